@@ -1,0 +1,54 @@
+"""Approximate and subsampling MCMC: what every step costs, how often it decides wrongly, and whether that pays.
+
+Names are resolved on first use, so that ``import approxmcmc`` loads none of the heavy libraries (PEP 562).
+"""
+
+import importlib
+import importlib.metadata
+from typing import Any
+
+_HOMES = {
+    "approxmcmc.acceptance": ("AlwaysAccept", "ExactTest", "SequentialTTest"),
+    "approxmcmc.acceptance.recursion": ("acceptance_probability_error", "sequential_test_error"),
+    "approxmcmc.api": ("sample",),
+    "approxmcmc.diagnostics": ("compare_samplers", "cost_summary", "risk"),
+    "approxmcmc.engine.numerics": ("log1mexp", "log_sigmoid", "softplus"),
+    "approxmcmc.output": ("load", "save"),
+    "approxmcmc.plots": ("plot_cost", "plot_risk"),
+    "approxmcmc.proposals": ("RandomWalk",),
+    "approxmcmc.reference": ("Gates", "attach_reference", "reference_posterior"),
+    "approxmcmc.samplers": ("MetropolisHastings",),
+    "approxmcmc.targets": ("GLMTarget", "Target"),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = (
+    "acceptance",
+    "datasets",
+    "diagnostics",
+    "engine",
+    "errors",
+    "output",
+    "plots",
+    "presets",
+    "proposals",
+    "reference",
+    "samplers",
+    "study",
+    "targets",
+)
+
+__all__ = sorted([*_NAMES, *_ROOMS])  # noqa: PLE0605 (a list, made from the table above)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module("approxmcmc.samplers.presets" if name == "presets" else f"approxmcmc.{name}")
+    if name == "__version__":
+        return importlib.metadata.version("approxmcmc")
+    raise AttributeError(f"module 'approxmcmc' has no attribute {name!r}; public names: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,7 @@
+"""Above the threshold, after how many terms? One acceptance test per file, and the mathematics of their errors."""
+
+from approxmcmc.acceptance.always import AlwaysAccept
+from approxmcmc.acceptance.exact import ExactTest
+from approxmcmc.acceptance.sequential_t import SequentialTTest
+
+__all__ = ["AlwaysAccept", "ExactTest", "SequentialTTest"]

@@ -1,0 +1,177 @@
+"""The public `sample`: the one place where all rooms meet."""
+
+import os
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Sampler, Target
+from approxmcmc.diagnostics.health import problems
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.initial import starting_points
+from approxmcmc.sampling.progress import progress
+
+
+def sample(
+    target: Any,
+    sampler: Any = None,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    cores: int | None = None,
+    random_seed: Any = None,
+    initvals: Any = None,
+    thin: int = 1,
+    time_limit: float | None = None,
+    audit_every: Any = "auto",
+    discard_tuned_samples: bool = True,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Draw from a posterior, and record what every step cost and how often it decided wrongly.
+
+    Parameters
+    ----------
+    target
+        The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``.
+    sampler
+        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``.
+    draws
+        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``.
+    tune
+        Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
+        after.
+    chains
+        Number of chains. Chain k depends on the seed and on k alone.
+    cores
+        Threads; None = as many as there are processors, at most one per chain. Never changes the draws.
+    random_seed
+        An int, a sequence with one int per chain, a `numpy.random.Generator`, or None (the entropy is stored in the
+        trace).
+    initvals
+        Starting values: None (the target's initial point plus U(-1, 1)), a dict by variable, an array of shape
+        (dim,) or (chains, dim), or a list of dicts.
+    thin
+        Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
+    time_limit
+        Seconds from the first step, tuning included, compilation and set-up excluded. Chains advance in turn; the
+        trace is cut to the shortest.
+    audit_every
+        Each decision of an approximate test is audited with probability 1 / audit_every against the decision on all
+        data with the same uniform. "auto" = max(50, 20 N / batch_size), so that audits add about a tenth to the work
+        of the first looks; 1 = all; None = none. Audits are outside every counter and every clock but `time_limit`.
+    discard_tuned_samples
+        False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
+    progressbar
+        A bar on a terminal, plain lines elsewhere.
+
+    Returns
+    -------
+    xarray.DataTree
+        An ArviZ trace with groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data`` and, when
+        kept, the warm-up. ``sample_stats`` holds, per draw, ``datapoints_touched``, ``likelihood_evaluations``,
+        ``decisions_made``, ``decisions_audited``, ``wrong_decisions``, ``perf_counter_diff`` and more, each with its
+        unit and meaning.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range.
+    IncompatibleError
+        When target, proposal and test do not fit together.
+    NotFiniteError
+        When no starting point has a finite log density, or a log density was NaN before a draw was kept. A NaN later
+        stops the run, keeps the draws made and warns, naming datum and theta.
+
+    Notes
+    -----
+    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``; a time limit sets
+    ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits depend
+    on the processor.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=500) > 0).astype(int))
+    >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(epsilon=0.05, batch_size=50))
+    >>> trace = amc.sample(target, sampler, draws=100, tune=100, chains=2, random_seed=1, progressbar=False)
+    >>> dict(trace.posterior.sizes)
+    {'chain': 2, 'draw': 100, 'coef': 2}
+    """
+    _check_roles(target, sampler)
+    counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
+    draws, tune, chains, thin = (_integer(value, name, least) for name, (value, least) in counts.items())
+    cores = min(chains, os.cpu_count() or 1) if cores is None else _integer(cores, "cores", 1)
+    if audit_every not in ("auto", None):
+        audit_every = _integer(audit_every, "audit_every", 1)
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit}")
+    sequences, seed = seed_sequences(random_seed, chains)
+
+    started = time.perf_counter()
+    program = sampler.build(target, audit_every=audit_every)
+    compiled = time.perf_counter()
+    own = [streams(sequence) for sequence in sequences]
+    points, evaluations = starting_points(program, target.variables, target.initial_point(), initvals, own)
+    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
+    ready = time.perf_counter()
+
+    total = chains * (tune + thin * draws)
+    with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as shown:
+        result = run(
+            program,
+            running,
+            dim=target.variables.size,
+            draws=draws,
+            tune=tune,
+            thin=thin,
+            cores=cores,
+            time_limit=time_limit,
+            keep_warmup=not discard_tuned_samples,
+            progress=shown,
+        )
+    attrs = {
+        "n_obs": target.n_obs,
+        "seed": seed,
+        "target_content_hash": target.content_hash(),
+        "setup_compile_seconds": compiled - started,
+        "setup_start_seconds": ready - compiled,
+        "setup_likelihood_evaluations": evaluations * target.n_obs,
+    }
+    trace = build_trace(
+        result._replace(attrs={**result.attrs, **attrs}),
+        variables=target.variables,
+        observed_data=target.observed_data,
+        constant_data=target.constant_data,
+        keep_warmup=not discard_tuned_samples,
+        settings=sampler.to_dict(),
+    )
+    for problem in problems(trace):
+        warnings.warn(problem, SamplingWarning, stacklevel=2)
+    return trace
+
+
+def _check_roles(target: Any, sampler: Any) -> None:
+    if not isinstance(target, Target):
+        raise IncompatibleError(
+            f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
+        )
+    if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+        raise IncompatibleError(
+            "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
+            f"found {sampler!r} for target {target!r}"
+        )
+
+
+def _integer(value: Any, name: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInputError(f"{name} must be an integer >= {least}, found {value!r}")
+    return int(value)

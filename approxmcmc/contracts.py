@@ -1,0 +1,274 @@
+"""The roles of the library and what each promises to the others.
+
+A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
+protocols below. This file imports nothing of ours, so that every room can import it.
+
+A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is a *compiled
+part*: a plain Python function that the engine binds into a chain template, and the tuple of numbers and arrays which
+that function reads. Settings travel between processes and into files; compiled parts never do.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+# Columns of the integer and float records that a chain template fills for every kept draw. The output room names and
+# documents each of them in its schema; the order here is the order in memory.
+COUNT_NAMES = (
+    "datapoints_touched",
+    "likelihood_evaluations",
+    "decisions_made",
+    "decision_rounds",
+    "decisions_audited",
+    "wrong_decisions",
+    "wrong_accepts",
+    "accepted",
+)
+VALUE_NAMES = ("acceptance_rate", "perf_counter_diff", "lp", "max_term_ratio", "audited_mu_std")
+
+
+class Component:
+    """Settings of one member of a role: validated when made, comparable, printable, convertible to a plain dict.
+
+    Subclasses are frozen dataclasses made with ``eq=False``: arrays among the settings would break the generated
+    comparison, so equality and hash go through :meth:`to_dict`.
+    """
+
+    _registry: ClassVar[dict[str, type["Component"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Component._registry[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-ready values, with the class name under ``"kind"``."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {"kind": type(self).__name__, **{f.name: _plain(getattr(self, f.name)) for f in fields}}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Component":
+        """Rebuild a component from what :meth:`to_dict` returned."""
+        settings = dict(values)
+        kind = settings.pop("kind")
+        return Component._registry[kind](**{name: _revive(value) for name, value in settings.items()})
+
+    def __eq__(self, other: object) -> bool:
+        """Two components are equal when they are of one class and have equal settings."""
+        return isinstance(other, Component) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        """Equal components hash alike."""
+        return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _revive(value: Any) -> Any:
+    if isinstance(value, Mapping) and "kind" in value:
+        return Component.from_dict(value)
+    if isinstance(value, Mapping) and "array" in value:
+        return np.asarray(value["array"], dtype=np.float64)
+    if isinstance(value, list):
+        return tuple(_revive(item) for item in value)
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Variables:
+    """Names, shapes and labels of the parameters that a flat vector theta holds, in order.
+
+    Parameters
+    ----------
+    shapes
+        Shape of each variable by name; their sizes add up to the dimension of theta.
+    dims
+        Names of the axes of each variable, for those that have labelled axes.
+    coords
+        Labels of each axis by name.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Split the last axis of `theta` into variables; leading axes (chain, draw) stay."""
+        pieces, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            pieces[name] = theta[..., start:stop].reshape(*theta.shape[:-1], *shape)
+            start = stop
+        return pieces
+
+    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Join variables given by name into one flat float64 vector."""
+        return np.concatenate([np.ravel(np.asarray(values[name], dtype=np.float64)) for name in self.shapes])
+
+
+class CompiledTarget(NamedTuple):
+    """What the engine needs of a target: compiled functions and the arrays that they read.
+
+    ``log_terms(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) for i in ``order[lo:hi]`` to ``out[:hi -
+    lo]``. ``log_prior(theta)`` returns the log prior density, up to a constant; -inf outside the support.
+    """
+
+    log_terms: Any
+    log_prior: Any
+    data: tuple[np.ndarray, ...]
+    n_obs: int
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A posterior distribution whose likelihood is a product of `n_obs` terms."""
+
+    @property
+    def n_obs(self) -> int:
+        """Number of terms N."""
+
+    @property
+    def variables(self) -> Variables:
+        """Names and shapes of the parameters."""
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, for the trace's group of that name."""
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Predictors and other constants, for the trace's group of that name."""
+
+    def initial_point(self) -> np.ndarray:
+        """Return the flat theta around which chains start; shape (dim,)."""
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data: equal targets, equal hash, in every process."""
+
+    def compile(self) -> CompiledTarget:
+        """Compile the target's functions; called once per `sample`, before the clock starts."""
+
+
+class Part(NamedTuple):
+    """A compiled part of a chain template: what to bind by name, and what it reads and writes.
+
+    `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
+    and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
+    and `describe` tells what it has learnt.
+    """
+
+    functions: Mapping[str, Any]
+    params: tuple[Any, ...]
+    make_state: Callable[[], np.ndarray]
+    describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
+
+
+@runtime_checkable
+class Proposal(Protocol):
+    """Where to go: draws theta' from q(.|theta) and knows log q(theta|theta') - log q(theta'|theta)."""
+
+    def build(self, target: Target) -> Part:
+        """Check that the target has what this proposal needs, and return the part that proposes."""
+
+
+@runtime_checkable
+class AcceptanceTest(Protocol):
+    """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
+
+    def build(self, target: Target) -> Part:
+        """Check that the target has what this test needs, and return the part that decides."""
+
+
+class Chain(Protocol):
+    """One Markov chain in flight; owned by one thread at a time."""
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps, write every `thin`-th state and the summed records; return the draws written.
+
+        Fewer than `n_draws` come back only when a log density was NaN; :meth:`explain_failure` then says where.
+        """
+
+    def adapted(self) -> Mapping[str, float]:
+        """Return what tuning has settled on, by name; stored with the trace."""
+
+    def explain_failure(self) -> str:
+        """Say which datum, prior or proposal made the log density NaN, and at which theta."""
+
+
+class Program(Protocol):
+    """A sampler bound to a target: compiled, ready to start chains."""
+
+    count_names: Sequence[str]
+    value_names: Sequence[str]
+    attrs: Mapping[str, Any]
+
+    def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
+        """Start a chain at `theta`; it adapts during its first `n_tune` steps and never after."""
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return the unnormalised log posterior density at `theta`, on all data."""
+
+
+class Streams(NamedTuple):
+    """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
+
+    proposal: np.random.Generator
+    uniform: np.random.Generator
+    order: np.random.Generator
+    audit: np.random.Generator
+    start: np.random.Generator
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """How target, proposal and test make one step."""
+
+    def build(self, target: Target, *, audit_every: int | str | None) -> Program:
+        """Check the pairing, compile it, return the program that starts chains; "auto" leaves the rate to it."""
+
+
+class SamplingResult(NamedTuple):
+    """Plain arrays of a finished run; the output room turns them into a DataTree.
+
+    `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
+    `warmup_stats` likewise over tuning steps, or None. `tuning_totals` holds, per chain, the sums over tuning steps.
+    """
+
+    draws: np.ndarray
+    stats: Mapping[str, np.ndarray]
+    warmup_draws: np.ndarray | None
+    warmup_stats: Mapping[str, np.ndarray] | None
+    tuning_totals: Mapping[str, np.ndarray]
+    attrs: Mapping[str, Any]
+
+
+def content_hash(*parts: Any) -> str:
+    """Return a short hash of strings, JSON-ready values and arrays (dtype, shape and bytes count)."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).data)
+        else:
+            digest.update(json.dumps(part, sort_keys=True, default=str).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

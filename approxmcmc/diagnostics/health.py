@@ -1,0 +1,108 @@
+"""What a finished run should be warned about: stops, stuck chains, heavy tails, too many wrong decisions."""
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.special import betaincinv
+
+from approxmcmc.acceptance.recursion import sequential_test_error
+
+# A term that alone makes up half of the spread at the stop breaks the central limit theorem behind a t-test.
+HEAVIEST_TERM = 0.5
+SHARE_OF_HEAVY_DRAWS = 0.01
+SMALLEST_RUN = 50
+
+
+def problems(trace: xr.DataTree) -> list[str]:
+    """Return one sentence for each thing about `trace` that deserves a second look; empty for a clean run."""
+    stats, posterior = trace["sample_stats"].dataset, trace["posterior"].dataset
+    checks = (_stopped(posterior), _stuck(posterior), _heavy_tails(stats), _too_many_wrong(stats))
+    return [sentence for sentence in checks if sentence]
+
+
+def _stopped(posterior: xr.Dataset) -> str | None:
+    stopped, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
+    if stopped == "not_finite":
+        return f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
+    if stopped and not draws:
+        return f"sampling was stopped ({stopped}) before the first draw was kept: the posterior group is empty"
+    if stopped == "interrupt":
+        return f"sampling was interrupted; {draws} draws per chain are kept"
+    return None
+
+
+def _stuck(posterior: xr.Dataset) -> str | None:
+    if posterior.sizes["draw"] < SMALLEST_RUN:
+        return None
+    moved = sum(
+        (values != values.isel(draw=0)).sum([d for d in values.dims if d != "chain"]) for values in posterior.values()
+    )
+    stuck = [int(chain) for chain, moves in zip(posterior["chain"].values, np.asarray(moved), strict=True) if not moves]
+    if not stuck:
+        return None
+    return (
+        f"chain(s) {stuck} never moved in {posterior.sizes['draw']} draws: the steps are too large or the start is far "
+        "off; reduce the scale, tune it (target_acceptance), or start elsewhere. its R-hat and ESS mean nothing"
+    )
+
+
+def _heavy_tails(stats: xr.Dataset) -> str | None:
+    if "max_term_ratio" not in stats or not stats.sizes["draw"]:
+        return None
+    share = float((stats["max_term_ratio"] > HEAVIEST_TERM).mean())
+    if share < SHARE_OF_HEAVY_DRAWS:
+        return None
+    return (
+        f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: they "
+        "are heavy-tailed, and the t-test errs more often than its epsilon says; use a larger batch_size or ExactTest"
+    )
+
+
+def _too_many_wrong(stats: xr.Dataset) -> str | None:
+    """Compare the audited wrong-decision rate with what the recursion predicts at the audited standardised means."""
+    if "audited_mu_std" not in stats:
+        return None
+    audited, wrong = int(stats["decisions_audited"].sum()), int(stats["wrong_decisions"].sum())
+    if audited < SMALLEST_RUN or not wrong:
+        return None
+    lower = betaincinv(wrong, audited - wrong + 1, 0.001)  # Clopper-Pearson, one-sided 99.9 %
+    predicted = predicted_wrong_decision_rate(stats)
+    if predicted is None or lower <= predicted:
+        return None
+    return (
+        f"{wrong} of {audited} audited decisions were wrong (above {lower:.3f} with 99.9 % confidence), where the "
+        f"test's settings predict {predicted:.3f}: the log-likelihood terms are not in the Gaussian regime; "
+        "use a larger batch_size, a smaller epsilon, or ExactTest"
+    )
+
+
+def predicted_wrong_decision_rate(stats: xr.Dataset) -> float | None:
+    """Return the mean error that the recursion of the sequential t-test predicts over the audited decisions.
+
+    Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
+    error depends on the data through mu_std alone. None where the run had no sequential t-test or no audits.
+    """
+    settings = find_settings(json.loads(stats.attrs.get("inference_library_settings", "{}")), "SequentialTTest")
+    mu_std = np.abs(np.asarray(stats["audited_mu_std"]))
+    mu_std = mu_std[np.isfinite(mu_std)]
+    if settings is None or not mu_std.size:
+        return None
+    # The error is smooth and decreasing in |mu_std|: interpolation on 65 points is exact to 1e-3 of itself.
+    grid = np.linspace(0.0, 6.0, 65) + 1e-9
+    n_obs = int(stats.attrs["n_obs"])
+    arguments = {"batch_size": min(settings["batch_size"], n_obs), "n_obs": n_obs, "growth": settings["growth"]}
+    error = sequential_test_error(grid, epsilon=settings["epsilon"], **arguments)["error"].values
+    return float(np.interp(np.minimum(mu_std, 6.0), grid, error).mean())
+
+
+def find_settings(settings: Any, kind: str) -> dict[str, Any] | None:
+    """Return the first component of this kind inside nested settings."""
+    if isinstance(settings, dict):
+        if settings.get("kind") == kind:
+            return settings
+        settings = list(settings.values())
+    if isinstance(settings, list):
+        return next((found for item in settings if (found := find_settings(item, kind)) is not None), None)
+    return None

@@ -1,0 +1,95 @@
+"""Compiled kernels on disk, named by what they are.
+
+One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
+the versions of Python, numba and this package. A file is therefore never stale, only unused, and two processes that
+write the same file write the same bytes. Everything that numba calls private and we rely on stands in this file:
+`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `codegen().magic_tuple()`. When any of it fails, kernels
+are compiled anew in every process, which costs seconds and changes no result.
+"""
+
+import contextlib
+import importlib.metadata
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import compiler
+from numba.core.caching import _Cache
+from numba.core.serialize import dumps, pickle
+
+from approxmcmc.engine.identity import UnknownContentError, content_id
+
+
+def cache_folder() -> Path:
+    """Return the folder of compiled kernels: ``APPROXMCMC_CACHE_DIR`` or the user's cache folder, then ``kernels``."""
+    root = os.environ.get("APPROXMCMC_CACHE_DIR")
+    if root is None:
+        home = Path.home()
+        system = {"win32": os.environ.get("LOCALAPPDATA", home), "darwin": home / "Library" / "Caches"}
+        root = Path(system.get(sys.platform, os.environ.get("XDG_CACHE_HOME", home / ".cache"))) / "approxmcmc"
+    return Path(root) / "kernels"
+
+
+class ContentCache(_Cache):
+    """The cache of one dispatcher, in the form that numba asks for."""
+
+    def __init__(self, name: str, digest: str) -> None:
+        self._name = name
+        self._digest = digest
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        """Folder of the files."""
+        return str(cache_folder())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
+        target_context.refresh()
+        try:
+            payload = pickle.loads(self._file(sig, target_context.codegen()).read_bytes())
+            return compiler.CompileResult._rebuild(target_context, *payload)
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
+            warnings.warn(f"compiled kernel {self._name} could not be read back ({error!r}); compiling", stacklevel=2)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the compiled kernel whole or not at all; a full or read-only disk costs only the cache."""
+        if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
+            return
+        path = self._file(sig, data.codegen)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(dumps(data._reduce()))
+            os.replace(temporary, path)
+
+    def _file(self, sig: Any, codegen: Any) -> Path:
+        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, str(sig), codegen.magic_tuple()))}.nbc"
+
+    def enable(self) -> None:
+        """Numba's switch; the cache is on from the start."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Numba's switch; nothing here turns the cache off."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Remove every file of this kernel."""
+        for path in cache_folder().glob(f"{self._name}-*.nbc"):
+            path.unlink(missing_ok=True)
+
+
+def install(dispatcher: Any) -> None:
+    """Let `dispatcher` load and store its code on disk, if all that it is made of can be hashed."""
+    versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"))
+    with contextlib.suppress(UnknownContentError, AttributeError):
+        dispatcher._cache = ContentCache(dispatcher.py_func.__name__, content_id(dispatcher, versions))

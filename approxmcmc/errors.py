@@ -1,0 +1,40 @@
+"""Exceptions and warnings of the package.
+
+Every message says four things: which pieces are concerned, what they need, what was found, what to do.
+"""
+
+
+class ApproxMCMCError(Exception):
+    """Base of every error that the package raises on purpose."""
+
+
+class InvalidInputError(ApproxMCMCError, ValueError):
+    """An argument or a data array cannot be used; raised before anything runs."""
+
+
+class IncompatibleError(ApproxMCMCError, TypeError):
+    """A target, proposal, test or sampler lacks what its partner needs; raised before anything runs."""
+
+
+class CompilationError(ApproxMCMCError, TypeError):
+    """A function supplied by the user does not compile, or returns the wrong type."""
+
+
+class NotFiniteError(ApproxMCMCError, ArithmeticError):
+    """A log density was NaN where the sampler needed a number."""
+
+
+class GoldStandardError(ApproxMCMCError):
+    """A gold standard failed a quality gate, or does not fit what it is compared with."""
+
+
+class StudyError(ApproxMCMCError):
+    """A study is declared, stored or resumed in a way that cannot be carried out."""
+
+
+class DatasetError(ApproxMCMCError, OSError):
+    """A data set could not be found, downloaded or verified."""
+
+
+class SamplingWarning(UserWarning):
+    """A run finished, and its draws deserve a second look (stuck chain, heavy tails, wrong decisions)."""

@@ -1,0 +1,255 @@
+"""Metropolis-Hastings: target x proposal x acceptance test.
+
+One step:
+
+1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
+2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
+3. ask the test whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it does.
+
+The kernel keeps its rejection atom: a rejected step repeats theta. With :class:`ExactTest` the chain leaves the
+posterior invariant (Hastings 1970); with another test it does what the test promises.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts import (
+    COUNT_NAMES,
+    VALUE_NAMES,
+    AcceptanceTest,
+    CompiledTarget,
+    Component,
+    Part,
+    Proposal,
+    Streams,
+    Target,
+)
+from approxmcmc.engine.batches import (
+    BATCH,
+    CERTAIN,
+    FINITE,
+    LOG_PRIOR,
+    UNDEFINED,
+    full_terms,
+    log_terms_type,
+    merge_differences,
+)
+from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.moments import MEAN, reset, standard_deviation
+from approxmcmc.errors import IncompatibleError
+
+DECISIONS = COUNT_NAMES.index("decisions_made")
+AUDITS = COUNT_NAMES.index("decisions_audited")
+WRONG = COUNT_NAMES.index("wrong_decisions")
+WRONG_ACCEPTS = COUNT_NAMES.index("wrong_accepts")
+ACCEPTED = COUNT_NAMES.index("accepted")
+ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
+SECONDS = VALUE_NAMES.index("perf_counter_diff")
+LP = VALUE_NAMES.index("lp")
+AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
+MU_STD = VALUE_NAMES.index("audited_mu_std")
+
+
+def _advance(  # type: ignore[no-untyped-def]
+    streams, log_terms, log_prior, data, n_obs, proposal_params, proposal_state, test_params, test_state,
+    theta, proposed, current_log_prior, order, work, first_step, n_tune, thin, audit_probability, draws, counts, values,
+):  # fmt: skip
+    proposal_rng, uniform_rng, order_rng, audit_rng = streams
+    for draw in range(draws.shape[0]):
+        started = nanoseconds()
+        paused = 0
+        count, value = counts[draw], values[draw]
+        count[:] = 0
+        value[:] = 0.0
+        value[MU_STD] = math.nan
+        for repeat in range(thin):
+            step = first_step + draw * thin + repeat
+            log_q_ratio = PROPOSE(proposal_rng, proposal_params, proposal_state, theta, proposed)  # noqa: F821
+            threshold = THRESHOLD(uniform_rng)  # noqa: F821
+            proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821
+            log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
+            audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821
+            if math.isnan(log_rest):
+                return draw
+            if log_rest == -math.inf:  # outside the support: no datum can change the answer
+                count[DECISIONS] += 1
+                count[AUDITS] += 1 if audited else 0
+                decision, log_ratio = 0, log_rest
+            else:
+                decision, log_ratio = TEST(  # noqa: F821
+                    order_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
+                    order, work, test_params, test_state, count, value,
+                )  # fmt: skip
+                if decision < 0:
+                    return draw
+                if audited:
+                    pause = nanoseconds()
+                    reset(work[2])
+                    outcome = merge_differences(log_terms, theta, proposed, data, order, 0, n_obs, work)
+                    if outcome != UNDEFINED:
+                        exact = outcome == CERTAIN or (
+                            outcome == FINITE and threshold < log_rest + n_obs * work[2, MEAN]
+                        )
+                        count[AUDITS] += 1
+                        s_l = standard_deviation(work[2])
+                        if outcome == FINITE and s_l > 0.0:
+                            log_ratio_exact = log_rest + n_obs * work[2, MEAN]
+                            value[MU_STD] = (log_ratio_exact - threshold) / (math.sqrt(n_obs) * s_l)
+                        if exact != (decision == 1):
+                            count[WRONG] += 1
+                            count[WRONG_ACCEPTS] += decision
+                    paused += nanoseconds() - pause
+            if decision == 1:
+                theta[:] = proposed
+                current_log_prior[0] = proposed_log_prior
+            acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821
+            if step < n_tune:
+                ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821
+            count[ACCEPTED] = decision
+            value[ACCEPTANCE_RATE] += acceptance / thin
+        draws[draw, :] = theta
+        value[LP] = current_log_prior[0] + test_state[0]
+        value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
+    return draws.shape[0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MetropolisHastings(Component):
+    """Metropolis-Hastings with any proposal and any acceptance test.
+
+    Parameters
+    ----------
+    proposal
+        Where to go: :class:`RandomWalk`.
+    test
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`AlwaysAccept`.
+
+    Notes
+    -----
+    Guarantee: exact with :class:`ExactTest`; otherwise as the test says.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(epsilon=0.05))
+    """
+
+    proposal: Any
+    test: Any
+
+    def __post_init__(self) -> None:
+        """Check that each role is played by a member of that role."""
+        for role, part, protocol in (("proposal", self.proposal, Proposal), ("test", self.test, AcceptanceTest)):
+            if isinstance(part, type) or not isinstance(part, protocol):
+                raise IncompatibleError(
+                    f"MetropolisHastings: {role} must be a {role} such as "
+                    f"{'RandomWalk(scale=0.1)' if role == 'proposal' else 'SequentialTTest(epsilon=0.05)'}, found {
+                        part!r
+                    }"
+                )
+
+    def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
+        """Check the pairing, compile it, and return the program that starts chains."""
+        if audit_every == "auto":
+            batch_size = getattr(self.test, "batch_size", target.n_obs)
+            audit_every = max(50, round(20 * target.n_obs / batch_size))
+        proposal, test = self.proposal.build(target), self.test.build(target)
+        return MetropolisHastingsProgram(target.compile(), proposal, test, audit_every)
+
+
+class MetropolisHastingsProgram:
+    """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
+
+    def __init__(self, target: CompiledTarget, proposal: Part, test: Part, audit_every: int | None) -> None:
+        self.target, self.proposal, self.test = target, proposal, test
+        audited_test = bool(test.functions["AUDITED"])
+        self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
+        exact = bool(test.functions["CACHES_LIKELIHOOD"])
+        self.count_names = [name for name in COUNT_NAMES if audited_test or name not in AUDIT_COUNTS]
+        self.value_names = [
+            name
+            for name in VALUE_NAMES
+            if {"lp": exact, "max_term_ratio": audited_test, "audited_mu_std": audited_test}.get(name, True)
+        ]
+        self.attrs: Mapping[str, Any] = {"audit_every": audit_every or 0} if audited_test else {}
+        self.kernel = bind(_advance, self._signature(), **proposal.functions, **test.functions)
+
+    def _signature(self) -> Any:
+        if config.DISABLE_JIT:
+            return None
+        generator = type_of(np.random.default_rng(0))
+        data = type_of(self.target.data)
+        return nb.int64(
+            nb.UniTuple(generator, 4), log_terms_type(data), LOG_PRIOR, data, nb.int64,
+            type_of(self.proposal.params), VECTOR, type_of(self.test.params), VECTOR,
+            VECTOR, VECTOR, VECTOR, INDICES, MATRIX,
+            nb.int64, nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
+        )  # fmt: skip
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data at `theta`."""
+        prior = float(self.target.log_prior(theta))
+        return prior + self._log_likelihood(theta) if prior > -math.inf else prior
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> "MetropolisHastingsChain":
+        """Start a chain at `theta`, whose log density is finite."""
+        return MetropolisHastingsChain(self, theta, streams, n_tune)
+
+    def _log_likelihood(self, theta: np.ndarray) -> float:
+        return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
+
+
+class MetropolisHastingsChain:
+    """One chain in flight; see the protocol `Chain`."""
+
+    def __init__(self, program: MetropolisHastingsProgram, theta: np.ndarray, streams: Streams, n_tune: int) -> None:
+        self.program, self.streams, self.n_tune = program, streams, n_tune
+        self.theta, self.proposed = theta.copy(), theta.copy()
+        self.proposal_state, self.test_state = program.proposal.make_state(), program.test.make_state()
+        self.log_prior = np.array([program.target.log_prior(self.theta)])
+        self.order = np.arange(program.target.n_obs)
+        self.work = np.empty((3, BATCH))
+        self.steps = 0
+        if program.test.functions["CACHES_LIKELIHOOD"]:
+            self.test_state[0] = program._log_likelihood(self.theta)
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps and record every `thin`-th state."""
+        target, program = self.program.target, self.program
+        generators = (self.streams.proposal, self.streams.uniform, self.streams.order, self.streams.audit)
+        done = program.kernel(
+            generators, target.log_terms, target.log_prior, target.data, target.n_obs,
+            program.proposal.params, self.proposal_state, program.test.params, self.test_state,
+            self.theta, self.proposed, self.log_prior, self.order, self.work,
+            self.steps, self.n_tune, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
+            values[:n_draws],
+        )  # fmt: skip
+        self.steps += n_draws * thin
+        return int(done)
+
+    def adapted(self) -> Mapping[str, float]:
+        """Return what the proposal's tuning has settled on."""
+        return self.program.proposal.describe(self.proposal_state)
+
+    def explain_failure(self) -> str:
+        """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
+        target = self.program.target
+        if math.isnan(target.log_prior(self.proposed)):
+            return f"log prior is NaN at theta = {_show(self.proposed)}"
+        for theta in (self.proposed, self.theta):
+            bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
+            if bad.size:
+                more = f" and {bad.size - 1} more" if bad.size > 1 else ""
+                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {_show(theta)}"
+        return f"log ratio of proposal densities is NaN from theta = {_show(self.theta)} to {_show(self.proposed)}"
+
+
+def _show(theta: np.ndarray) -> str:
+    return np.array2string(theta, precision=6, threshold=20)

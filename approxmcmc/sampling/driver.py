@@ -1,0 +1,172 @@
+"""Chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
+
+Each chain is a sequence of compiled chunks of about 50 ms. Chains advance in turn, chunk by chunk, on a pool of threads
+(kernels hold no interpreter lock), so that each has draws whenever the run stops. All that a step depends on lives
+in the chain; where one chunk ends and the next begins leaves no trace in the draws.
+"""
+
+import concurrent.futures
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
+from approxmcmc.engine.clock import TICKS_IN_KERNELS
+from approxmcmc.errors import NotFiniteError
+from approxmcmc.sampling.progress import Progress
+
+CHUNK_SECONDS = 0.05
+SECONDS = VALUE_NAMES.index("perf_counter_diff")
+
+
+class Recorder:
+    """One chain, and the records of its tuning steps and of its draws."""
+
+    def __init__(self, chain: Chain, dim: int, tune: int, draws: int, thin: int, keep_warmup: bool) -> None:
+        self.chain, self.dim, self.keep_warmup = chain, dim, keep_warmup
+        # (rows wanted, steps per row) of the two phases; tuning is never thinned.
+        self.phases = [(tune, 1), (draws, thin)]
+        self.done = [0, 0]
+        self.chunks: list[list[tuple[np.ndarray, ...]]] = [[], []]
+        self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        self.tuning_values = np.zeros(len(VALUE_NAMES))
+        self.seconds_per_step = 0.0
+        self.failure = ""
+
+    @property
+    def phase(self) -> int:
+        """0 while tuning, 1 while drawing."""
+        return 0 if self.done[0] < self.phases[0][0] else 1
+
+    @property
+    def finished(self) -> bool:
+        """Whether all draws are made."""
+        return bool(self.failure) or self.done == [rows for rows, _ in self.phases]
+
+    @property
+    def steps(self) -> int:
+        """Steps made so far."""
+        return sum(done * thin for done, (_, thin) in zip(self.done, self.phases, strict=True))
+
+    def advance(self) -> None:
+        """Make one chunk of steps."""
+        phase = self.phase
+        rows_wanted, thin = self.phases[phase]
+        affordable = CHUNK_SECONDS / self.seconds_per_step / thin if self.seconds_per_step else 1.0
+        rows = min(max(1, int(affordable)), rows_wanted - self.done[phase])
+        draws = np.empty((rows, self.dim))
+        counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
+        values = np.empty((rows, len(VALUE_NAMES)))
+        started = time.perf_counter()
+        made = self.chain.advance(rows, thin, draws, counts, values)
+        elapsed = time.perf_counter() - started
+        self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
+        if not TICKS_IN_KERNELS:
+            values[:, SECONDS] = elapsed / rows
+        if made < rows:
+            self.failure = self.chain.explain_failure()
+        self._record(phase, draws[:made], counts[:made], values[:made])
+
+    def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:
+        self.done[phase] += len(draws)
+        if phase == 0:
+            self.tuning_counts += counts.sum(axis=0)
+            self.tuning_values += np.nansum(values, axis=0)
+        if phase == 1 or self.keep_warmup:
+            self.chunks[phase].append((draws, counts, values))
+
+    def arrays(self, phase: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the first `rows` draws, counts and values of a phase, and let go of the chunks."""
+        empty = (
+            np.empty((0, self.dim)),
+            np.empty((0, len(COUNT_NAMES)), dtype=np.int64),
+            np.empty((0, len(VALUE_NAMES))),
+        )
+        pieces = [empty, *self.chunks[phase]]
+        self.chunks[phase] = []
+        draws, counts, values = (np.concatenate(columns)[:rows] for columns in zip(*pieces, strict=True))
+        return draws, counts, values
+
+
+def run(
+    program: Program,
+    chains: Sequence[Chain],
+    *,
+    dim: int,
+    draws: int,
+    tune: int,
+    thin: int,
+    cores: int,
+    time_limit: float | None,
+    keep_warmup: bool,
+    progress: Progress,
+) -> SamplingResult:
+    """Run chains to their end, the time limit, an interrupt, or a NaN, and return what was drawn.
+
+    Raises
+    ------
+    NotFiniteError
+        When a log density was NaN before every chain had a draw to keep.
+    """
+    recorders = [Recorder(chain, dim, tune, draws, thin, keep_warmup) for chain in chains]
+    started = time.perf_counter()
+    stopped = _advance_in_turn(recorders, cores, None if time_limit is None else started + time_limit, progress)
+    sampling_time = time.perf_counter() - started
+
+    kept = min(recorder.done[1] for recorder in recorders)
+    failures = {f"chain {k}": recorder.failure for k, recorder in enumerate(recorders) if recorder.failure}
+    failure = "; ".join(f"{chain}: {reason}" for chain, reason in failures.items())
+    if failure and not kept:
+        raise NotFiniteError(f"sampling stopped before any draw was kept. {failure}. Look at the model there")
+    posterior = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
+    tuned = min(recorder.done[0] for recorder in recorders)
+    warmup = _stack([recorder.arrays(0, tuned) for recorder in recorders], program) if keep_warmup else (None, None)
+    adapted = [chain.adapted() for chain in chains]
+    attrs = {
+        **program.attrs,
+        **{f"adapted_{name}": [values[name] for values in adapted] for name in adapted[0]},
+        "sampling_time": sampling_time,
+        "tuning_steps": tune,
+        "thin": thin,
+        "stopped": "not_finite" if failure else stopped,
+        "failure": failure,
+    }
+    return SamplingResult(*posterior, *warmup, _tuning_totals(recorders, program), attrs)
+
+
+def _advance_in_turn(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
+    """Advance all chains chunk by chunk; return why it ended: "", "time_limit" or "interrupt"."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=cores, thread_name_prefix="chain") as pool:
+        try:
+            while active := [recorder for recorder in recorders if not recorder.finished]:
+                if any(recorder.failure for recorder in recorders):
+                    return ""
+                if deadline is not None and time.perf_counter() >= deadline:
+                    return "time_limit"
+                for future in [pool.submit(recorder.advance) for recorder in active]:
+                    future.result()
+                progress.update(sum(recorder.steps for recorder in recorders))
+        except KeyboardInterrupt:
+            return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
+    return ""
+
+
+def _stack(
+    arrays: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], program: Program
+) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+    """Stack chains, and name the columns that this sampler fills."""
+    draws, counts, values = (np.stack(columns) for columns in zip(*arrays, strict=True))
+    stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
+    stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}
+    return draws, stats
+
+
+def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str, np.ndarray]:
+    """Return the sums over tuning steps, per chain; a total of log densities would mean nothing and is left out."""
+    totals = {
+        name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
+        for name in program.count_names
+    }
+    totals["perf_counter_diff"] = np.array([recorder.tuning_values[SECONDS] for recorder in recorders])
+    return totals

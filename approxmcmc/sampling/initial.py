@@ -1,0 +1,89 @@
+"""Where chains start."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Program, Streams, Variables
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+
+TRIES = 100
+
+
+def starting_points(
+    program: Program, variables: Variables, centre: np.ndarray, initvals: Any, streams: Sequence[Streams]
+) -> tuple[np.ndarray, int]:
+    """Return one starting theta for each chain, shape (chains, dim), and the number of log densities evaluated.
+
+    Parameters
+    ----------
+    program
+        Knows the log density.
+    variables
+        Names and shapes, to read dicts by.
+    centre
+        The target's initial point, shape (dim,).
+    initvals
+        None: the centre plus U(-1, 1) in every coordinate on the chain's own stream, drawn again up to 100 times
+        until the log density is finite. Otherwise a dict by variable name, an array (dim,) or (chains, dim), or a
+        list of dicts.
+    streams
+        The random streams of each chain.
+
+    Raises
+    ------
+    InvalidInputError
+        When initvals have the wrong names or shapes, or a point has no finite log density.
+    NotFiniteError
+        When 100 draws around the centre found no finite log density.
+    """
+    if initvals is None:
+        found = [_search(program, centre, own.start) for own in streams]
+        return np.array([theta for theta, _ in found]), sum(tries for _, tries in found)
+    points = _as_array(initvals, variables, len(streams))
+    for k, theta in enumerate(points):
+        density = program.log_density(theta)
+        if not np.isfinite(density):
+            raise InvalidInputError(
+                f"initvals of chain {k} have log density {density} at {theta}; "
+                "start where prior and likelihood are positive"
+            )
+    return points, len(points)
+
+
+def _search(program: Program, centre: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    for attempt in range(TRIES):
+        theta = centre + rng.uniform(-1.0, 1.0, size=centre.shape)
+        density = program.log_density(theta)
+        if np.isfinite(density):
+            return theta, attempt + 1
+    raise NotFiniteError(
+        f"no starting point: {TRIES} draws from U(-1, 1) around {centre} all had a log density that is not finite "
+        f"(the last: {density} at {theta}); give initvals, or an initial_point inside the support"
+    )
+
+
+def _as_array(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
+    if isinstance(initvals, Mapping):
+        initvals = [initvals] * chains
+    if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):
+        initvals = np.array([_from_mapping(values, variables) for values in initvals])
+    points = np.asarray(initvals, dtype=np.float64)
+    if points.shape == (variables.size,):
+        points = np.tile(points, (chains, 1))
+    if points.shape != (chains, variables.size):
+        raise InvalidInputError(
+            f"initvals must have shape ({variables.size},) or ({chains}, {variables.size}), or be dicts with the keys "
+            f"{list(variables.shapes)}; found shape {points.shape}"
+        )
+    return np.ascontiguousarray(points)
+
+
+def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
+    if set(values) != set(variables.shapes):
+        raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}, found {sorted(values)}")
+    for name, shape in variables.shapes.items():
+        if np.shape(values[name]) != shape:
+            raise InvalidInputError(f"initvals of {name} need shape {shape}, found {np.shape(values[name])}")
+    return variables.pack(values)

@@ -1,0 +1,193 @@
+"""Generalised linear models: terms that see theta only through eta_i = x_i' theta.
+
+The fast form of the library: a fused dot product for each row, then one vectorised loop of ``loglik_eta(eta, y)``
+over the batch. A datum costs about 20 ns at 50 coefficients, a quarter of a general per-datum function.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Variables
+from approxmcmc.engine.batches import linear_batch_kernel
+from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.numerics import softplus
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import check_compiles, checked_array, plain_function
+from approxmcmc.targets.tall_data import Prior, TallDataTarget
+
+
+def _bernoulli_logit(eta: float, y: float) -> float:
+    """Return log p(y | eta) = y eta - log(1 + exp(eta)), y in {0, 1}."""
+    return y * eta - softplus(eta)
+
+
+class LinearTarget(TallDataTarget):
+    """Shared by all generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
+
+    _loglik_eta: Callable[[float, float], float]
+
+    def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
+        who = type(self).__name__
+        names = coef_names if coef_names is not None else getattr(X, "columns", None)
+        X = checked_array(X, "X", who=who).astype(np.float64, copy=False)
+        y = checked_array(y, "y", who=who).astype(np.float64, copy=False)
+        if X.ndim != 2 or y.ndim != 1 or X.shape[0] != y.shape[0] or X.shape[0] < 1:
+            raise InvalidInputError(
+                f"{who}: X must have shape (n, p) and y shape (n,) with the same n >= 1, "
+                f"found X {X.shape} and y {y.shape}"
+            )
+        labels = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(X.shape[1])]
+        if len(labels) != X.shape[1]:
+            raise InvalidInputError(f"{who}: X has {X.shape[1]} columns, {len(labels)} names were given")
+        if intercept:
+            X, labels = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *labels]
+        self.X, self.y = np.ascontiguousarray(X), y
+        self.data, self.n_obs = (self.X, self.y), X.shape[0]
+        self.variables = Variables({"beta": (len(labels),)}, {"beta": ("coef",)}, {"coef": labels})
+
+    def _log_terms(self) -> Any:
+        return linear_batch_kernel(self._loglik_eta, self.data)
+
+    def _identity(self) -> str:
+        return content_id(self._loglik_eta)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The responses y."""
+        return {"y": self.y}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The predictors X, with the column of ones where there is an intercept."""
+        return {"X": self.X}
+
+    def __repr__(self) -> str:
+        """Say the model and its size."""
+        return f"{type(self).__name__}(n_obs={self.n_obs}, dim={self.variables.size})"
+
+
+class LogisticRegression(LinearTarget):
+    """Bayesian logistic regression: y_i ~ Bernoulli(1 / (1 + exp(-x_i' beta))), beta_j ~ N(0, prior_scale^2).
+
+    Parameters
+    ----------
+    X
+        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`.
+    y
+        Responses, shape (n,), in {0, 1} or {-1, 1}.
+    prior_scale
+        Prior standard deviation of every coefficient; ``inf`` for a flat prior. Prior precision 10 is ``10**-0.5``.
+    intercept
+        Add a column of ones in front, called "intercept", with the same prior.
+    prior
+        A function ``log_prior(beta) -> float`` in place of the normal prior.
+    coef_names
+        Labels of the columns, where X has none of its own.
+
+    Raises
+    ------
+    InvalidInputError
+        When shapes do not fit, a value is NaN or infinite, or y holds anything but two classes coded as above.
+
+    Notes
+    -----
+    Draws are called ``beta`` with the dimension ``coef``.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=2.0)
+    LogisticRegression(n_obs=100, dim=2)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        *,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+    ) -> None:
+        self._loglik_eta = _bernoulli_logit
+        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
+        classes = set(np.unique(self.y))
+        if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
+            raise InvalidInputError(
+                f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode the two classes"
+            )
+        if -1.0 in classes:
+            self.y = (self.y + 1.0) / 2.0
+            self.data = (self.X, self.y)
+        self.prior = Prior(prior_scale, prior, who="LogisticRegression")
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
+        import pymc as pm
+
+        if self.prior.function is not None:
+            raise IncompatibleError("LogisticRegression: a prior given as a function has no PyMC twin; use prior_scale")
+        with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
+            flat = np.isinf(self.prior.scale)
+            beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
+            pm.Bernoulli("y", logit_p=self.X @ beta, observed=self.y.astype(np.int32))
+        return model
+
+
+class GLMTarget(LinearTarget):
+    """A generalised linear model of the user's: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
+
+    Parameters
+    ----------
+    loglik_eta
+        ``loglik_eta(eta, y) -> float``, plain Python, compiled here. `approxmcmc.softplus` and
+        `approxmcmc.log_sigmoid` keep the loop over data vectorised.
+    X, y, intercept, coef_names
+        As for :class:`LogisticRegression`; y is any array of numbers of shape (n,).
+    prior_scale, prior
+        As for :class:`LogisticRegression`.
+    pymc_model
+        A function that returns the same posterior as a `pymc.Model`, for gold standards.
+
+    Raises
+    ------
+    InvalidInputError, CompilationError
+        When data or function cannot be used; the function is compiled when the target is made.
+
+    Examples
+    --------
+    Poisson regression with a log link:
+
+    >>> import math, numpy as np, approxmcmc as amc
+    >>> X = np.ones((10, 1))
+    >>> amc.GLMTarget(lambda eta, y: y * eta - math.exp(eta), X, np.arange(10.0))
+    GLMTarget(n_obs=10, dim=1)
+    """
+
+    def __init__(
+        self,
+        loglik_eta: Callable[[float, float], float],
+        X: Any,
+        y: Any,
+        *,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+        pymc_model: Callable[[], Any] | None = None,
+    ) -> None:
+        self._loglik_eta = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
+        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
+        self.prior = Prior(prior_scale, prior, who="GLMTarget")
+        self._pymc_model = pymc_model
+        arguments = (0.25, float(self.y[0]))
+        check_compiles(self._loglik_eta, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
+
+    def to_pymc(self) -> Any:
+        """Return the `pymc.Model` that the user supplied."""
+        return self._pymc_model() if self._pymc_model is not None else super().to_pymc()

@@ -1,0 +1,98 @@
+"""What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTarget, Variables, content_hash
+from approxmcmc.engine.batches import prior_kernel
+from approxmcmc.engine.identity import content_id
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import check_compiles, plain_function
+
+
+def _gaussian_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
+    total = 0.0
+    for j in range(theta.shape[0]):
+        total += theta[j] * theta[j]
+    return -0.5 * PRECISION * total  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+class Prior:
+    """A log prior density over flat theta: independent N(0, scale^2), or the user's function of theta.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation, positive; ``inf`` is the flat prior. Ignored where a function is given.
+    function
+        ``log_prior(theta) -> float`` up to a constant, -inf outside the support; plain Python, compiled here.
+    """
+
+    def __init__(self, scale: float, function: Callable[..., float] | None, *, who: str, name: str = "prior") -> None:
+        if function is None and not scale > 0.0:
+            raise InvalidInputError(f"{who}: prior_scale must be positive (inf for a flat prior), found {scale}")
+        self.scale, self.who, self.name = float(scale), who, name
+        self.function = None if function is None else plain_function(function, name, who=who)
+
+    def compile(self, dim: int) -> Any:
+        """Return the compiled log prior of `dim` parameters."""
+        if self.function is None:
+            return prior_kernel(_gaussian_log_prior, PRECISION=1.0 / self.scale**2)
+        check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float", who=self.who)
+        return prior_kernel(self.function)
+
+    def identity(self) -> str:
+        """Return a hash of what the prior is."""
+        return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
+
+
+class TallDataTarget(abc.ABC):
+    """A posterior whose likelihood is a product of N terms that arrays describe.
+
+    Subclasses set `variables`, `data` (contiguous arrays), `n_obs` and `prior`, and compile their terms.
+    """
+
+    variables: Variables
+    data: tuple[np.ndarray, ...]
+    n_obs: int
+    prior: Prior
+
+    @abc.abstractmethod
+    def _log_terms(self) -> Any:
+        """Return the compiled batch kernel of the terms; called once per `sample`."""
+
+    @abc.abstractmethod
+    def _identity(self) -> str:
+        """Return a hash of the likelihood's code and settings, without the data."""
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior."""
+        return CompiledTarget(self._log_terms(), self.prior.compile(self.variables.size), self.data, self.n_obs)
+
+    def initial_point(self) -> np.ndarray:
+        """Return the origin; shape (dim,)."""
+        return np.zeros(self.variables.size)
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+        names = {name: list(shape) for name, shape in self.variables.shapes.items()}
+        return content_hash(type(self).__name__, self._identity(), self.prior.identity(), names, *self.data)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed."""
+        return {}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Predictors and other constants."""
+        return {}
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a PyMC model, for gold standards."""
+        raise IncompatibleError(
+            f"{type(self).__name__} has no PyMC twin; give one by pymc_model=, a function that returns the pm.Model"
+        )
