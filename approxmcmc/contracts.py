@@ -186,7 +186,7 @@ class Part(NamedTuple):
 class Proposal(Protocol):
     """Where to go: draws theta' from q(.|theta) and knows log q(theta|theta') - log q(theta'|theta)."""
 
-    def build(self, target: Target) -> Part:
+    def build_proposal(self, target: Target) -> Part:
         """Check that the target has what this proposal needs, and return the part that proposes."""
 
 
@@ -194,7 +194,7 @@ class Proposal(Protocol):
 class AcceptanceTest(Protocol):
     """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
 
-    def build(self, target: Target) -> Part:
+    def build_test(self, target: Target) -> Part:
         """Check that the target has what this test needs, and return the part that decides."""
 
 

@@ -41,7 +41,7 @@ class AlwaysAccept(Component):
     AlwaysAccept()
     """
 
-    def build(self, target: Target) -> Part:
+    def build_test(self, target: Target) -> Part:
         """Return the part that accepts."""
         constants = {"USES_RATIO": False, "CACHES_LIKELIHOOD": False, "AUDITED": False}
         rules = {"TEST": _decide, "THRESHOLD": _no_threshold, "ACCEPTANCE_PROBABILITY": _certain}

@@ -71,7 +71,7 @@ class ExactTest(Component):
         if self.rule not in RULES:
             raise InvalidInputError(f"ExactTest: rule must be one of {sorted(RULES)}, found {self.rule!r}")
 
-    def build(self, target: Target) -> Part:
+    def build_test(self, target: Target) -> Part:
         """Return the part that decides on all data. Its state is the log-likelihood at the current theta."""
         constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": True, "AUDITED": False}
         return Part({"TEST": _decide, **RULES[self.rule], **constants}, (0.0,), lambda: np.full(1, np.nan))

@@ -61,7 +61,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
         distance = moments[MEAN] - mu_0
         s_l = standard_deviation(moments)
         s = s_l / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
-        if n == n_obs or abs(distance) > critical[look] * s:
+        if n == n_obs or (critical[look] < math.inf and abs(distance) > critical[look] * s):
             break
     if s_l > 0.0:
         value[MAX_TERM_RATIO] = max(value[MAX_TERM_RATIO], largest_deviation(moments) / (s_l * math.sqrt(n)))
@@ -109,7 +109,7 @@ class SequentialTTest(Component):
 
     def __post_init__(self) -> None:
         """Check the ranges; `look_sizes` and `critical_values` know them."""
-        critical_values(look_sizes(2 * self.batch_size, self.batch_size, self.growth), self.epsilon)
+        critical_values(look_sizes(2, self.batch_size, self.growth), self.epsilon)
 
     @classmethod
     def from_type_one_error(
@@ -138,7 +138,7 @@ class SequentialTTest(Component):
         epsilon = epsilon_for_type_one_error(type_one_error, batch_size=batch_size, n_obs=n_obs, growth=growth)
         return cls(epsilon=epsilon, batch_size=batch_size, growth=growth)
 
-    def build(self, target: Target) -> Part:
+    def build_test(self, target: Target) -> Part:
         """Return the part that decides look by look; a population smaller than one look is read whole."""
         looks = look_sizes(target.n_obs, min(self.batch_size, target.n_obs), self.growth)
         critical = np.append(critical_values(looks, self.epsilon), 0.0)  # the last look needs none

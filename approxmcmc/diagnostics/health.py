@@ -11,7 +11,7 @@ from approxmcmc.acceptance.recursion import sequential_test_error
 
 # A term that alone makes up half of the spread at the stop breaks the central limit theorem behind a t-test.
 HEAVIEST_TERM = 0.5
-SHARE_OF_HEAVY_DRAWS = 0.01
+SHARE_OF_HEAVY_DRAWS = 0.1
 SMALLEST_RUN = 50
 
 

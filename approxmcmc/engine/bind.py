@@ -32,8 +32,9 @@ MATRIX = nb.Array(nb.float64, 2, "C")
 INDICES = nb.Array(nb.int64, 1, "C")
 COUNTS = nb.Array(nb.int64, 2, "C")
 
-compiled = functools.partial(njit, error_model="numpy", nogil=True)
-"""Decorator for helpers that templates call: strict arithmetic, no GIL."""
+compiled = functools.partial(njit, error_model="numpy", nogil=True, fastmath=False)
+"""Decorator for helpers that templates call: no GIL, and strict arithmetic. The latter must be said: a function that
+says nothing inherits fastmath from the first kernel that calls it, and reassociation breaks polynomials of `numerics`."""
 
 
 def bind(

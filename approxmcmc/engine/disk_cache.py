@@ -22,16 +22,12 @@ from numba.core.caching import _Cache
 from numba.core.serialize import dumps, pickle
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.engine.paths import user_cache
 
 
 def cache_folder() -> Path:
-    """Return the folder of compiled kernels: ``APPROXMCMC_CACHE_DIR`` or the user's cache folder, then ``kernels``."""
-    root = os.environ.get("APPROXMCMC_CACHE_DIR")
-    if root is None:
-        home = Path.home()
-        system = {"win32": os.environ.get("LOCALAPPDATA", home), "darwin": home / "Library" / "Caches"}
-        root = Path(system.get(sys.platform, os.environ.get("XDG_CACHE_HOME", home / ".cache"))) / "approxmcmc"
-    return Path(root) / "kernels"
+    """Return the folder of compiled kernels."""
+    return user_cache("kernels")
 
 
 class ContentCache(_Cache):

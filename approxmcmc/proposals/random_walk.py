@@ -120,7 +120,7 @@ class RandomWalk(Component):
                 f"RandomWalk: the covariance must be positive definite, its least eigenvalue is {least:.3g}"
             ) from None
 
-    def build(self, target: Target) -> Part:
+    def build_proposal(self, target: Target) -> Part:
         """Return the part that proposes; its state is the logarithm of the tuned factor."""
         dim, scale = target.variables.size, np.asarray(self.scale)
         if scale.ndim and scale.shape[0] != dim:

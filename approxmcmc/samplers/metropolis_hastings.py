@@ -157,10 +157,10 @@ class MetropolisHastings(Component):
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
         """Check the pairing, compile it, and return the program that starts chains."""
-        if audit_every == "auto":
+        if isinstance(audit_every, str):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
             audit_every = max(50, round(20 * target.n_obs / batch_size))
-        proposal, test = self.proposal.build(target), self.test.build(target)
+        proposal, test = self.proposal.build_proposal(target), self.test.build_test(target)
         return MetropolisHastingsProgram(target.compile(), proposal, test, audit_every)
 
 

@@ -119,9 +119,11 @@ def run(
     failure = "; ".join(f"{chain}: {reason}" for chain, reason in failures.items())
     if failure and not kept:
         raise NotFiniteError(f"sampling stopped before any draw was kept. {failure}. Look at the model there")
-    posterior = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
-    tuned = min(recorder.done[0] for recorder in recorders)
-    warmup = _stack([recorder.arrays(0, tuned) for recorder in recorders], program) if keep_warmup else (None, None)
+    draws_kept, stats = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
+    warmup_draws, warmup_stats = None, None
+    if keep_warmup:
+        tuned = min(recorder.done[0] for recorder in recorders)
+        warmup_draws, warmup_stats = _stack([recorder.arrays(0, tuned) for recorder in recorders], program)
     adapted = [chain.adapted() for chain in chains]
     attrs = {
         **program.attrs,
@@ -132,7 +134,8 @@ def run(
         "stopped": "not_finite" if failure else stopped,
         "failure": failure,
     }
-    return SamplingResult(*posterior, *warmup, _tuning_totals(recorders, program), attrs)
+    totals = _tuning_totals(recorders, program)
+    return SamplingResult(draws_kept, stats, warmup_draws, warmup_stats, totals, attrs)
 
 
 def _advance_in_turn(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:

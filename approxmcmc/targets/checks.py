@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numba import config, njit
 from numba import types as nb
-from numba.core.errors import NumbaError
 
 from approxmcmc.engine.bind import VECTOR, type_of
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -75,7 +74,7 @@ def check_compiles(
     compiled = njit(error_model="numpy")(function)
     try:
         compiled.compile(tuple(_type(argument) for argument in arguments))
-    except NumbaError as error:
+    except Exception as error:  # numba's own errors, and others that escape from its internals
         raise CompilationError(
             f"{who}: {name} does not compile: {_first_lines(error)}\n  expected signature: {expected}\n"
             "  use plain loops, NumPy and math functions that numba supports, and pass data through the data argument"

@@ -116,7 +116,7 @@ class LogisticRegression(LinearTarget):
     ) -> None:
         self._loglik_eta = _bernoulli_logit
         self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        classes = set(np.unique(self.y))
+        classes = set(np.unique(self.y).tolist())
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
             raise InvalidInputError(
                 f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode the two classes"

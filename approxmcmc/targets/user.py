@@ -31,8 +31,8 @@ class Target(TallDataTarget):
     dim
         Length of theta.
     var_names
-        Names of the variables that theta holds, in order: one name for a vector of length `dim`, or several with
-        `dims`, or `dim` names of scalars. Default ``("theta",)``.
+        Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
+        scalars, or several names with `dims` and `coords`. Default ``"theta"``, a vector.
     dims, coords
         Axis names by variable, and labels by axis, as in `pymc.Model`.
     initial_point
@@ -131,12 +131,13 @@ def _positive_integer(value: Any, name: str) -> int:
 def _variables(
     dim: int, names: Sequence[str] | None, dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
 ) -> Variables:
+    vector = names is None or isinstance(names, str) or len(names) == 1 < dim
     names = ("theta",) if names is None else (names,) if isinstance(names, str) else tuple(names)
     labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
     unknown = [axis for axes in labelled.values() for axis in axes if axis not in coords]
     if unknown and len(names) > 1:
         raise InvalidInputError(f"Target: dims name the axes {unknown}, which have no entry in coords")
-    if len(names) == 1:
+    if vector:
         shapes = {names[0]: tuple(len(coords[axis]) for axis in labelled.get(names[0], ()) if axis in coords) or (dim,)}
     else:
         shapes = {name: tuple(len(coords[axis]) for axis in labelled.get(name, ())) for name in names}

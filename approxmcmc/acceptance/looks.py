@@ -1,0 +1,112 @@
+"""When a sequential test looks at its evidence, and how strong the evidence must be to stop.
+
+Both tables are made once per test, before the chain starts; the compiled kernels read them and need no Student law.
+Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), algorithm 1.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from approxmcmc.errors import InvalidInputError
+
+THRESHOLDS = ("student", "normal")
+
+
+def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
+    """Return how many terms have been read at each look: n_1 < n_2 < ... < n_J = N.
+
+    Look j adds ``round(batch_size * growth**(j - 1))`` terms; the last look adds what is left.
+
+    Parameters
+    ----------
+    n_obs
+        Number of terms N in the whole sum; at least 1.
+    batch_size
+        Terms that the first look reads; at least 2, because one term has no standard deviation. A batch of `n_obs`
+        terms or more leaves a single look at everything.
+    growth
+        Factor from one look to the next; at least 1. At 1 all looks but the last are of one size.
+
+    Returns
+    -------
+    np.ndarray
+        Cumulative numbers of terms; int64, shape (J,), strictly increasing, last entry `n_obs`.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is outside its range.
+
+    Examples
+    --------
+    >>> look_sizes(2000, 500).tolist()
+    [500, 1000, 1500, 2000]
+    >>> look_sizes(2000, 500, growth=2.0).tolist()
+    [500, 1500, 2000]
+    """
+    _require_count("n_obs", n_obs, 1)
+    _require_count("batch_size", batch_size, 2)
+    if not (math.isfinite(growth) and growth >= 1.0):
+        raise InvalidInputError(f"growth must be finite and at least 1, found {growth!r}; use 1.0 for equal looks.")
+    if growth == 1.0:
+        early = np.arange(batch_size, n_obs, batch_size, dtype=np.int64)
+        return np.append(early, np.int64(n_obs))
+    sizes: list[int] = []
+    total = batch_size
+    while total < n_obs:
+        sizes.append(total)
+        total += round(batch_size * growth ** len(sizes))
+    return np.array([*sizes, n_obs], dtype=np.int64)
+
+
+def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "student") -> np.ndarray:
+    """Return G_j, the value that |t| must exceed at each look before the last for the test to stop there.
+
+    G_j = F^{-1}_{n_j - 1}(1 - epsilon), with F_v the Student law of v degrees of freedom: a one-sided tail of
+    `epsilon`, hence a two-sided test of level 2 epsilon at each look.
+
+    Parameters
+    ----------
+    looks
+        Cumulative numbers of terms from `look_sizes`; shape (J,).
+    epsilon
+        Largest probability of a wrong sign at one look, when the two sides tie; 0 (never stop early: exact) to 0.5
+        (always stop at the first look).
+    thresholds
+        "student", or "normal" for quantiles of the normal law at every look.
+
+    Returns
+    -------
+    np.ndarray
+        Critical values; float64, shape (J - 1,); infinite for ``epsilon=0``, zero for ``epsilon=0.5``.
+
+    Raises
+    ------
+    InvalidInputError
+        When `epsilon` or `thresholds` is outside its range.
+
+    Examples
+    --------
+    >>> critical_values(look_sizes(2000, 500), 0.05).round(4).tolist()
+    [1.6479, 1.6464, 1.6459]
+    """
+    if not 0.0 <= epsilon <= 0.5:
+        raise InvalidInputError(f"epsilon must lie between 0 (exact) and 0.5 (one look), found {epsilon!r}.")
+    if thresholds not in THRESHOLDS:
+        raise InvalidInputError(f"thresholds must be one of {THRESHOLDS}, found {thresholds!r}.")
+    degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
+    # The two ends are set by hand: the quantile functions return NaN or rounding noise there.
+    if epsilon == 0.0:
+        return np.full_like(degrees, np.inf)
+    if epsilon == 0.5:
+        return np.zeros_like(degrees)
+    # The lower tail keeps the digits that 1 - epsilon would lose.
+    return -stdtrit(degrees, epsilon) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
+
+
+def _require_count(name: str, value: int, least: int) -> None:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InvalidInputError(f"{name} must be a whole number of at least {least}, found {value!r}.")

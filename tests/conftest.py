@@ -1,0 +1,77 @@
+"""Set-up of all tests: one thread, one seed that can be repeated, and the run without compilation.
+
+This file is read before any test imports numpy, so the thread counts hold.
+"""
+
+import hashlib
+import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+if JIT_DISABLED:  # PyMC's default backend is numba, and cannot do without its compiler
+    os.environ.setdefault("PYTENSOR_FLAGS", "mode=FAST_COMPILE")
+
+import hypothesis
+import numpy as np
+import pytest
+
+FIXED_SEED = 20140621  # the first day of ICML 2014; every run without --seed uses it
+
+
+def pytest_addoption(parser):
+    """Add ``--seed``."""
+    parser.addoption(
+        "--seed", type=int, default=None, help=f"root of all seeds of the run (default: {FIXED_SEED}, fixed)"
+    )
+
+
+def pytest_configure(config):
+    """Fix the examples of property tests together with the seed: the same command always runs the same tests."""
+    hypothesis.settings.register_profile("project", deadline=None, derandomize=config.option.seed is None)
+    hypothesis.settings.load_profile("project")
+    if config.option.seed is not None and config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(config.option.seed)
+
+
+def pytest_report_header(config):
+    """Print the seed, so that the run can be repeated."""
+    return f"seed: {_root_seed(config)} (repeat with --seed={_root_seed(config)})"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without compilation, leave out the tests that need it."""
+    if not JIT_DISABLED:
+        return
+    needing = [item for item in items if item.get_closest_marker("needs_jit")]
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in needing]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Say with every failure how to repeat it."""
+    report = yield
+    if report.failed:
+        environment = "NUMBA_DISABLE_JIT=1 " if JIT_DISABLED else ""
+        command = f"{environment}python -m pytest '{item.nodeid}' -m '' --seed={_root_seed(item.config)}"
+        report.sections.append(("repeat with", command))
+    return report
+
+
+@pytest.fixture
+def seed(request) -> int:
+    """Return the seed of one test: from the run's seed and the test's name, so that tests never shift one another."""
+    text = f"{_root_seed(request.config)} {request.node.nodeid}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
+
+
+@pytest.fixture
+def rng(seed) -> np.random.Generator:
+    """Return a generator on the test's seed."""
+    return np.random.default_rng(seed)
+
+
+def _root_seed(config) -> int:
+    return FIXED_SEED if config.option.seed is None else config.option.seed

@@ -1,0 +1,150 @@
+"""Runs that must be equal bit for bit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from approxmcmc.api import sample
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.sampling import driver
+from tests.models import logistic
+
+# Batches far below 500 make the terms look heavy-tailed, which these tests are not about.
+pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+
+TARGET = logistic()
+SEED = 20140621
+
+
+def draw(test, target=TARGET, proposal=None, **settings):
+    arguments = {"draws": 60, "tune": 20, "chains": 2, "random_seed": SEED, "progressbar": False} | settings
+    return sample(target, MetropolisHastings(proposal or RandomWalk(0.2), test), **arguments)
+
+
+def assert_same(one, other, *, but=("perf_counter_diff",)):
+    np.testing.assert_array_equal(one.posterior["beta"], other.posterior["beta"])
+    for name in set(one.sample_stats) - set(but):
+        np.testing.assert_array_equal(one.sample_stats[name], other.sample_stats[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        SequentialTTest(epsilon=0.0, batch_size=50),
+        SequentialTTest(epsilon=0.0, batch_size=7, growth=1.7),
+        SequentialTTest(epsilon=0.05, batch_size=TARGET.n_obs),
+        SequentialTTest(epsilon=0.05, batch_size=10 * TARGET.n_obs),
+        SequentialTTest(epsilon=1e-300, batch_size=150),  # looks early, never stops early
+    ],
+    ids=repr,
+)
+def test_a_sequential_test_that_reads_everything_is_the_exact_test(test):
+    exact, sequential = draw(ExactTest()), draw(test)
+    np.testing.assert_array_equal(exact.posterior["beta"], sequential.posterior["beta"])
+    np.testing.assert_array_equal(exact.sample_stats["accepted"], sequential.sample_stats["accepted"])
+    np.testing.assert_allclose(
+        exact.sample_stats["acceptance_rate"], sequential.sample_stats["acceptance_rate"], rtol=1e-9
+    )
+    assert (sequential.sample_stats["datapoints_touched"] == TARGET.n_obs).all()
+
+
+def test_an_early_stop_does_change_the_chain():
+    """The companion of the equalities above: they could not hold by accident."""
+    assert not draw(ExactTest()).posterior.equals(draw(SequentialTTest(0.3, 20)).posterior)
+
+
+@pytest.mark.parametrize("test", [ExactTest(), SequentialTTest(0.1, 50), AlwaysAccept()], ids=repr)
+class TestDrawsDependOnSeedAndChainAlone:
+    def test_not_on_repetition(self, test):
+        assert_same(draw(test), draw(test))
+
+    def test_not_on_threads(self, test):
+        assert_same(draw(test, chains=4, cores=1), draw(test, chains=4, cores=4))
+
+    def test_not_on_chunks(self, test, monkeypatch):
+        whole = draw(test)
+        monkeypatch.setattr(driver, "CHUNK_SECONDS", 0.0)
+        assert_same(whole, draw(test))
+
+    def test_not_on_the_number_of_chains(self, test):
+        assert_same(draw(test, chains=1), draw(test, chains=3).isel(chain=[0]))
+
+    def test_not_on_audits(self, test):
+        audits = ("decisions_audited", "wrong_decisions", "wrong_accepts", "audited_mu_std", "perf_counter_diff")
+        assert_same(draw(test, audit_every=None), draw(test, audit_every=1), but=audits)
+
+    def test_not_on_what_is_kept(self, test):
+        kept = draw(test, discard_tuned_samples=False)
+        assert kept.warmup_posterior.sizes["draw"] == 20
+        assert_same(kept, draw(test))
+
+
+def test_thinning_keeps_every_kth_state_and_adds_up_costs():
+    test = SequentialTTest(0.1, 50)
+    every, third = draw(test, draws=60, audit_every=2), draw(test, draws=20, thin=3, audit_every=2)
+    np.testing.assert_array_equal(every.posterior["beta"][:, 2::3], third.posterior["beta"])
+    np.testing.assert_array_equal(every.sample_stats["accepted"][:, 2::3], third.sample_stats["accepted"])
+    for name in ("datapoints_touched", "likelihood_evaluations", "decisions_made", "wrong_decisions"):
+        summed = every.sample_stats[name].values.reshape(2, 20, 3).sum(axis=2)
+        np.testing.assert_array_equal(summed, third.sample_stats[name], err_msg=name)
+
+
+def test_always_accept_is_the_proposal_chain():
+    trace = draw(AlwaysAccept(), chains=1, tune=0, initvals=np.zeros(3))
+    sequences, _ = seed_sequences(SEED, 1)
+    steps = 0.2 * streams(sequences[0]).proposal.standard_normal((60, 3))
+    np.testing.assert_allclose(trace.posterior["beta"][0], np.cumsum(steps, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["scalar", "vector", "matrix"])
+def test_equal_scales_in_three_spellings_walk_alike(shape):
+    scale = {"scalar": 0.2, "vector": [0.2, 0.2, 0.2], "matrix": 0.04 * np.eye(3)}[shape]
+    np.testing.assert_allclose(
+        draw(ExactTest(), proposal=RandomWalk(scale)).posterior["beta"], draw(ExactTest()).posterior["beta"], rtol=1e-12
+    )
+
+
+def test_adaptation_is_frozen_after_tuning():
+    """Draws after tuning equal those of a fixed walk with the adapted scale, started where tuning ended."""
+    tuned = draw(
+        ExactTest(), chains=1, tune=200, proposal=RandomWalk(5.0, target_acceptance=0.3), discard_tuned_samples=False
+    )
+    factor = float(np.atleast_1d(tuned.posterior.attrs["adapted_scale_factor"])[0])
+    assert factor < 0.5  # a scale of 5 accepts next to nothing here
+    steps = np.diff(tuned.posterior["beta"][0], axis=0)
+    fixed = draw(ExactTest(), chains=1, tune=200, proposal=RandomWalk(5.0 * factor), draws=1)
+    assert fixed.posterior.sizes["draw"] == 1
+    sequences, _ = seed_sequences(SEED, 1)
+    normals = streams(sequences[0]).proposal.standard_normal((260, 3))[200:]
+    moved = tuned.sample_stats["accepted"][0].values[1:]
+    np.testing.assert_allclose(steps[moved], 5.0 * factor * normals[1:][moved], rtol=1e-9)
+
+
+RUN = """
+import json, sys
+import numpy as np
+from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from tests.equivalence.test_sample import draw
+tests = [ExactTest(), ExactTest("barker"), SequentialTTest(0.1, 50), AlwaysAccept()]
+traces = [draw(test, chains=1, audit_every=3) for test in tests]
+json.dump([[trace.posterior["beta"].values.tolist(), trace.sample_stats["datapoints_touched"].values.tolist(),
+            trace.sample_stats["accepted"].values.tolist()] for trace in traces], sys.stdout)
+"""
+
+
+@pytest.mark.needs_jit
+def test_without_the_jit_draws_are_the_same():
+    outputs = []
+    for disabled in ("0", "1"):
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": str(Path(__file__).parents[2])}
+        run = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True)
+        outputs.append(json.loads(run.stdout))
+    assert outputs[0] == outputs[1]

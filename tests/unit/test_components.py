@@ -1,0 +1,104 @@
+"""Settings of proposals, tests and samplers: ranges, printing, equality, dicts."""
+
+import numpy as np
+import pytest
+
+from approxmcmc import presets
+from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from approxmcmc.contracts import AcceptanceTest, Component, Proposal, Sampler, Variables
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from tests.models import logistic
+
+COMPONENTS = [
+    ExactTest(),
+    ExactTest("barker"),
+    AlwaysAccept(),
+    SequentialTTest(0.05, 200, 1.5),
+    RandomWalk(0.1),
+    RandomWalk([0.1, 0.2], target_acceptance=0.3),
+    RandomWalk(np.diag([1.0, 2.0])),
+    MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest()),
+]
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=repr)
+class TestComponents:
+    def test_round_trip_through_a_dict(self, component):
+        again = Component.from_dict(component.to_dict())
+        assert again == component
+        assert hash(again) == hash(component)
+        assert repr(again) == repr(component)
+
+    def test_it_is_frozen(self, component):
+        with pytest.raises(AttributeError):
+            component.new = 1
+
+    def test_only_equal_settings_are_equal(self, component):
+        assert [component == other for other in COMPONENTS].count(True) == 1
+
+
+def test_members_play_their_roles():
+    assert isinstance(RandomWalk(), Proposal)
+    assert isinstance(ExactTest(), AcceptanceTest)
+    assert isinstance(presets.austerity(), Sampler)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: SequentialTTest(epsilon=-0.1), r"epsilon.* found -0\.1"),
+        (lambda: SequentialTTest(epsilon=0.6), r"epsilon.* found 0\.6"),
+        (lambda: SequentialTTest(epsilon=float("nan")), "epsilon.* found nan"),
+        (lambda: SequentialTTest(batch_size=1), "batch_size.* found 1"),
+        (lambda: SequentialTTest(batch_size=2.5), r"batch_size.* found 2\.5"),
+        (lambda: SequentialTTest(growth=0.5), "growth"),
+        (lambda: ExactTest("hastings"), r"\['barker', 'metropolis'\], found 'hastings'"),
+        (lambda: RandomWalk(0.0), "must be positive, found 0.0"),
+        (lambda: RandomWalk([1.0, -2.0]), "must be positive, found -2.0"),
+        (lambda: RandomWalk(float("inf")), "finite"),
+        (lambda: RandomWalk([[1.0, 0.5], [0.4, 1.0]]), "symmetric"),
+        (lambda: RandomWalk([[1.0, 2.0], [2.0, 1.0]]), "positive definite, its least eigenvalue is -1"),
+        (lambda: RandomWalk(np.ones((2, 2, 2))), r"found shape \(2, 2, 2\)"),
+        (lambda: RandomWalk(1.0, target_acceptance=1.0), "strictly between 0 and 1, found 1.0"),
+    ],
+)
+def test_settings_out_of_range_are_refused_when_made(make, match):
+    with pytest.raises(InvalidInputError, match=match):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("proposal", "test", "match"),
+    [
+        (ExactTest(), ExactTest(), "proposal must be a proposal such as RandomWalk"),
+        (RandomWalk(), None, "test must be a test such as SequentialTTest"),
+        (RandomWalk, ExactTest(), "found <class"),
+    ],
+)
+def test_impossible_pairs_are_refused(proposal, test, match):
+    with pytest.raises(IncompatibleError, match=match):
+        MetropolisHastings(proposal, test)
+
+
+@pytest.mark.parametrize("scale", [[1.0, 2.0], np.eye(2)])
+def test_a_scale_of_the_wrong_length_is_refused_before_sampling(scale):
+    with pytest.raises(IncompatibleError, match="the target has 3 parameters"):
+        MetropolisHastings(RandomWalk(scale), ExactTest()).build(logistic(), audit_every=None)
+
+
+def test_from_type_one_error_inverts_the_recursion():
+    test = SequentialTTest.from_type_one_error(0.5, n_obs=10_000, batch_size=500)
+    assert 0.0 < test.epsilon < 0.5
+    smaller = SequentialTTest.from_type_one_error(0.1, n_obs=10_000, batch_size=500)
+    assert smaller.epsilon < test.epsilon
+
+
+def test_variables_unpack_and_pack():
+    variables = Variables({"a": (), "w": (2, 2)})
+    theta = np.arange(10.0).reshape(2, 5)
+    pieces = variables.unpack(theta)
+    assert pieces["a"].tolist() == [0.0, 5.0]
+    assert pieces["w"].shape == (2, 2, 2)
+    np.testing.assert_array_equal(variables.pack({name: values[1] for name, values in pieces.items()}), theta[1])

@@ -1,0 +1,82 @@
+"""Costs in the trace equal what an instrumented likelihood counts, step by step."""
+
+import os
+
+import numpy as np
+import pytest
+
+from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from tests.models import normal_logprior, normal_mean
+
+JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def run_counted(test, *, steps=40, audit_every=None):
+    """Advance one chain a step at a time; return the records and, per step, the data indices evaluated at each theta.
+
+    The likelihood writes every call into an array among the data, so the same instrument works compiled and plain.
+    """
+    n = 90
+    log = np.zeros((4000, 2))  # rows: (datum, theta); row 0 holds the number of calls
+
+    def loglik(theta, data, i):
+        x, log = data
+        log[0, 0] += 1
+        call = int(log[0, 0])
+        log[call, 0], log[call, 1] = i, theta[0]
+        return -0.5 * (x[i] - theta[0]) ** 2
+
+    from approxmcmc.targets import Target
+
+    target = Target(loglik, normal_logprior, data=(normal_mean(n).data[0], log), n_obs=n, dim=1)
+    log = target.data[1]
+    program = MetropolisHastings(RandomWalk(0.2), test).build(target, audit_every=audit_every)
+    chain = program.start(np.array([0.3]), streams(seed_sequences(3, 1)[0][0]), 0)
+    log[:] = 0.0
+    seen = []
+    counts, values = np.empty((steps, len(COUNT_NAMES)), np.int64), np.empty((steps, len(VALUE_NAMES)))
+    draws = np.empty((steps, 1))
+    for step in range(steps):
+        chain.advance(1, 1, draws[step : step + 1], counts[step : step + 1], values[step : step + 1])
+        calls = int(log[0, 0])
+        seen.append(log[1 : calls + 1].copy())
+        log[:] = 0.0
+    return dict(zip(COUNT_NAMES, counts.T, strict=True)), seen, n
+
+
+@pytest.mark.parametrize("test", [ExactTest(), SequentialTTest(0.2, 10), SequentialTTest(0.2, 10, 1.5)], ids=repr)
+def test_every_evaluation_is_booked(test):
+    counts, seen, n = run_counted(test)
+    assert counts["likelihood_evaluations"].tolist() == [len(calls) for calls in seen]
+    assert counts["datapoints_touched"].tolist() == [len(set(calls[:, 0])) for calls in seen]
+    assert (counts["decisions_made"] == 1).all()
+    if isinstance(test, SequentialTTest):
+        assert len(set(counts["datapoints_touched"])) > 3  # some stop early, some late
+        assert counts["datapoints_touched"].min() >= 10
+        assert counts["datapoints_touched"].max() <= n
+
+
+def test_always_accept_reads_nothing_and_decides_nothing():
+    counts, seen, _ = run_counted(AlwaysAccept())
+    assert sum(len(calls) for calls in seen) == 0
+    assert counts["decisions_made"].sum() == counts["datapoints_touched"].sum() == 0
+    assert (counts["accepted"] == 1).all()
+
+
+def test_audits_are_booked_apart():
+    test = SequentialTTest(0.2, 10)
+    plain, seen, n = run_counted(test)
+    audited, seen_audited, _ = run_counted(test, audit_every=1)
+    for name in ("likelihood_evaluations", "datapoints_touched", "decisions_made", "decision_rounds"):
+        np.testing.assert_array_equal(plain[name], audited[name])
+    assert (audited["decisions_audited"] == 1).all()
+    assert [len(calls) for calls in seen_audited] == [len(calls) + 2 * n for calls in seen]
+
+
+def test_rounds_are_looks():
+    counts, _, _ = run_counted(SequentialTTest(0.2, 10))
+    np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / 10))

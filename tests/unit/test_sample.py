@@ -1,0 +1,255 @@
+"""The public `sample`: arguments, starting points, stops, failures and warnings."""
+
+import _thread
+import json
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from tests.models import logistic, normal_logprior, normal_mean
+
+TARGET = logistic()
+WALK = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest())
+QUICK = {"draws": 20, "tune": 5, "chains": 2, "random_seed": 1, "progressbar": False}
+
+
+def draw(target=TARGET, sampler=WALK, **settings):
+    return amc.sample(target, sampler, **(QUICK | settings))
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        ({"draws": -1}, "draws must be an integer >= 0, found -1"),
+        ({"draws": 1.5}, "draws must be an integer"),
+        ({"tune": -1}, "tune"),
+        ({"chains": 0}, "chains must be an integer >= 1"),
+        ({"thin": 0}, "thin"),
+        ({"cores": 0}, "cores"),
+        ({"time_limit": 0.0}, "time_limit must be positive"),
+        ({"time_limit": math.nan}, "time_limit must be positive"),
+        ({"audit_every": 0}, "audit_every"),
+        ({"audit_every": "often"}, "audit_every"),
+        ({"random_seed": -3}, "random_seed"),
+    ],
+)
+def test_bad_arguments_are_refused(bad, match):
+    with pytest.raises(InvalidInputError, match=match):
+        draw(**bad)
+
+
+def test_wrong_roles_are_refused():
+    with pytest.raises(IncompatibleError, match="sample needs a target such as"):
+        amc.sample(WALK, TARGET)
+    with pytest.raises(IncompatibleError, match="sample needs a sampler such as"):
+        amc.sample(TARGET, amc.ExactTest)
+    with pytest.raises(IncompatibleError, match="sample needs a sampler such as"):
+        amc.sample(TARGET)
+
+
+class TestInitvals:
+    def test_forms_agree(self):
+        flat = np.array([0.1, 0.2, 0.3])
+        forms = [flat, np.stack([flat, flat]), {"beta": flat}, [{"beta": flat}, {"beta": flat}]]
+        one, *others = [draw(initvals=form).posterior["beta"].values for form in forms]
+        for other in others:
+            np.testing.assert_array_equal(one, other)
+
+    @pytest.mark.parametrize(
+        ("bad", "match"),
+        [
+            (np.zeros(2), r"shape \(3,\) or \(2, 3\).*found shape \(2,\)"),
+            ({"gamma": np.zeros(3)}, r"need the variables \['beta'\], found \['gamma'\]"),
+            ({"beta": np.zeros(2)}, r"initvals of beta need shape \(3,\), found \(2,\)"),
+            (np.full(3, np.nan), "initvals of chain 0 have log density nan"),
+        ],
+    )
+    def test_bad_ones_are_refused(self, bad, match):
+        with pytest.raises(InvalidInputError, match=match):
+            draw(initvals=bad)
+
+    def test_default_starts_are_drawn_again_until_finite(self):
+        """A support that starts at 0.5: three of four tries around the origin fall outside."""
+        half_line = amc.Target(
+            lambda theta, data, i: 0.0,
+            lambda theta: 0.0 if theta[0] > 0.5 else -math.inf,
+            data=np.zeros(1),
+            n_obs=1,
+            dim=1,
+        )
+        trace = draw(half_line, chains=4)
+        assert (trace.posterior["theta"] > 0.5).all()
+        assert trace.posterior.attrs["setup_likelihood_evaluations"] > 4
+
+    def test_no_start_is_an_error(self):
+        nowhere = amc.Target(
+            lambda theta, data, i: 0.0, lambda theta: -math.inf + 0.0 * theta[0], data=np.zeros(1), n_obs=1, dim=1
+        )
+        with pytest.raises(NotFiniteError, match="no starting point: 100 draws"):
+            draw(nowhere)
+
+
+class TestStops:
+    def test_time_limit_returns_what_was_drawn(self):
+        started = time.perf_counter()
+        trace = draw(draws=10_000_000, time_limit=0.5)
+        assert time.perf_counter() - started < 20.0
+        assert trace.posterior.attrs["stopped"] == "time_limit"
+        assert 0.5 <= trace.posterior.attrs["sampling_time"] < 2.0
+        assert trace.posterior.sizes["draw"] > 10
+        shorter = draw(draws=10)
+        np.testing.assert_array_equal(trace.posterior["beta"][:, :10], shorter.posterior["beta"])
+
+    def test_a_stop_in_tuning_gives_an_empty_posterior_and_a_warning(self):
+        with pytest.warns(SamplingWarning, match="stopped .time_limit. before the first draw"):
+            trace = draw(tune=10_000_000, time_limit=0.2)
+        assert trace.posterior.sizes["draw"] == 0
+        assert np.all(np.atleast_1d(trace.posterior.attrs["tuning_decisions_made"]) > 0)
+
+    def test_interrupt_returns_what_was_drawn(self):
+        draw()  # compiled
+        timer = threading.Timer(0.7, _thread.interrupt_main)
+        timer.start()
+        with pytest.warns(SamplingWarning, match="interrupted; [0-9]+ draws per chain are kept"):
+            trace = draw(draws=100_000_000)
+        timer.join()
+        assert trace.posterior.attrs["stopped"] == "interrupt"
+        assert trace.posterior.sizes["draw"] > 0
+
+    def test_zero_draws_are_allowed(self):
+        assert draw(draws=0).posterior.sizes["draw"] == 0
+
+
+def _nan_beyond_two(theta, data, i):
+    (x,) = data
+    return math.nan if i == 7 and theta[0] > 2.0 else 0.001 * theta[0] * x[i]
+
+
+class TestNotFinite:
+    TEST = amc.SequentialTTest(epsilon=0.0, batch_size=5)
+
+    @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
+    def test_nan_stops_names_datum_and_theta_and_keeps_the_draws(self, test):
+        target = amc.Target(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test)
+        with pytest.warns(SamplingWarning, match=r"datum 7 is NaN or \+inf at theta = \[2\."):
+            trace = draw(target, sampler, draws=5000, tune=0, initvals=np.zeros(1))
+        assert trace.posterior.attrs["stopped"] == "not_finite"
+        assert 0 < trace.posterior.sizes["draw"] < 5000
+        assert (trace.posterior["theta"] <= 2.0).all()
+
+    def test_nan_before_any_draw_is_an_error(self):
+        target = amc.Target(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest())
+        with pytest.raises(NotFiniteError, match=r"before any draw was kept.*datum 7"):
+            draw(target, sampler, tune=100_000, initvals=np.full(1, 1.9))
+
+    def test_nan_prior_is_named(self):
+        target = amc.Target(
+            lambda theta, data, i: 0.0,
+            lambda theta: math.nan if theta[0] > 2.0 else 0.0,
+            data=np.ones(3),
+            n_obs=3,
+            dim=1,
+        )
+        with pytest.warns(SamplingWarning, match=r"log prior is NaN at theta = \[2\."):
+            draw(target, draws=5000, initvals=np.zeros(1))
+
+    @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
+    def test_minus_infinity_is_a_reject(self, test):
+        """A uniform law on [-1, 1] written as a likelihood of probability 0 outside."""
+
+        def loglik(theta, data, i):
+            return 0.0 if abs(theta[0]) < 1.0 else -math.inf
+
+        target = amc.Target(loglik, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        trace = draw(target, amc.MetropolisHastings(amc.RandomWalk(1.0), test), draws=300, initvals=np.zeros(1))
+        assert trace.posterior.attrs["stopped"] == ""
+        assert (abs(trace.posterior["theta"]) < 1.0).all()
+        rejected = ~trace.sample_stats["accepted"]
+        assert 0.1 < float(rejected.mean()) < 0.9
+        assert (trace.sample_stats["acceptance_rate"].values[rejected] == 0.0).all()
+
+    def test_outside_the_prior_no_datum_is_read(self):
+        def prior(theta):
+            return 0.0 if abs(theta[0]) < 1.0 else -math.inf
+
+        target = amc.Target(lambda theta, data, i: 0.0, prior, data=np.ones(20), n_obs=20, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(1.0), self.TEST)
+        stats = draw(target, sampler, draws=200, initvals=np.zeros(1), audit_every=1).sample_stats
+        outside = stats["acceptance_rate"].values == 0.0
+        assert outside.any()
+        assert (stats["datapoints_touched"].values[outside] == 0).all()
+        assert (stats["decisions_made"] == 1).all()
+        assert (stats["decisions_audited"] == 1).all()
+
+
+class TestWarnings:
+    def test_a_stuck_chain(self):
+        sampler = amc.MetropolisHastings(amc.RandomWalk(100.0), amc.ExactTest())
+        with pytest.warns(SamplingWarning, match=r"chain\(s\) \[0, 1\] never moved in 100 draws"):
+            draw(sampler=sampler, draws=100, tune=0, initvals=np.zeros(3))
+
+    def test_too_many_wrong_decisions(self):
+        """One datum in 2000 carries the whole answer: a look that misses it sees a clear mean of the wrong sign."""
+
+        def loglik(theta, data, i):
+            return theta[0] * data[0][i]
+
+        x = np.full(2000, -1.0)
+        x[17] = 2100.0
+        target = amc.Target(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x, n_obs=2000, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
+        with pytest.warns(SamplingWarning, match=r"of 800 audited decisions were wrong \(above 0\..*predict 0\.0"):
+            draw(target, sampler, draws=400, audit_every=1, initvals=np.zeros(1))
+
+    def test_heavy_tails(self):
+        def loglik(theta, data, i):
+            return theta[0] * data[0][i]
+
+        x = np.exp(2.0 * np.random.default_rng(0).normal(size=2000))  # log-normal, log-sd 2
+        target = amc.Target(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x - x.mean(), n_obs=2000, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(epsilon=0.05, batch_size=100))
+        with pytest.warns(SamplingWarning, match="heavy-tailed"):
+            draw(target, sampler, draws=400, audit_every=None, initvals=np.zeros(1))
+
+    @pytest.mark.filterwarnings("error")
+    def test_a_good_run_is_silent(self):
+        target = logistic(n=4000)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.05), amc.SequentialTTest(epsilon=0.05, batch_size=500))
+        draw(target, sampler, draws=400, audit_every=1)
+
+
+class TestTrace:
+    def test_names_and_settings_travel_with_the_draws(self):
+        trace = draw(random_seed=[5, 6], thin=2)
+        attrs = trace.posterior.attrs
+        assert trace.posterior["beta"].dims == ("chain", "draw", "coef")
+        assert list(attrs["seed"]) == [5, 6]
+        assert json.loads(attrs["inference_library_settings"]) == WALK.to_dict()
+        assert attrs["target_content_hash"] == TARGET.content_hash()
+        assert attrs["tuning_steps"] == 5
+        assert attrs["thin"] == 2
+        assert list(np.atleast_1d(attrs["tuning_datapoints_touched"])) == [5 * TARGET.n_obs] * 2
+
+    def test_lp_is_the_log_density(self):
+        trace = draw(normal_mean(), chains=1)
+        (x,) = normal_mean().data
+        mu = trace.posterior["mu"].values[0]
+        expected = [-0.5 * ((x - m) ** 2).sum() + normal_logprior(np.array([m])) for m in mu]
+        np.testing.assert_allclose(trace.sample_stats["lp"][0], expected, rtol=1e-10)
+
+    def test_only_exact_tests_write_lp(self):
+        assert "lp" not in draw(sampler=amc.presets.austerity(0.2, batch_size=300)).sample_stats
+
+    def test_progress_is_plain_where_there_is_no_terminal(self, capsys, monkeypatch):
+        monkeypatch.setattr("approxmcmc.sampling.progress.SECONDS_BETWEEN_LINES", 0.0)
+        draw(progressbar=True)
+        lines = capsys.readouterr().err
+        assert "sampling 2 chains: 50 of 50 steps" in lines
+        assert "\x1b" not in lines
