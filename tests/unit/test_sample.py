@@ -218,6 +218,7 @@ class TestWarnings:
         with pytest.warns(SamplingWarning, match="heavy-tailed"):
             draw(target, sampler, draws=400, audit_every=None, initvals=np.zeros(1))
 
+    @pytest.mark.needs_jit
     @pytest.mark.filterwarnings("error")
     def test_a_good_run_is_silent(self):
         target = logistic(n=4000)

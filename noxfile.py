@@ -1,0 +1,156 @@
+# /// script
+# dependencies = ["nox[uv]>=2025.10.14"]
+# ///
+"""Every task of the project as a session: ``python3 -m nox -s NAME``, and ``python3 -m nox -l`` lists them.
+
+A session builds its own environment from ``uv.lock``. It names the Python that it needs; an interpreter that is
+installed but not active (pyenv, asdf, mise) is found, and one that is missing is an error, never a silent skip.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+import nox
+
+PYTHONS = ["3.12", "3.13"]
+MAIN = "3.13"
+LATEST = "3.14"  # in a session of its own, so that nobody needs it to run the tests
+
+nox.needs_version = ">=2025.10.14"  # reads the script header above
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.error_on_missing_interpreters = True
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+# Timings compare samplers, and several processes share the cores: no library may start threads of its own.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+
+
+def _reveal_interpreters() -> None:
+    """Put the Pythons of pyenv, asdf and mise that are installed but not active on the PATH."""
+    home = Path.home()
+    roots = [
+        Path(os.environ.get("PYENV_ROOT", home / ".pyenv")) / "versions",
+        home / ".asdf/installs/python",
+        home / ".local/share/mise/installs/python",
+    ]
+    found = [
+        str(python.parent)
+        for version in [*PYTHONS, LATEST]
+        for root in roots
+        for python in sorted(root.glob(f"{version}*/bin/python{version}"))[-1:]
+    ]
+    os.environ["PATH"] = os.pathsep.join([*found, os.environ.get("PATH", "")])
+
+
+_reveal_interpreters()
+
+
+def _install(session: nox.Session, *selection: str) -> None:
+    """Install the locked dependencies and those selected besides (``--group test``, ``--extra nutpie``)."""
+    session.run_install(
+        "uv",
+        "sync",
+        "--locked",
+        "--no-default-groups",
+        *selection,
+        f"--python={session.virtualenv.location}",
+        env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
+    )
+
+
+def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
+    """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
+    options = ["-n", "2", "--dist", "loadfile"]
+    session.run("python", "-m", "pytest", *options, *arguments, env={**ONE_THREAD, **environment})
+
+
+@nox.session(python=MAIN)
+def reproduce(session: nox.Session) -> None:
+    """Run the quick preset of the MNIST study and write its report.
+
+    The data come from the folder named by APPROXMCMC_DATA_DIR, from the user's cache or from OpenML; with none of
+    them the study runs on a synthetic stand-in, and the report says so. Options after ``--`` go to the run.
+    """
+    _install(session, "--extra", "nutpie")
+    study = ["studies/austerity_mnist", "--preset", "quick", "--store", "results"]
+    try:
+        session.run("approxmcmc", "run", *study, *session.posargs, env=ONE_THREAD)
+    finally:  # a failed cell or an interrupt leaves finished cells, and the report counts both
+        session.run("approxmcmc", "report", *study, env=ONE_THREAD)
+        page = max(Path("results").glob("**/index.html"), key=lambda path: path.stat().st_mtime)
+        session.log(f"report: {page.resolve()}")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests: all but the marked layers on the main Python, the unit layer on the other.
+
+    On the main Python the same code also runs without compilation, where an index out of range raises. Options after
+    ``--`` go to pytest, instead of these choices.
+    """
+    _install(session, "--group", "test")
+    if session.posargs:
+        _pytest(session, *session.posargs)
+    elif session.python != MAIN:
+        _pytest(session, "tests/unit")
+    else:
+        _pytest(session, "tests/unit", "tests/equivalence", NUMBA_DISABLE_JIT="1")
+        _pytest(session)
+
+
+@nox.session(python=LATEST)
+def tests_314(session: nox.Session) -> None:
+    """Run the tests, all but the marked layers, on the newest Python."""
+    _install(session, "--group", "test")
+    _pytest(session, *session.posargs)
+
+
+@nox.session(python=MAIN)
+def lint(session: nox.Session) -> None:
+    """Check style and format; ``-- --fix`` repairs what can be repaired."""
+    _install(session, "--only-group", "lint")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", *([] if "--fix" in session.posargs else ["--check"]))
+
+
+@nox.session(python=MAIN)
+def types(session: nox.Session) -> None:
+    """Check the types of the package and of this file."""
+    _install(session, "--group", "lint")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session(python=MAIN)
+def docs(session: nox.Session) -> None:
+    """Build the documentation; a warning is an error."""
+    _install(session, "--group", "docs")
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "-E", "docs", "docs/_build/html", *session.posargs)
+    session.log(f"documentation: {Path('docs/_build/html/index.html').resolve()}")
+
+
+@nox.session(python=MAIN)
+def statistical(session: nox.Session) -> None:
+    """Run the statistical tests with a fresh seed; ``-- --seed NUMBER`` repeats a run."""
+    _install(session, "--group", "test", "--extra", "nutpie")
+    given = any(argument.startswith("--seed") for argument in session.posargs)
+    seed = [] if given else [f"--seed={secrets.randbits(32)}"]
+    _pytest(session, "-m", "statistical", *seed, *session.posargs)
+
+
+@nox.session(python=MAIN)
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks of tests/bench one after another, and show their tables."""
+    _install(session, "--group", "bench")
+    session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench", *session.posargs, env=ONE_THREAD)
+
+
+if __name__ == "__main__":
+    nox.main()
