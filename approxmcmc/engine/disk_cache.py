@@ -10,6 +10,7 @@ are compiled anew in every process, which costs seconds and changes no result.
 import contextlib
 import importlib.metadata
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -88,4 +89,5 @@ def install(dispatcher: Any) -> None:
     """Let `dispatcher` load and store its code on disk, if all that it is made of can be hashed."""
     versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"))
     with contextlib.suppress(UnknownContentError, AttributeError):
-        dispatcher._cache = ContentCache(dispatcher.py_func.__name__, content_id(dispatcher, versions))
+        name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is no file name everywhere
+        dispatcher._cache = ContentCache(name, content_id(dispatcher, versions))

@@ -1,0 +1,198 @@
+"""Which sampler is closest to the truth at one budget: a table in the shape of ``az.compare``."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics.bootstrap import resample
+from approxmcmc.diagnostics.cost import full_data_reads
+from approxmcmc.diagnostics.decisions import wrong_decision_rate
+from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
+from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
+from approxmcmc.diagnostics.risk import errors_of, summarise
+from approxmcmc.diagnostics.running import completion_clocks
+from approxmcmc.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Above this share of the risk, the reference's own error decides the order of the samplers.
+_REFERENCE_SHARE = 0.05
+
+
+def compare_samplers(
+    runs: Mapping[str, Traces],
+    reference: xr.DataTree,
+    *,
+    estimands: Mapping[str, Estimand] | None = None,
+    over: str = "time",
+    budget: float | None = None,
+    baseline: str | None = None,
+    standardize: bool = False,
+    confidence: float = 0.95,
+    n_bootstrap: int = 2000,
+    random_seed: int = 0,
+    include_tuning: bool = True,
+) -> "pd.DataFrame":
+    """Rank samplers by their risk at one budget of time, or of data.
+
+    Parameters
+    ----------
+    runs
+        Traces of each sampler by name; every chain is one replicate.
+    reference, estimands, over, confidence, n_bootstrap, random_seed, include_tuning
+        As for :func:`approxmcmc.risk`. The risk is averaged over all coordinates of all estimands.
+    budget
+        Point of the axis at which runs are compared, per chain. Default: the largest that every replicate reached.
+    baseline
+        Name of the run that ``risk_ratio`` divides by; default the best.
+    standardize
+        Divide errors by the reference's posterior standard deviations first: risk is then in posterior variances, and
+        1 / effective sample size for an unbiased sampler. Wanted where coordinates have different scales.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by name, best first. ``rank``; ``risk`` with ``risk_lower``, ``risk_upper``; ``risk_ratio``;
+        ``bias_sq``; ``variance``; ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of all
+        chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
+        all chains; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``.
+
+    Raises
+    ------
+    InvalidInputError, GoldStandardError
+        As for :func:`approxmcmc.risk`.
+
+    Notes
+    -----
+    R-hat and ESS describe how a chain moves in the law that it has; they cannot see that this law is biased. A high
+    ``ess_per_second`` beside a high ``bias_sq`` is a fast way to a wrong answer. Intervals are those of each run alone:
+    overlap says little about the order of two runs.
+
+    Examples
+    --------
+    >>> amc.compare_samplers({"exact": exact, "epsilon=0.05": fast}, reference)  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    listed = {name: as_list(traces, what=f"runs[{name!r}]") for name, traces in runs.items()}
+    if not listed or (baseline is not None and baseline not in listed):
+        raise InvalidInputError(f"`runs` needs at least one run, and the baseline among them; found {list(listed)}.")
+    check_confidence(confidence)
+    functions = resolve(estimands, next(iter(listed.values()))[0])
+    clocks = {name: completion_clocks(traces, over, include_tuning) for name, traces in listed.items()}
+    budget = _common_budget(clocks, over) if budget is None else float(budget)
+    rows = {}
+    for name, traces in listed.items():
+        where = {"reference": reference, "clocks": clocks[name], "points": np.array([budget])}
+        errors, gold = _all_errors(traces, functions, standardize=standardize, **where)
+        resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
+        at_budget = {key: float(value[0]) for key, value in summarise(errors, gold, resampling, confidence).items()}
+        spent = _seconds(traces, include_tuning)
+        smallest_ess, stuck = _effective_draws(traces, functions)
+        rows[name] = {
+            **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
+            "ess_per_second": smallest_ess / spent if spent > 0 else np.nan,
+            **_data_and_decisions(traces),
+            "seconds": spent,
+            "warning": _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), stuck, traces),
+        }
+    table = pd.DataFrame.from_dict(rows, orient="index").sort_values("risk", kind="stable", na_position="last")
+    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    divisor = table["risk"].iloc[0] if baseline is None else table.loc[baseline, "risk"]
+    table.insert(4, "risk_ratio", table["risk"] / (divisor if divisor > 0 else np.nan))
+    table.index.name = "sampler"
+    table.attrs.update(budget=budget, over=over, confidence=confidence)
+    return table
+
+
+def _common_budget(clocks: Mapping[str, Sequence[np.ndarray]], over: str) -> float:
+    ends = {name: min((clock[-1] if len(clock) else 0.0) for clock in run) for name, run in clocks.items()}
+    shortest = min(ends, key=lambda name: ends[name])
+    if ends[shortest] <= 0:
+        raise InvalidInputError(
+            f"No budget of {over!r} is common to all runs: {shortest!r} has no draws, or spends nothing of it. "
+            "Leave that run out, or choose another `over`."
+        )
+    return float(ends[shortest])
+
+
+def _all_errors(
+    traces: Sequence[xr.DataTree],
+    functions: Mapping[str, Estimand],
+    *,
+    standardize: bool,
+    **where: Any,
+) -> tuple[np.ndarray, Reference]:
+    """Join the coordinates of all estimands into one axis: errors (replicate, 1, coordinate) and their reference.
+
+    `where` are the keyword arguments of `errors_of`.
+    """
+    found = [errors_of(traces, name, function, **where) for name, function in functions.items()]
+    errors = np.concatenate([error for error, _, _ in found], axis=-1)
+    golds = [gold for _, gold, _ in found]
+    mean, mcse, sd, directions = (np.concatenate(parts, axis=-1) for parts in zip(*golds, strict=True))
+    if standardize:
+        scale = np.where(sd > 0, sd, 1.0)
+        errors, mcse = errors / scale, mcse / scale
+    return errors, Reference(mean, mcse, sd, directions)
+
+
+def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> tuple[float, int]:
+    """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved."""
+    import arviz as az
+
+    shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
+    smallest, stuck = np.inf, 0
+    for name, function in functions.items():
+        values = np.concatenate([evaluate(name, function, trace).values[:, :shortest] for trace in traces])
+        if shortest < 4 or any("weight" in group(trace, "sample_stats") for trace in traces):
+            return np.nan, stuck  # ArviZ needs four draws, and knows no weights
+        constant = np.all(values == values[:, :1], axis=(1, 2))
+        stuck = max(stuck, int(constant.sum()))
+        varying = values.std(axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
+        if varying.any():
+            dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values[..., varying])})
+            smallest = min(smallest, float(az.ess(dataset, method="bulk")["f"].min()))
+    return (smallest if np.isfinite(smallest) else np.nan), stuck
+
+
+def _seconds(traces: Sequence[xr.DataTree], include_tuning: bool) -> float:
+    total = 0.0
+    for trace in traces:
+        stats = group(trace, "sample_stats")
+        total += float(stats["perf_counter_diff"].sum()) if "perf_counter_diff" in stats else np.nan
+        tuning = tuning_totals(trace, "perf_counter_diff") if include_tuning else None
+        total += 0.0 if tuning is None else float(np.sum(tuning))
+    return total
+
+
+def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
+    """Pool the traces: one data fraction by answers given, one wrong-decision rate by audits."""
+    touched = [sums(trace, "datapoints_touched") for trace in traces]
+    full = sum(float(full_data_reads(trace).sum()) for trace in traces)
+    rates = [wrong_decision_rate(trace) for trace in traces]
+    audited = sum(int(rate["decisions_audited"]) for rate in rates)
+    wrong = sum(int(rate["wrong_decisions"]) for rate in rates)
+    read = sum(np.nan if counts is None else float(counts.sum()) for counts in touched)
+    return {
+        "data_fraction": read / full if full > 0 else np.nan,
+        "wrong_decision_rate": wrong / audited if audited else np.nan,
+    }
+
+
+def _warnings(risk: float, mcse_sq: float, n_replicates: int, stuck: int, traces: Sequence[xr.DataTree]) -> str:
+    found: list[Any] = []
+    if n_replicates == 1:
+        found.append("one replicate: bias and variance unknown")
+    if np.isnan(risk):
+        found.append("a replicate has no draw by the budget, or ended before it")
+    elif mcse_sq > _REFERENCE_SHARE * risk:
+        found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
+    if stuck:
+        found.append(f"{stuck} of {n_replicates} chains never moved")
+    stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
+    found.extend(f"stopped: {stop}" for stop in sorted(stops & {"not_finite", "interrupt"}))
+    return "; ".join(found)

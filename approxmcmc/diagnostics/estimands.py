@@ -1,0 +1,148 @@
+"""Functions of the draws whose posterior means are estimated: their values, their labels, their reference values.
+
+An estimand is a function of the posterior Dataset (dims chain, draw, ...) that returns a DataArray (chain, draw, ...);
+what is estimated is the posterior mean of each of its coordinates.
+"""
+
+import itertools
+import operator
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import arviz as az
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics.records import group
+from approxmcmc.errors import GoldStandardError, InvalidInputError
+
+Estimand = Callable[[xr.Dataset], xr.DataArray]
+
+# Enough to tell which coordinates err together; the size of their errors comes from ArviZ's MCSE.
+_BATCHES = 50
+
+
+class Layout(NamedTuple):
+    """The coordinates of an estimand: a label for each, and the dims beside chain and draw in the labels' order."""
+
+    labels: tuple[str, ...]
+    dims: tuple[str, ...]
+
+
+class Values(NamedTuple):
+    """One estimand of one trace: values of shape (chain, draw, coordinate), and what the coordinates are."""
+
+    values: np.ndarray
+    layout: Layout
+
+
+class Reference(NamedTuple):
+    """What a gold standard says of K coordinates.
+
+    `mean`, `mcse` and `sd` have shape (K,): posterior mean, its Monte Carlo standard error, posterior sd. The errors
+    of the coordinates come from the same draws, hence are correlated: ``mcse * (g @ directions)`` with g ~ N(0, I) has
+    these standard errors, and the correlations of the reference's batch means. `directions` (batches, K) has unit
+    columns.
+    """
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    sd: np.ndarray
+    directions: np.ndarray
+
+
+def resolve(estimands: Mapping[str, Estimand] | None, trace: xr.DataTree) -> dict[str, Estimand]:
+    """Return the estimands by name; by default each posterior variable, which means the mean of every coordinate."""
+    if estimands is None:
+        return {str(name): operator.itemgetter(name) for name in group(trace, "posterior").data_vars}
+    if not estimands or not all(callable(function) for function in estimands.values()):
+        raise InvalidInputError(
+            "`estimands` needs a dict of name -> function of the posterior Dataset, with at least one entry; found "
+            f"{ {name: type(value).__name__ for name, value in estimands.items()} }."
+        )
+    return dict(estimands)
+
+
+def evaluate(name: str, function: Estimand, trace: xr.DataTree, dims: tuple[str, ...] | None = None) -> Values:
+    """Evaluate an estimand on all draws of a trace.
+
+    Parameters
+    ----------
+    name, function
+        The estimand and what errors and labels call it.
+    trace
+        A trace with a posterior.
+    dims
+        Wanted order of the dims beside chain and draw, where the result has just these.
+    """
+    found = function(group(trace, "posterior"))
+    if not isinstance(found, xr.DataArray) or not {"chain", "draw"} <= set(found.dims):
+        shown = f"dims {found.dims}" if isinstance(found, xr.DataArray) else f"a {type(found).__name__}"
+        raise InvalidInputError(
+            f"The estimand {name!r} needs to return a DataArray with the dims 'chain' and 'draw'; found {shown}. "
+            "Average over other dims only: the mean over draws is taken for you."
+        )
+    extra = tuple(str(dim) for dim in found.dims if dim not in {"chain", "draw"})
+    extra = dims if dims is not None and set(dims) == set(extra) else extra
+    found = found.transpose("chain", "draw", *extra)
+    ticks = [np.asarray(found[dim]).tolist() for dim in extra]  # 0, 1, ... where a dim has no labels
+    labels = tuple(f"{name}[{', '.join(map(str, tick))}]" for tick in itertools.product(*ticks)) if extra else (name,)
+    values = np.asarray(found, dtype=np.float64).reshape(found.sizes["chain"], found.sizes["draw"], -1)
+    return Values(values, Layout(labels, extra))
+
+
+def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> Reference:
+    """Return what the reference says of the coordinates of `like`, in their order.
+
+    Raises
+    ------
+    GoldStandardError
+        If the reference lacks what the estimand reads, or has other coordinates, or its error cannot be estimated.
+    """
+    if not isinstance(reference, xr.DataTree) or "posterior" not in reference.children:
+        raise GoldStandardError(
+            f"`reference` needs a DataTree with a group 'posterior'; found {type(reference).__name__}. "
+            "`reference_posterior(target)` makes one."
+        )
+    try:
+        found = evaluate(name, function, reference, like.dims)
+    except (KeyError, AttributeError) as error:
+        raise GoldStandardError(
+            f"The estimand {name!r} reads what the reference lacks ({error}); it holds "
+            f"{sorted(map(str, reference['posterior'].data_vars))}. Compare with a reference of the same model."
+        ) from error
+    labels = found.layout.labels
+    if labels != like.labels and sorted(labels) != sorted(like.labels):
+        missing = [label for label in like.labels if label not in set(labels)]
+        surplus = [label for label in labels if label not in set(like.labels)]
+        raise GoldStandardError(
+            f"The estimand {name!r} has {len(like.labels)} coordinates in the traces and {len(labels)} in the "
+            f"reference; the reference lacks {_some(missing)} and has besides {_some(surplus)}. "
+            "Traces and reference need the same shapes and the same coordinate labels."
+        )
+    if labels == like.labels:
+        return _moments(name, found.values)
+    position = {label: k for k, label in enumerate(labels)}
+    return _moments(name, found.values[..., [position[label] for label in like.labels]])
+
+
+def _moments(name: str, values: np.ndarray) -> Reference:
+    chains, draws, _ = values.shape
+    dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values)})
+    mcse = np.asarray(az.mcse(dataset, method="mean")["f"])
+    sd = values.std(axis=(0, 1))
+    mcse = np.where(sd == 0, 0.0, mcse)
+    if not np.all(np.isfinite(mcse)):
+        raise GoldStandardError(
+            f"The Monte Carlo error of {name!r} cannot be estimated from the reference, which has {chains} chains of "
+            f"{draws} draws. Use a longer reference, and an estimand that is finite at its draws."
+        )
+    per_chain = np.array_split(np.arange(draws), min(max(2, _BATCHES // chains), draws))
+    batch_means = np.concatenate([values[:, batch].mean(axis=1) for batch in per_chain])
+    deviations = batch_means - batch_means.mean(axis=0)
+    lengths = np.sqrt((deviations**2).sum(axis=0))
+    return Reference(values.mean(axis=(0, 1)), mcse, sd, deviations / np.where(lengths > 0, lengths, 1.0))
+
+
+def _some(labels: list[str]) -> str:
+    return ", ".join(labels[:5]) + (f", ... ({len(labels)} in all)" if len(labels) > 5 else "") or "none"

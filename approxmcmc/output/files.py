@@ -1,0 +1,153 @@
+"""Traces on disk: one run is one flat netCDF file, written whole or not at all."""
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.datatree import sanitize_attrs
+
+# Rejected proposals repeat rows, which zlib at its lightest level already finds; level 4 takes three times as long for
+# a few per cent more.
+_COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
+_DRAWS_PER_CHUNK = 10_000
+_SAMPLE_GROUPS = ("posterior", "sample_stats")
+
+
+def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
+    """Write a trace to one netCDF file, atomically: readers see the old file or the new one, never a part.
+
+    Parameters
+    ----------
+    trace
+        A trace with a group ``posterior`` or ``sample_stats``; it may have no draws.
+    path
+        Where to write; the folder must exist. A file of that name is replaced.
+
+    Returns
+    -------
+    pathlib.Path
+        The path written.
+
+    Raises
+    ------
+    InvalidInputError
+        If `trace` is not a DataTree with draws.
+    FileNotFoundError
+        If the folder does not exist.
+
+    Notes
+    -----
+    Plain ``trace.to_netcdf(path)`` writes a file with the same content; this one is compressed (zlib 1 with shuffle,
+    chunks of one chain and up to 10 000 draws), survives a crash in the middle, and stores attributes which netCDF
+    refuses (bool, None, dict) in a form that it takes.
+
+    Examples
+    --------
+    >>> amc.save(trace, "run.nc")  # doctest: +SKIP
+    >>> trace = amc.load("run.nc")  # doctest: +SKIP
+    """
+    path = Path(path)
+    if not isinstance(trace, xr.DataTree) or not any(group in trace.children for group in _SAMPLE_GROUPS):
+        raise InvalidInputError(
+            "`save` needs a trace, an xarray.DataTree with a group 'posterior' or 'sample_stats'; found "
+            f"{_describe(trace)}. Pass what `sample` returned."
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Cannot save to {path}: the folder {path.parent} does not exist. Create it first.")
+    storable = _with_storable_attrs(trace)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable))
+        _flush_to_disk(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # the rename itself lasts only once the folder is on disk; Windows has no such call
+        _flush_to_disk(path.parent)
+    return path
+
+
+def load(path: str | os.PathLike[str]) -> xr.DataTree:
+    """Read a trace into memory and close its file.
+
+    Parameters
+    ----------
+    path
+        A file written by :func:`save`, by ``to_netcdf``, or by ArviZ.
+
+    Returns
+    -------
+    xarray.DataTree
+        All groups of the file. An attribute that was a list of one number comes back as the number.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    InvalidInputError
+        If the file is not netCDF, or holds no group ``posterior`` or ``sample_stats``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no trace at {path}. Check the path; `save(trace, path)` writes one.")
+    try:
+        with xr.open_datatree(path, engine="netcdf4") as opened:
+            trace = opened.load()
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"`load` needs a netCDF-4 file with a trace; {path} cannot be read as one ({error}). "
+            "It may be of another format, or cut off by a copy that failed."
+        ) from error
+    if not any(group in trace.children for group in _SAMPLE_GROUPS):
+        raise InvalidInputError(
+            f"`load` needs a file with a group 'posterior' or 'sample_stats'; {path} holds {_describe(trace)}. "
+            "Open files that are not traces with xarray itself."
+        )
+    return trace
+
+
+def _describe(found: Any) -> str:
+    if not isinstance(found, xr.DataTree):
+        return f"a {type(found).__name__}"
+    return f"the groups {sorted(found.children)}" if found.children else "no groups"
+
+
+def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
+    datasets = {}
+    for node in trace.subtree:
+        dataset = node.to_dataset(inherit=False).copy(deep=False)
+        dataset.attrs = sanitize_attrs(dataset.attrs)
+        for variable in dataset.variables.values():
+            variable.attrs = sanitize_attrs(variable.attrs)
+        datasets[node.path] = dataset
+    return xr.DataTree.from_dict(datasets)
+
+
+def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
+    """Compress every numeric array that has entries; a dimension of length 0 cannot be chunked."""
+    return {
+        node.path: {
+            str(name): {**_COMPRESSION, "chunksizes": _chunks(variable)}
+            for name, variable in node.dataset.data_vars.items()
+            if variable.dtype.kind in "biuf" and variable.size and variable.ndim
+        }
+        for node in trace.subtree
+    }
+
+
+def _chunks(variable: xr.DataArray) -> tuple[int, ...]:
+    longest = {"chain": 1, "draw": _DRAWS_PER_CHUNK}
+    return tuple(min(longest.get(str(dim), size), size) for dim, size in variable.sizes.items())
+
+
+def _flush_to_disk(path: Path) -> None:
+    # Windows flushes only what is open for writing; a folder can be opened for reading alone.
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,213 @@
+"""Every variable that a trace's ``sample_stats`` may hold: one table, read by the code that writes and by the docs.
+
+Values are per kept draw and summed over the steps that thinning dropped, unless the meaning says otherwise; so sums
+over draws are totals, and rates are ratios of sums, never means of ratios.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class StatVariable:
+    """One variable of ``sample_stats``: how it is stored and what it means.
+
+    Parameters
+    ----------
+    name
+        Name in the trace.
+    dtype
+        NumPy name of the type it is stored as.
+    units
+        ``"1"`` for counts and probabilities, ``"s"`` for seconds.
+    long_name
+        A short label, as axes and table heads show it.
+    meaning
+        What exactly is counted or measured.
+    """
+
+    name: str
+    dtype: str
+    units: str
+    long_name: str
+    meaning: str
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Attributes that the variable carries in the trace."""
+        return {"units": self.units, "long_name": self.long_name}
+
+
+SAMPLE_STATS: tuple[StatVariable, ...] = (
+    StatVariable(
+        "accepted",
+        "bool",
+        "1",
+        "proposal accepted",
+        "Outcome of the kept step; AlwaysAccept: True; Firefly: the move of theta; Gibbs: not written.",
+    ),
+    StatVariable(
+        "acceptance_rate",
+        "float64",
+        "1",
+        "acceptance probability",
+        "Acceptance probability or its estimate, mean over thinned steps; sequential tests: min(1, exp(estimate at the "
+        "stop)); AlwaysAccept: 1.",
+    ),
+    StatVariable(
+        "datapoints_touched",
+        "int64",
+        "1",
+        "data points touched",
+        "Factor terms read: distinct within one decision, one proposal minibatch and one z-update, then added up; a "
+        "Gibbs sweep adds its decisions, a thinned draw its dropped steps; cached data count as touched.",
+    ),
+    StatVariable(
+        "likelihood_evaluations",
+        "int64",
+        "1",
+        "likelihood evaluations",
+        "Evaluations of one term at one parameter value, as performed; a cache hit is free. The first pass over the "
+        "data, set-up and audits are booked elsewhere.",
+    ),
+    StatVariable(
+        "gradient_evaluations",
+        "int64",
+        "1",
+        "gradient evaluations",
+        "Gradients of one term at one parameter value.",
+    ),
+    StatVariable(
+        "bound_evaluations",
+        "int64",
+        "1",
+        "bound evaluations",
+        "Evaluations of a collapsed lower bound of the likelihood (Firefly).",
+    ),
+    StatVariable(
+        "auxiliary_updates",
+        "int64",
+        "1",
+        "auxiliary updates",
+        "Single-site or dyad updates of an auxiliary simulation (exchange family).",
+    ),
+    StatVariable(
+        "decisions_made",
+        "int64",
+        "1",
+        "decisions made",
+        "Accept/reject answers; one per variable in a Gibbs sweep; AlwaysAccept: 0.",
+    ),
+    StatVariable(
+        "decision_rounds",
+        "int64",
+        "1",
+        "decision rounds",
+        "Looks at the data that the decisions took; ExactTest: 1 per decision.",
+    ),
+    StatVariable(
+        "bright_count",
+        "int64",
+        "1",
+        "bright data points",
+        "Size of Firefly's bright set at the kept step.",
+    ),
+    StatVariable(
+        "decisions_audited",
+        "int64",
+        "1",
+        "decisions audited",
+        "Decisions that were repeated on all data with the same u, off the clock and outside every other counter.",
+    ),
+    StatVariable(
+        "wrong_decisions",
+        "int64",
+        "1",
+        "wrong decisions",
+        "Audited decisions that differ from the full-data one. For MinibatchBarker: coupled flips, which are noise, "
+        "not bias.",
+    ),
+    StatVariable(
+        "wrong_accepts",
+        "int64",
+        "1",
+        "wrong accepts",
+        "Audited decisions where the test accepted and the full-data one rejects.",
+    ),
+    StatVariable(
+        "audit_acceptance_error",
+        "float64",
+        "1",
+        "audited error of the acceptance probability",
+        "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision; "
+        "MinibatchBarker: mean over replications of the minibatch. NaN where none was audited.",
+    ),
+    StatVariable(
+        "audit_acceptance_noise",
+        "float64",
+        "1",
+        "standard error of the audited error",
+        "Standard error of `audit_acceptance_error` over the replications of the test at that decision.",
+    ),
+    StatVariable(
+        "log_ratio_variance",
+        "float64",
+        "1",
+        "variance of the estimated log ratio",
+        "Estimated variance of the log ratio's estimate when the draw's last test stopped; 0 on all data. "
+        "MinibatchBarker reads until it is below its target_variance.",
+    ),
+    StatVariable(
+        "term_skewness",
+        "float64",
+        "1",
+        "skewness of the terms",
+        "Skewness of the log-likelihood differences that the draw's last test read.",
+    ),
+    StatVariable(
+        "skewness_ratio",
+        "float64",
+        "1",
+        "skewness ratio",
+        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 on all data. Over 0.05 the normal law "
+        "of the estimated log ratio is in doubt.",
+    ),
+    StatVariable(
+        "max_term_ratio",
+        "float64",
+        "1",
+        "largest term ratio",
+        "Largest |l - mean| / (s sqrt(n)) at the stop of a sequential test; over 0.5 the population is heavy-tailed "
+        "and the Student law of the statistic is in doubt.",
+    ),
+    StatVariable(
+        "audited_mu_std",
+        "float64",
+        "1",
+        "standardised mean of the audited decision",
+        "mu_std = (Lambda - log u) / tau of the draw's last audited decision, on all data; NaN where none was "
+        "audited. In the Gaussian regime the error of a sequential test depends on the data through this number alone.",
+    ),
+    StatVariable(
+        "perf_counter_diff",
+        "float64",
+        "s",
+        "wall-clock time",
+        "Wall-clock of the draw on a monotonic clock, audits excluded.",
+    ),
+    StatVariable(
+        "lp",
+        "float64",
+        "1",
+        "log posterior density",
+        "Unnormalised log posterior density; written only where it is exact.",
+    ),
+    StatVariable(
+        "weight",
+        "float64",
+        "1",
+        "importance weight",
+        "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
+    ),
+)
+
+BY_NAME: dict[str, StatVariable] = {variable.name: variable for variable in SAMPLE_STATS}

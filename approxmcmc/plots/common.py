@@ -1,0 +1,60 @@
+"""What the plots share: the backend that is asked for, visuals that can be switched off, axes with names and scales."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import arviz as az
+import xarray as xr
+from arviz_plots import PlotCollection, visuals
+
+
+class Options:
+    """The `visuals` argument of an ArviZ plot: keyword arguments per visual, False to leave a visual out."""
+
+    def __init__(self, visuals: Mapping[str, Any] | None) -> None:
+        self._by_name = dict(visuals or {})
+
+    def wanted(self, name: str) -> bool:
+        """Whether the visual is to be drawn."""
+        return self._by_name.get(name, True) is not False
+
+    def arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
+        """Return the visual's keyword arguments: the caller's over the plot's defaults."""
+        chosen = self._by_name.get(name)
+        return {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
+
+
+def chosen_backend(backend: str | None, plot_collection: PlotCollection | None) -> str:
+    """Return the plotting backend: the caller's, the collection's, or ArviZ's default."""
+    if backend is not None:
+        return backend
+    return str(az.rcParams["plot.backend"]) if plot_collection is None else str(plot_collection.backend)
+
+
+def figure_defaults(backend: str, size: tuple[float, float]) -> dict[str, Any]:
+    """Return arguments for the figure: size in inches and a layout in which no text covers another."""
+    # Other backends lay out their texts themselves, in sizes of their own.
+    return {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if backend == "matplotlib" else {}
+
+
+def without_gaps(panels: xr.Dataset) -> xr.Dataset:
+    """Replace values by zero: a PlotCollection leaves out the texts of panels whose first value is NaN."""
+    return xr.zeros_like(panels)
+
+
+def label_axes(collection: PlotCollection, options: Options, *, labeller: Any, x_text: str, y_text: str) -> None:
+    """Write the title of each panel and the names of its axes."""
+    shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "subset_info": True}
+    for name, visual, default in (
+        ("title", visuals.labelled_title, {"labeller": labeller}),
+        ("xlabel", visuals.labelled_x, {"text": x_text}),
+        ("ylabel", visuals.labelled_y, {"text": y_text}),
+    ):
+        if options.wanted(name):
+            collection.map(visual, name, **shared, **options.arguments(name, **default))
+
+
+def logarithmic(collection: PlotCollection) -> None:
+    """Give both axes a logarithmic scale."""
+    for name, setter in (("xscale", visuals.set_xscale), ("yscale", visuals.set_yscale)):
+        collection.map(setter, name, ignore_aes=collection.aes_set, scale="log", store_artist=False)

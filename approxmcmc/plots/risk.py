@@ -1,0 +1,152 @@
+"""Risk against time or data, a line per sampler: an unbiased one falls with slope -1, a biased one levels off."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, logarithmic, without_gaps
+
+_AXES = ("time", "datapoints_touched")
+
+
+def plot_risk(
+    risks: xr.Dataset | Mapping[str, xr.Dataset],
+    *,
+    var_names: str | Sequence[str] = ("risk",),
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot risk, squared bias or variance against time or data on logarithmic axes.
+
+    Parameters
+    ----------
+    risks
+        What :func:`approxmcmc.risk` returned, or a dict of sampler name -> that. Grids may differ.
+    var_names
+        Any of ``"risk"``, ``"bias_sq"``, ``"variance"``: one column of panels each.
+    coords
+        Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``; one panel each.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
+    visuals
+        Keyword arguments, or False, for ``band`` (the interval), ``line``, ``title``, ``xlabel``, ``ylabel``,
+        ``legend``.
+    filter_vars, group, sample_dims, stats
+        Accepted so that ``az.combine_plots`` can call this function; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Notes
+    -----
+    Unbiased estimates may be zero or negative, which a logarithmic axis cannot show: a line has a gap there. Bands end
+    at a tenth of the panel's smallest upper limit, so that one estimate close to zero does not stretch the axis.
+
+    Examples
+    --------
+    >>> curves = {name: amc.risk(traces, reference) for name, traces in runs.items()}  # doctest: +SKIP
+    >>> amc.plot_risk(curves, var_names=["bias_sq", "variance"], backend="matplotlib")  # doctest: +SKIP
+    """
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    table, axis = _table(risks, names, coords or {})
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    facets = plot_collection.facet_dims if plot_collection is not None else pc_kwargs.get("cols", ())
+    if table.sizes.get("estimand") == 1 and "estimand" not in facets:
+        table = table.squeeze("estimand", drop=True)  # one panel needs no label
+    if plot_collection is None:
+        plot_collection = _panels(table, names, backend, pc_kwargs)
+    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
+    every_aes = plot_collection.aes_set
+
+    x = table["x"]
+    if options.wanted("band"):
+        bands = xr.Dataset({name: _band(table, name, x) for name in names})
+        ignored = every_aes.difference(by_visual["band"])
+        arguments = options.arguments("band", alpha=0.2)
+        plot_collection.map(draw.fill_between_y, "band", data=bands, ignore_aes=ignored, **arguments)
+    if options.wanted("line"):
+        positive = {name: table[name].where(table[name] > 0) for name in names}
+        lines = xr.Dataset({name: _stack("plot_axis", x=x, y=values) for name, values in positive.items()})
+        ignored = every_aes.difference(by_visual["line"])
+        plot_collection.map(draw.line_xy, "line", data=lines, ignore_aes=ignored, **options.arguments("line"))
+    label_axes(plot_collection, options, labeller=labeller, x_text=axis, y_text="squared error")
+    logarithmic(plot_collection)
+    if options.wanted("legend") and table.sizes["sampler"] > 1 and "color" in every_aes:
+        plot_collection.add_legend("sampler", **options.arguments("legend"))
+    return plot_collection
+
+
+def _table(
+    risks: xr.Dataset | Mapping[str, xr.Dataset], names: Sequence[str], coords: Mapping[str, Any]
+) -> tuple[xr.Dataset, str]:
+    """Join the curves along a dim ``sampler``; each keeps its own grid as the variable ``x`` along the dim ``point``.
+
+    Returns the table and the name of the horizontal axis.
+    """
+    by_sampler = {"": risks} if isinstance(risks, xr.Dataset) else dict(risks)
+    axes = {axis for curves in by_sampler.values() for axis in _AXES if axis in curves.dims}
+    missing = {name for curves in by_sampler.values() for name in names if name not in curves}
+    if not by_sampler or len(axes) != 1 or missing:
+        raise InvalidInputError(
+            f"`plot_risk` needs results of `risk` over one axis that hold {list(names)}; found the axes {sorted(axes)}"
+            f"{f' and no {sorted(missing)}' if missing else ''} in {len(by_sampler)} curves."
+        )
+    (axis,) = axes
+    wanted = [name + suffix for name in names for suffix in ("", "_lower", "_upper")]
+    pieces = []
+    for curves in by_sampler.values():
+        points = np.arange(curves.sizes[axis])
+        piece = curves[wanted].rename({axis: "point"}).drop_vars("point").assign_coords(point=points)
+        pieces.append(piece.assign(x=("point", np.asarray(curves[axis]))))
+    # Estimands keep the order that they have in the first curve; a shorter grid is filled with NaN.
+    table = xr.concat(pieces, dim=xr.Variable("sampler", list(by_sampler)), join="outer", coords="minimal")
+    table = table.sel(estimand=list(pieces[0]["estimand"].values)).sel(coords)
+    shown = next(iter(by_sampler.values()))[axis].attrs
+    units = f" ({shown['units']})" if shown.get("units", "1") != "1" else ""
+    return table, f"{shown.get('long_name', axis)}{units}"
+
+
+def _panels(table: xr.Dataset, names: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
+    arguments = dict(pc_kwargs)
+    facets = [dim for dim in ("estimand",) if table.sizes.get(dim, 1) > 1]
+    arguments.setdefault("cols", ["__variable__", *facets])
+    arguments["aes"] = {"color": ["sampler"], **arguments.get("aes", {})}
+    n_panels = len(names) * int(np.prod([table.sizes[dim] for dim in facets], dtype=int))
+    columns = min(n_panels, int(arguments.get("col_wrap", 4)))
+    # The legend stands outside, beside the panels, and wants a width of its own.
+    size = (3.6 * columns + 1.6, 3.2 * -(-n_panels // columns))
+    arguments["figure_kwargs"] = {**figure_defaults(backend, size), **arguments.get("figure_kwargs", {})}
+    return PlotCollection.wrap(without_gaps(table[list(names)].isel(point=0, drop=True)), backend=backend, **arguments)
+
+
+def _band(table: xr.Dataset, name: str, x: xr.DataArray) -> xr.DataArray:
+    lower, upper = table[f"{name}_lower"], table[f"{name}_upper"]
+    dims = [dim for dim in ("sampler", "point") if dim in lower.dims]
+    floor = 0.1 * upper.where(upper > 0).min(dims)
+    return _stack("kwarg", x=x, y_bottom=lower.where(lower > floor, floor), y_top=upper.where(upper > 0))
+
+
+def _stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
+    """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
+    aligned = [part.rename(None) for part in xr.broadcast(*parts.values())]
+    return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")
