@@ -1,0 +1,69 @@
+"""Gold standards on disk, named by their content: a file is either exactly what was asked for or it is not used."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.engine.paths import user_cache
+from approxmcmc.errors import ApproxMCMCError, SamplingWarning
+from approxmcmc.output.files import load, save
+
+
+def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[], xr.DataTree]) -> xr.DataTree:
+    """Return the tree stored under `key`, or compute and store it.
+
+    Parameters
+    ----------
+    key
+        A hash of everything that the tree depends on; the file is ``<key>.nc``.
+    folder
+        Where the files lie; None = ``reference`` in the package's cache folder. It is made when it does not exist.
+    compute
+        Called when there is no file, or one that cannot be trusted.
+
+    Notes ----- A stored tree carries its key and a hash of its draws. A file that cannot be read, names another key
+    or whose draws do not give that hash is computed again, with a warning, and replaced. Files appear by an atomic
+    rename: two processes that compute the same tree write the same content, and a reader never sees a part. A folder
+    that cannot be written costs only the cache.
+    """
+    path = Path(folder if folder is not None else user_cache("reference")) / f"{key}.nc"
+    if path.exists():
+        try:
+            return _read(path, key)
+        except (ApproxMCMCError, OSError, ValueError, KeyError, RuntimeError) as error:
+            message = f"The cached gold standard {path} cannot be used ({error}); it is computed again."
+            warnings.warn(message, SamplingWarning, stacklevel=3)
+    tree = compute()
+    tree["posterior"].attrs |= {"cache_key": key, "draws_hash": draws_hash(tree)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(tree, path)
+    except OSError as error:
+        message = f"The gold standard could not be stored at {path} ({error}); set APPROXMCMC_CACHE_DIR or `cache_dir`."
+        warnings.warn(message, SamplingWarning, stacklevel=3)
+    return tree
+
+
+def draws_hash(tree: xr.DataTree) -> str:
+    """Return a hash of the numeric arrays of posterior and sample_stats, names included."""
+    parts: list[str | np.ndarray] = []
+    for group in ("posterior", "sample_stats"):
+        for name, variable in sorted(tree[group].data_vars.items()):
+            if variable.dtype.kind in "biuf":
+                parts += [f"{group}/{name}", variable.to_numpy()]
+    return content_hash(*parts)
+
+
+def _read(path: Path, key: str) -> xr.DataTree:
+    tree = load(path)
+    attrs = tree["posterior"].attrs
+    if attrs.get("cache_key") != key:
+        raise ValueError("it belongs to another model or other settings")
+    if attrs.get("draws_hash") != draws_hash(tree):
+        raise ValueError("its draws are not those that were stored")
+    return tree

@@ -1,0 +1,67 @@
+"""The content of a PyMC model as a hash: what its posterior depends on, and nothing that differs between processes."""
+
+import re
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import content_hash
+
+TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+
+
+def model_hash(model: Any) -> str | None:
+    """Return a hash of a ``pm.Model``, equal in every process for models that are built alike.
+
+    It covers the text of the graph of the log density (Jacobians of the transformations and potentials included) and
+    of every deterministic, the bytes of all constants and shared data below them, and the names, dims and coords of
+    the variables.
+
+    Returns
+    -------
+    str or None
+        None when the graph holds what cannot be read off it: an operation written outside PyTensor and PyMC (a
+        black-box likelihood), or a random generator (a minibatch). Such a model is never cached.
+    """
+    from pytensor.printing import debugprint
+
+    outputs = [model.logp(), *model.replace_rvs_by_values(model.deterministics)]
+    text = str(debugprint(outputs, print_type=True, file="str"))
+    operations, arrays = _walk(outputs)
+    trusted = all(map(_is_trusted, operations)) and not any(array.dtype.hasobject for array in arrays)
+    if not trusted or _ADDRESS.search(text):
+        return None
+    variables = [variable.name for variable in (*model.free_RVs, *model.observed_RVs, *model.deterministics)]
+    labels = {name: None if values is None else list(map(str, values)) for name, values in model.coords.items()}
+    return content_hash(text, variables, dict(model.named_vars_to_dims), labels, *arrays)
+
+
+def _walk(outputs: Iterable[Any]) -> tuple[list[Any], list[np.ndarray]]:
+    """List every operation, and every constant or shared array, of a graph and of the graphs inside its operations."""
+    from pytensor.graph.traversal import ancestors
+
+    operations: list[Any] = []
+    arrays: list[np.ndarray] = []
+    for variable in ancestors(outputs):
+        if variable.owner is not None:
+            operations.append(variable.owner.op)
+            inner = getattr(variable.owner.op, "fgraph", None)
+            if inner is not None:
+                inner_operations, inner_arrays = _walk(inner.outputs)
+                operations += inner_operations
+                arrays += inner_arrays
+        elif hasattr(variable, "data"):
+            arrays.append(np.asarray(variable.data))
+        elif hasattr(variable, "get_value"):
+            arrays.append(np.asarray(variable.get_value(borrow=True)))
+    return operations, arrays
+
+
+def _is_trusted(operation: Any) -> bool:
+    """Whether an operation, and every function that it holds, is PyTensor's or PyMC's own."""
+    functions = [value for value in vars(operation).values() if isinstance(value, types.FunctionType)]
+    modules = [type(operation).__module__, *(function.__module__ or "" for function in functions)]
+    return all(module.split(".")[0] in TRUSTED_PACKAGES for module in modules)

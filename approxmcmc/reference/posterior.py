@@ -1,0 +1,287 @@
+"""The gold standard of a target: NUTS, held against quality gates, cached by content."""
+
+import inspect
+import math
+import os
+import reprlib
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.reference.cache import cached
+from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
+from approxmcmc.reference.model_hash import model_hash
+from approxmcmc.reference.nuts import nuts_sampler, run_nuts
+from approxmcmc.reference.summary import Estimands, moments_dataset, summarize_all
+
+# The gates that more draws mend, and by what factor the draws fall short; no number of draws mends a divergence.
+LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {
+    "bulk_ess": lambda value, gates: gates.min_bulk_ess / value,
+    "tail_ess": lambda value, gates: gates.min_tail_ess / value,
+    "relative_mcse": lambda value, gates: (value / gates.max_relative_mcse) ** 2,
+}
+MAX_EXTENSIONS = 2
+DRAWS_STEP = 500
+SAFETY_FACTOR = 1.3
+MAX_THINNED_DRAWS = 1000
+
+
+def reference_posterior(
+    target: Any,
+    *,
+    draws: int = 2000,
+    tune: int = 1000,
+    chains: int = 10,
+    random_seed: int = 0,
+    gates: Gates = DEFAULT_GATES,
+    enforce: bool = True,
+    estimands: Estimands | None = None,
+    max_draws: int | None = None,
+    target_accept: float = 0.8,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cores: int | None = None,
+    progressbar: bool = False,
+) -> xr.DataTree:
+    """Return a gold standard: draws of NUTS that passed every quality gate, with their moments and MCSE.
+
+    Parameters
+    ----------
+    target
+        A ``pm.Model``, or a target with ``to_pymc()`` and ``content_hash()``.
+    draws, tune, chains
+        Kept and tuning draws per chain, and the number of chains.
+    random_seed
+        An integer; a gold standard can always be repeated.
+    gates
+        Limits on R-hat, divergences, ESS, E-BFMI and MCSE.
+    enforce
+        Whether to refuse draws that fail a gate. If not, they come back with the report and a warning, and are not
+        extended.
+    estimands
+        What will be estimated: functions of the posterior Dataset that return (chain, draw, ...) arrays, by name.
+        None = every coordinate of every variable.
+    max_draws
+        When only ESS or MCSE fail, NUTS runs again, at most twice, with as many draws per chain as should do, up to
+        this number; None = 5 times `draws`. The result is that of one run of the final length.
+    target_accept
+        Acceptance rate that NUTS tunes its step size to; larger means smaller steps, fewer divergences and, for
+        posteriors near the normal, a smaller ESS for the same draws.
+    cache_dir
+        Folder of the cache; None = the environment variable ``APPROXMCMC_CACHE_DIR``, or the user's cache folder.
+    cores
+        Chains that run at once; None = PyMC's choice, at most 4. It does not change the draws.
+    progressbar
+        Whether PyMC shows its progress and its messages.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups `posterior`, `sample_stats` (PyMC's names), the data groups, and `reference_moments`: every variable
+        and estimand with a leading dim `moment` of (mean, sd, mcse), where mcse is that of the mean. Attributes of
+        `posterior` and `reference_moments`: `content_hash` (of model and data), `command` (repeats the draws),
+        `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
+        `wall_seconds` (s, compilation included).
+
+    Raises
+    ------
+    GoldStandardError
+        If a gate fails and `enforce` holds; the message names each, with its worst value, where it was found, and the
+        limit.
+    IncompatibleError
+        If the target has no PyMC twin, or its model has discrete parameters.
+    InvalidInputError
+        If a number is out of range, or an estimand returns something else than one array per draw.
+
+    Notes
+    -----
+    Guarantee: asymptotically exact; the error left is estimated by the MCSE. No gate sees a mode that no chain found.
+
+    Draws are cached under a hash of the content of model and data, draws, tune, chains, seed, sampler and
+    target_accept. Gates and estimands are applied afresh on every call. A model whose content cannot be read (a
+    black-box operation) is not cached.
+
+    Examples
+    --------
+    >>> reference = amc.reference_posterior(target, random_seed=1)  # doctest: +SKIP
+    >>> reference["reference_moments"]["beta"].sel(moment="mean")  # doctest: +SKIP
+    """
+    _check_counts(draws=draws, tune=tune, chains=chains)
+    if not isinstance(random_seed, (int, np.integer)):
+        raise InvalidInputError(
+            "reference_posterior: random_seed must be an integer, so that the draws can be repeated; found "
+            f"{random_seed!r}."
+        )
+    content, key, make_model = _identify(target)
+    longest = max(draws, 5 * draws if max_draws is None else max_draws)
+    for extensions_left in reversed(range(MAX_EXTENSIONS + 1)):
+        settings = {
+            "draws": int(draws),
+            "tune": int(tune),
+            "chains": int(chains),
+            "random_seed": int(random_seed),
+            "nuts_sampler": nuts_sampler(),
+            "target_accept": float(target_accept),
+        }
+        tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
+        tree["posterior"].attrs |= {
+            "content_hash": content or "",
+            "command": _command(settings),
+            "seed": int(random_seed),
+        }
+        report = _judge_and_describe(tree, gates, estimands)
+        wanted = min(_draws_needed(report, gates, draws), longest)
+        if report.passed or not enforce or not extensions_left or wanted <= draws:
+            break
+        draws = wanted
+    if not report.passed:
+        _complain(report, settings, enforce=enforce)
+    return tree
+
+
+def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
+    """Return a copy of a trace that carries its gold standard.
+
+    Parameters
+    ----------
+    trace
+        A run; its posterior's variables must all be in the reference, with the same axes and labels.
+    reference
+        What :func:`reference_posterior` or :func:`grid_reference` returned.
+
+    Returns
+    -------
+    xarray.DataTree
+        The groups of `trace`, `reference_posterior` with at most 1000 evenly spaced draws per chain, for plots, and
+        `reference_moments` of all draws, for numbers.
+
+    Raises
+    ------
+    GoldStandardError
+        If the reference lacks a variable of the trace, or has it with another shape or other labels.
+
+    Examples
+    --------
+    >>> both = attach_reference(trace, reference)  # doctest: +SKIP
+    >>> az.summary(both, group="reference_posterior")  # doctest: +SKIP
+    """
+    posterior = reference["posterior"].to_dataset()
+    for name, variable in trace["posterior"].data_vars.items():
+        found = posterior.get(name)
+        if found is None or not _same_axes(variable, found):
+            raise GoldStandardError(
+                f"The gold standard does not fit the trace: the trace has {_describe(name, variable)}, the gold "
+                f"standard has {'no such variable' if found is None else _describe(name, found)}. Make it from the "
+                "target of this trace."
+            )
+    step = math.ceil(posterior.sizes["draw"] / MAX_THINNED_DRAWS)
+    groups = dict(trace.to_dict())
+    groups["/reference_posterior"] = posterior.isel(draw=slice(None, None, step))
+    groups["/reference_moments"] = reference["reference_moments"].to_dataset()
+    return xr.DataTree.from_dict(groups)
+
+
+def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
+    """Return the content hash, the model's part of the cache key, and a function that makes the model."""
+    if hasattr(target, "to_pymc") and hasattr(target, "content_hash"):
+        # The source of the twin is in the key, so that a corrected twin does not meet draws of the old one.
+        twin = type(target).to_pymc
+        try:
+            source = inspect.getsource(twin)
+        except OSError:  # defined at a prompt
+            source = twin.__code__.co_code.hex() + repr(twin.__code__.co_consts)
+        content = target.content_hash()
+        return content, content_hash(type(target).__qualname__, content, source), target.to_pymc
+    import pymc as pm
+
+    if isinstance(target, pm.Model):
+        content = model_hash(target)
+        return content, content, lambda: target
+    raise IncompatibleError(
+        "reference_posterior needs a pymc.Model, or a target with `to_pymc()` and `content_hash()`; found "
+        f"{type(target).__name__}. Write its model in PyMC, or pass draws of your own where a reference is asked for."
+    )
+
+
+def _draw(
+    key: str | None,
+    settings: dict[str, Any],
+    make_model: Callable[[], Any],
+    cache_dir: str | os.PathLike[str] | None,
+    **how: Any,
+) -> xr.DataTree:
+    """Return the draws of one run from the cache, or make them; None as key means a model that cannot be cached."""
+
+    def compute() -> xr.DataTree:
+        return run_nuts(make_model(), settings, **how)
+
+    return compute() if key is None else cached(content_hash(key, settings), cache_dir, compute)
+
+
+def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | None) -> GateReport:
+    """Hold the draws against the gates, and write the report and the moments into the tree."""
+    posterior = tree["posterior"].to_dataset()
+    variables = summarize_all(posterior, None)
+    chosen = None if estimands is None else summarize_all(posterior, estimands)
+    report = judge(tree, gates, variables, chosen)
+    attrs = tree["posterior"].attrs
+    attrs |= {"gates": report.to_json(), "gates_passed": int(report.passed)}
+    kept = ("content_hash", "command", "seed", "gates", "gates_passed", "versions", "sampling_time", "wall_seconds")
+    described = {name: attrs[name] for name in kept if name in attrs}
+    tree["reference_moments"] = xr.DataTree(moments_dataset({**variables, **(chosen or {})}, described))
+    return report
+
+
+def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:
+    """Return how many draws per chain should mend the report; 0 when more draws cannot."""
+    failed = {result.gate: result.value for result in report.failures}
+    if not failed.keys() <= LENGTH_GATES.keys() or not all(0 < value < math.inf for value in failed.values()):
+        return 0
+    shortfall = max(
+        (LENGTH_GATES[gate](value, gates) for gate, value in failed.items()),
+        default=0.0,
+    )
+    return DRAWS_STEP * math.ceil(SAFETY_FACTOR * shortfall * draws / DRAWS_STEP)
+
+
+def _command(settings: Mapping[str, Any]) -> str:
+    shown = {name: value for name, value in settings.items() if name != "target_accept"}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    return f"pymc.sample({arguments}, nuts={{'target_accept': {settings['target_accept']!r}}}, model=model)"
+
+
+def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool) -> None:
+    failures = "; ".join(map(str, report.failures))
+    message = (
+        f"The gold standard of {settings['chains']} chains of {settings['draws']} draws fails {len(report.failures)} "
+        f"of {len(report.results)} gates: {failures}."
+    )
+    if enforce:
+        raise GoldStandardError(
+            f"{message} Divergences and a low bfmi ask for a larger target_accept or another parametrisation, R-hat "
+            "for longer tuning or a look for several modes, ESS and MCSE for more draws (`draws`, `max_draws`). "
+            "`enforce=False` returns these draws with the report."
+        )
+    warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)
+
+
+def _same_axes(one: xr.DataArray, other: xr.DataArray) -> bool:
+    dims = one.dims[2:]
+    if dims != other.dims[2:] or one.shape[2:] != other.shape[2:]:
+        return False
+    return all(np.array_equal(one[dim].to_numpy(), other[dim].to_numpy()) for dim in dims)
+
+
+def _describe(name: Hashable, variable: xr.DataArray) -> str:
+    axes = {dim: variable[dim].to_numpy().tolist() for dim in variable.dims[2:]}
+    return f"{name!r} with axes {reprlib.repr(axes)}"
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, (int, np.integer)) or count < 1:
+            raise InvalidInputError(f"reference_posterior: {name} must be a positive integer, found {count!r}.")
