@@ -1,0 +1,73 @@
+"""The answer in three sentences, made from the table: who has least risk, against whom it can be told, and why."""
+
+import math
+from typing import Any
+
+from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.wording import enumeration, estimate_text, number
+
+
+def sentences(contest: Contest) -> list[str]:
+    """Return three sentences on the first estimand at the largest common budget."""
+    if contest.reference is None or not contest.estimands:
+        return [
+            f"There is no gold standard for {contest.target}, so the risk of no setting is known.",
+            "Cost and diagnostics below are those of the chains alone.",
+            "R-hat and effective sample size cannot say how far a biased sampler is off.",
+        ]
+    estimand = contest.estimands[0]
+    table = contest.at_last_budget(estimand)
+    known = {label: row for label, row in table.iterrows() if math.isfinite(row.risk)}
+    if not known:
+        return [f"No setting has a draw by {number(float(contest.budgets[-1]))} s, so no risk can be stated."]
+    best = min(known, key=lambda label: known[label].risk)
+    return [_who(contest, estimand, best, known[best]), _against(best, contest.exact, known), _why(best, known[best])]
+
+
+def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
+    text = (
+        f"After {number(float(contest.budgets[-1]))} s of sampling per chain on {contest.target}, the least risk in "
+        f"{estimand} was measured for {best}: {estimate_text(row.risk, row.risk_lower, row.risk_upper)}"
+    )
+    if contest.exact is None:
+        return f"{text}; no exact setting takes part, so there is no ratio."
+    if best == contest.exact:
+        return f"{text}; it is the exact sampler, so no approximation paid at this budget."
+    ratio = row.ratio, row.ratio_lower, row.ratio_upper
+    if not math.isfinite(ratio[0]):
+        return f"{text}; its ratio to {contest.exact} is not defined."
+    text += f", {estimate_text(*ratio)} times that of {contest.exact}"
+    if not math.isfinite(ratio[1]):
+        return f"{text}, and from these replicates we cannot tell whether that is a gain."
+    if ratio[2] < 1.0:
+        return f"{text}, a gain that the interval supports."
+    return f"{text}; the interval contains 1, so we cannot tell it from the exact sampler."
+
+
+def _against(best: str, exact: str | None, rows: dict[Any, Any]) -> str:
+    """Compare the best setting with the approximate others; the first sentence has compared it with the exact one."""
+    others = [label for label in rows if label not in (best, exact)]
+    if best == exact:
+        far = [label for label in others if rows[label].ratio_lower > 1.0]
+        how = "the ratio's interval lies above 1"
+    else:
+        far = [label for label in others if rows[label].risk_lower > rows[best].risk_upper]
+        how = "the intervals do not overlap"
+    near = [label for label in others if label not in far]
+    parts = []
+    if near:
+        parts.append(f"Between it and {enumeration(near)} we cannot tell.")
+    if far:
+        parts.append(f"It has less risk than {enumeration(far)}: {how}.")
+    return " ".join(parts) or "No other setting has a measured risk."
+
+
+def _why(best: str, row: Any) -> str:
+    bias = estimate_text(row.bias_sq, row.bias_sq_lower, row.bias_sq_upper)
+    variance = estimate_text(row.variance, row.variance_lower, row.variance_upper)
+    text = f"Of the risk of {best}, bias² is {bias} and variance {variance}"
+    if not math.isfinite(row.bias_sq_lower):
+        return f"{text}."
+    if row.bias_sq_lower > 0.0:
+        return f"{text}: its bias can be told from zero; only what is left over from the start will go with more time."
+    return f"{text}: a bias cannot be told from zero at this budget."

@@ -1,0 +1,165 @@
+"""What the page says, in order.
+
+Notes, the answer, design, risk, the study's own figures, cost, gold standard, census, machine, diagnostics, provenance.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.report import census, figures, tables
+from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.evidence import Contest, gather
+from approxmcmc.study.report.pieces import Note, Section
+from approxmcmc.study.report.svg import STYLE
+from approxmcmc.study.report.trust import banners
+
+if TYPE_CHECKING:
+    from approxmcmc.study.results import StudyResults
+
+BLIND = (
+    "R-hat and effective sample size compare chains with each other and with themselves. A biased sampler converges "
+    "to its own stationary law, not to the posterior, so they cannot see bias: good values here say nothing about "
+    "the risk above."
+)
+PERFORMANCE = (
+    "risk = bias² + variance of the running mean against a NUTS gold standard; bias² is unbiased for replicate noise "
+    "and for the gold standard's error; bootstrap over replicates; data per decision; audited wrong decisions."
+)
+
+
+def compose(results: "StudyResults") -> dict[str, Any]:
+    """Return everything that :func:`approxmcmc.study.report.page.write_page` needs."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        return _compose(results)
+
+
+def _compose(results: "StudyResults") -> dict[str, Any]:
+    contests = gather(results)
+    judged = [contest for contest in contests if contest.reference is not None]
+    own = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
+    notes = [piece.text for piece in own if isinstance(piece, Note)]
+    pictures = tuple(piece for piece in own if not isinstance(piece, Note))
+    sections = [
+        design(results, contests),
+        *(section for contest in judged for section in risk_sections(contest, several=len(judged) > 1)),
+        *([Section("The study's own figures", pieces=pictures)] if pictures else []),
+        cost_section(results, contests),
+        gold_section(results),
+        census_section(results, judged),
+        machine_section(results),
+        Section("R-hat and effective sample size", (BLIND,), pieces=tuple(map(tables.convergence_table, contests))),
+        *bounds_section(results),
+        provenance(results),
+    ]
+    return {
+        "title": f"{results.study.name}: risk report",
+        "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
+        "banners": [*notes, *banners(results, contests)],
+        "answer": [sentence for contest in contests for sentence in sentences(contest)] or ["No cell is done yet."],
+        "sections": sections,
+        "footer": "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort.",
+    }
+
+
+def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
+    """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
+    study = results.study
+    averaged = {
+        name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
+    }
+    limits = {"draws": "draws", "seconds": "s of sampling"}
+    budget = " or ".join(
+        f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
+    )
+    terms = (
+        (
+            "Aims",
+            f"Which setting has least risk at a given time, and what its approximation costs. After {study.reference}.",
+        ),
+        ("Data", "; ".join(f"{c.target}, N = {results.target(c.target).n_obs:,} terms" for c in contests)),
+        ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
+        ("Methods", "; ".join(setting.label for setting in study.settings())),
+        ("Performance", PERFORMANCE),
+        ("Budget", f"{budget} per chain, {study.tune} tuning steps, {study.thin} steps for each draw that is kept"),
+        ("Replicates", f"{study.replicates} chains of each setting, interleaved in blocks; study seed {study.seed}"),
+    )
+    return Section("Design", terms=terms)
+
+
+def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
+    """Return the sections on risk of one target."""
+    suffix = f", {contest.target}" if several else ""
+    return [
+        Section(f"Risk{suffix}", pieces=(figures.risk_against_time(contest), figures.risk_against_data(contest))),
+        Section(f"Bias and variance{suffix}", pieces=(figures.bias_and_variance(contest),)),
+        Section(f"Risk table{suffix}", pieces=(tables.risk_table(contest),)),
+    ]
+
+
+def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:
+    """Return data, decisions and seconds."""
+    pieces = [table for c in contests for table in (tables.cost_table(results, c), tables.seconds_table(results, c))]
+    return Section("Cost", pieces=tuple(pieces))
+
+
+def gold_section(results: "StudyResults") -> Section:
+    """Return the gates of the gold standards, what became of each, and the commands that make them again."""
+    reports = {name: results.gold_report(name) for name in results.study.targets}
+    text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
+    table = census.gates_table(reports)
+    commands = tuple(str(report["command"]) for report in reports.values() if report and report.get("command"))
+    return Section("Gold standard", text, pieces=(table,) if table else (), commands=commands)
+
+
+def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
+    if report is None:
+        return f"{name}: no gold standard has been made."
+    if report["status"] == "accepted" and not used:
+        return f"{name}: the stored gold standard does not fit the study as it is now; a run makes another."
+    return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
+
+
+def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:
+    """Return the census, every failure, and the table that counts failures as infinite risk."""
+    failures, warned = census.failures_table(results), census.warnings_table(results)
+    text = () if failures else ("No cell failed.",)
+    pieces = [census.census_table(results), failures, *map(tables.sensitivity_table, judged), warned]
+    return Section("Census", text, pieces=tuple(piece for piece in pieces if piece is not None))
+
+
+def machine_section(results: "StudyResults") -> Section:
+    """Return speed probes and the share of a core that cells got."""
+    figure = figures.machine_health(results.records)
+    return Section("Machine", pieces=(*([figure] if figure else []), census.machine_table(results)))
+
+
+def bounds_section(results: "StudyResults") -> list[Section]:
+    """Return the verdicts on error bounds, where the results carry any."""
+    pieces = tuple(getattr(results, "bounds", ()))
+    return (
+        [Section("Error bounds", ("Verdicts follow from intervals, never from points.",), pieces=pieces)]
+        if pieces
+        else []
+    )
+
+
+def provenance(results: "StudyResults") -> Section:
+    """Return what the numbers came from, and the command that makes the page again."""
+    facts = {name: value for name, value in results.provenance.items() if value not in (None, "", {}, [])}
+    return Section(
+        "Provenance",
+        ("The command that makes this page again. Finished cells are read, not repeated.",),
+        terms=tuple((name.replace("_", " "), _words(value)) for name, value in facts.items()),
+        commands=(results.command,),
+    )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item is not None)
+    if isinstance(value, (list, tuple)):
+        return "; ".join(_words(item) for item in value)
+    return str(value)

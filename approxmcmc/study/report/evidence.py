@@ -1,0 +1,258 @@
+"""The numbers behind the page, computed once: risk curves, risk at three budgets, and ratios to the exact sampler.
+
+Ratios are formed inside blocks: replicate r of every setting ran in block r, close in time and on the same machine, so
+the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* the reference and e its standard error,
+
+    risk = mean_r (f_r - f*)^2 - e^2,        ratio = risk(setting) / risk(exact),
+
+each averaged over an estimand's coordinates before the ratio is taken.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.diagnostics.bootstrap import Resampling, resample
+from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
+from approxmcmc.diagnostics.risk import coordinate, summarise
+from approxmcmc.diagnostics.running import completion_clocks, running_means
+from approxmcmc.study.report.intervals import NOTHING, Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+CONFIDENCE = 0.95
+BOOTSTRAPS = 2000
+GRID_POINTS = 30
+BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
+QUANTITIES = ("risk", "bias_sq", "variance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Contest:
+    """The settings that sampled one target, judged against its gold standard.
+
+    Parameters
+    ----------
+    target
+        Name of the target.
+    traces
+        One-chain traces of every setting, in replicate order; settings in the order of the plan.
+    exact
+        The setting without bias that the others are compared with, or None.
+    reference
+        The gold standard, or None: then the tables below are empty.
+    budgets
+        Three times in seconds; the last is the longest that every chain reached.
+    over_time, over_data
+        Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``), with risk,
+        bias_sq and variance, their ends ``_lower`` and ``_upper``, and the squared error ``floor`` of the reference.
+    at_budgets
+        A row per setting, estimand and budget: the same, with ``ratio`` to the exact setting and its ends, and the
+        numbers of replicates that delivered and that were planned.
+    """
+
+    target: str
+    traces: Mapping[str, Sequence["xr.DataTree"]]
+    exact: str | None
+    reference: "xr.DataTree | None"
+    budgets: np.ndarray
+    over_time: "pd.DataFrame"
+    over_data: "pd.DataFrame"
+    at_budgets: "pd.DataFrame"
+
+    @property
+    def estimands(self) -> list[str]:
+        """Labels of the estimands, in the order of the study."""
+        return list(dict.fromkeys(self.at_budgets["estimand"])) if len(self.at_budgets) else []
+
+    def at_last_budget(self, estimand: str) -> "pd.DataFrame":
+        """Return one row per setting at the longest common time, indexed by setting."""
+        table = self.at_budgets
+        return table[(table.estimand == estimand) & (table.time == self.budgets[-1])].set_index("setting")
+
+
+@functools.lru_cache(maxsize=2)
+def gather(results: "StudyResults") -> list[Contest]:
+    """Compute the evidence of every target with a finished cell; kept for the analyses that ask again."""
+    by_target: dict[str, dict[str, Sequence[xr.DataTree]]] = {}
+    for (target, label), traces in results.traces().items():
+        usable = [trace for trace in traces if trace["posterior"].sizes["draw"]]
+        if usable and len(usable) == len(traces):
+            by_target.setdefault(target, {})[label] = usable
+    return [contest_of(results, target, traces) for target, traces in by_target.items()]
+
+
+def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequence["xr.DataTree"]]) -> Contest:
+    """Judge the settings of one target."""
+    import pandas as pd
+
+    reference = results.reference(target)
+    exact = exact_setting(results.records, target, list(traces))
+    clocks = {label: completion_clocks(runs, "time", True) for label, runs in traces.items()}
+    longest = min(float(clock[-1]) for listed in clocks.values() for clock in listed)
+    budgets = longest * np.array(BUDGET_SHARES)
+    if reference is None:
+        return Contest(target, traces, exact, None, budgets, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
+    replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
+    planned = results.records[results.records.target == target].groupby("label").size()
+    tables: tuple[list[dict[str, Any]], ...] = ([], [], [])
+    for name, function in resolve(results.study.estimands or None, next(iter(traces.values()))[0]).items():
+        judge = _Judge(traces, name, function, reference, average=name in (results.study.average_over or ()))
+        grid = _grid(longest)
+        over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")
+        touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in traces.items()}
+        ends = {label: _grid(min(float(clock[-1]) for clock in listed)) for label, listed in touched.items()}
+        over_data = judge.errors(ends, touched, "datapoints_touched")
+        at_budgets = [errors.at(budgets) for errors in over_time]
+        tables[0].extend(row for errors in over_time for row in errors.at(grid).rows())
+        tables[1].extend(row for errors in over_data for row in errors.rows())
+        for errors in at_budgets:
+            rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
+            for k, row in enumerate(errors.rows()):
+                ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
+                counted = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
+                tables[2].append(row | ratio.columns("ratio") | counted)
+    return Contest(target, traces, exact, reference, budgets, *(pd.DataFrame(rows) for rows in tables))
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """Errors of running means: values (replicate, point, coordinate) of one setting and one estimand label."""
+
+    setting: str
+    estimand: str
+    axis: str
+    points: np.ndarray
+    values: np.ndarray
+    gold: Reference
+
+    def at(self, points: np.ndarray) -> "Errors":
+        """Return the errors at some of the points."""
+        kept = np.searchsorted(self.points, points)
+        return dataclasses.replace(self, points=self.points[kept], values=self.values[:, kept])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield risk, squared bias and variance with their intervals, one row per point."""
+        resampling = resample(BOOTSTRAPS, len(self.values), len(self.gold.directions), 0)
+        found = summarise(self.values, self.gold, resampling, CONFIDENCE)
+        for k, point in enumerate(self.points):
+            row: dict[str, Any] = {"setting": self.setting, "estimand": self.estimand, self.axis: float(point)}
+            for name in QUANTITIES:
+                row |= Interval(*(float(found[f"{name}{end}"][k]) for end in ("", "_lower", "_upper"))).columns(name)
+            yield row | {"floor": float(np.mean(self.gold.mcse**2))}
+
+
+@dataclasses.dataclass
+class _Judge:
+    """One estimand of one target: evaluates the gold standard once, and every trace once per axis."""
+
+    traces: Mapping[str, Sequence["xr.DataTree"]]
+    name: str
+    function: Any
+    reference: "xr.DataTree"
+    average: bool
+    gold: Reference | None = None
+
+    def errors(
+        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[np.ndarray]], axis: str
+    ) -> list[Errors]:
+        found = []
+        for label, runs in self.traces.items():
+            running = running_means(runs, self.name, self.function, clocks[label], points[label])
+            if self.gold is None:
+                self.gold = evaluate_reference(self.name, self.function, self.reference, running.layout)
+            values = running.means - self.gold.mean
+            pieces = [(self.name, values, self.gold)]
+            if not self.average:
+                pieces = [(one, *coordinate(values, self.gold, k)) for k, one in enumerate(running.layout.labels)]
+            found += [Errors(label, one, axis, points[label], part, gold) for one, part, gold in pieces]
+        return found
+
+
+def _grid(end: float) -> np.ndarray:
+    grid = np.geomspace(end / 100.0, end, GRID_POINTS)
+    grid[-1] = end  # exactly: beyond the shortest chain's end the risk is not defined
+    return grid
+
+
+def exact_setting(records: "pd.DataFrame", target: str, labels: Sequence[str]) -> str | None:
+    """Return the setting that has no bias: one with an ExactTest, else one whose epsilon is 0, else None."""
+    samplers = {row.label: row.sampler for row in records[records.target == target].itertuples()}
+    for is_exact in (lambda s: s.get("kind") == "ExactTest", lambda s: s.get("epsilon") == 0.0):
+        for label in labels:
+            if any(is_exact(part) for part in _parts(samplers.get(label))):
+                return label
+    return None
+
+
+def _parts(settings: Any) -> list[Mapping[str, Any]]:
+    if isinstance(settings, Mapping):
+        return [settings, *(part for value in settings.values() for part in _parts(value))]
+    if isinstance(settings, (list, tuple)):
+        return [part for value in settings for part in _parts(value)]
+    return []
+
+
+def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:
+    """Return the replicate numbers of the finished cells of a setting, in the order of its traces."""
+    records = results.records
+    rows = records[(records.target == target) & (records.label == label) & (records.status == "done")]
+    numbers = sorted(int(r) for r in rows.replicate)
+    return numbers if len(numbers) == count else list(range(count))
+
+
+# --- ratios ---
+
+
+def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[int]], k: int) -> Interval:
+    """Return the ratio of two settings' risks at point k, over the blocks that both finished."""
+    common = sorted(set(replicates[top.setting]) & set(replicates[bottom.setting]))
+    a, b = (
+        errors.values[[list(replicates[errors.setting]).index(block) for block in common], k]
+        for errors in (top, bottom)
+    )
+    return paired_ratio(a, b, top.gold, resample(BOOTSTRAPS, max(len(common), 1), len(top.gold.directions), 0))
+
+
+def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
+    """Return the ratio of two risks and its percentile interval, resampling the same blocks of both.
+
+    Parameters
+    ----------
+    a, b
+        Errors of the running means in numerator and denominator, shape (block, coordinate), row r from the same block.
+    gold
+        The reference, whose error moves both risks alike.
+    resampling
+        Shares of the blocks and moves of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
+    """
+    if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return NOTHING
+    floor = float(np.mean(gold.mcse**2))
+    top, bottom = float(np.mean(a**2)) - floor, float(np.mean(b**2)) - floor
+    if top <= 0.0 or bottom <= 0.0:
+        return NOTHING  # below the error of the gold standard
+    if len(a) == 1:
+        return Interval(top / bottom, math.nan, math.nan)
+    above, below = (_risk_draws(errors, gold, resampling) for errors in (a, b))
+    ratios = np.where(below > 0.0, np.maximum(above, 0.0) / np.where(below > 0.0, below, 1.0), math.inf)
+    tail = (1.0 - CONFIDENCE) / 2.0
+    lower, upper = np.quantile(ratios, [tail, 1.0 - tail], method="nearest")
+    return Interval(top / bottom, float(lower), float(upper))
+
+
+def _risk_draws(errors: np.ndarray, gold: Reference, resampling: Resampling) -> np.ndarray:
+    """Bootstrap draws of a risk, as in `approxmcmc.diagnostics.bootstrap.intervals`."""
+    weights, normals = resampling
+    shifts = gold.directions * gold.mcse
+    crossed = ((weights @ (errors @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
+    shift_sq = ((normals @ (shifts @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
+    return np.asarray(weights @ (errors**2).mean(axis=1) + shift_sq - 2.0 * crossed - 2.0 * np.mean(gold.mcse**2))

@@ -1,0 +1,209 @@
+"""The figures that every study gets: risk against time and data, bias and variance apart, cost, machine health."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.pieces import Figure
+from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, subplots
+from approxmcmc.study.report.wording import enumeration, number, power_of_ten
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+LARGEST_PANELS = 4
+FARTHEST_FLOOR = 1e-2  # of the least value drawn; a floor below that is told in words
+BANDS = "Bands: 95 % bootstrap intervals over replicates, which are somewhat short when these are few."
+
+
+def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, Any]]:
+    """Return colour, dash and marker of every setting; the exact one is drawn in ink, thick and solid."""
+    styles: dict[str, dict[str, Any]] = {}
+    others = [label for label in labels if label != exact]
+    for i, label in enumerate(others):
+        styles[label] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": DASHES[(i + i // len(COLOURS)) % len(DASHES)],
+            "marker": MARKERS[i % len(MARKERS)],
+        }
+    if exact is not None:
+        styles[exact] = {"color": INK, "linestyle": "-", "marker": "o", "linewidth": 2.4}
+    return styles
+
+
+def risk_against_time(contest: Contest) -> Figure:
+    """Draw risk against sampling time, both on log scales."""
+    return _curves(
+        contest,
+        contest.over_time,
+        "time",
+        title=f"Risk against time, {contest.target}",
+        x_label="sampling time per chain (s)",
+        caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
+        "tuning in). A straight line of slope −1 is error dominated by variance; a line that levels off has "
+        "met its bias.",
+    )
+
+
+def risk_against_data(contest: Contest) -> Figure:
+    """Draw risk against data points read: the axis that does not depend on the machine."""
+    return _curves(
+        contest,
+        contest.over_data,
+        "datapoints_touched",
+        title=f"Risk against data read, {contest.target}",
+        x_label="data points touched per chain",
+        caption="The same risk against the number of data points read, which is the same on every machine.",
+    )
+
+
+def _curves(contest: Contest, curves: "pd.DataFrame", axis: str, *, title: str, x_label: str, caption: str) -> Figure:
+    estimands = contest.estimands[:LARGEST_PANELS]
+    figure, axes = _panels(len(estimands))
+    for panel, estimand in zip(axes, estimands, strict=True):
+        log_axes(panel)
+        shown = curves[curves.estimand == estimand]
+        lowest = _lowest(shown, ("risk",))
+        _bands(panel, shown, "risk", axis, contest, lowest)
+        _hatch_floor(panel, shown, lowest)
+        panel.set_title(estimand)
+        panel.set_xlabel(x_label)
+    axes[0].set_ylabel("risk")
+    legend_below(figure, axes)
+    if len(contest.estimands) > len(estimands):
+        caption += f" The first {len(estimands)} of {len(contest.estimands)} estimands; the CSV has all."
+    floors = enumeration([number(float(f)) for f in curves.floor.unique()[:LARGEST_PANELS]])
+    caption += f" {BANDS} Hatched, unless far below: the squared standard error of the gold standard, {floors}."
+    return Figure(title, caption, figure, curves.drop(columns=[c for c in curves if c.startswith(("bias", "var"))]))
+
+
+def bias_and_variance(contest: Contest) -> Figure:
+    """Draw the two parts of the risk of the first estimand against time, side by side on one scale."""
+    estimand = contest.estimands[0]
+    curves = contest.over_time[contest.over_time.estimand == estimand]
+    lowest = _lowest(curves, ("bias_sq", "variance"))
+    figure, axes = subplots(1, 2, figsize=(9.6, 4.4), sharey=True)
+    for panel, name, heading in zip(axes, ("bias_sq", "variance"), ("bias²", "variance"), strict=True):
+        log_axes(panel)
+        _bands(panel, curves, name, "time", contest, lowest)
+        panel.set_title(f"{heading} of {estimand}")
+        panel.set_xlabel("sampling time per chain (s)")
+    _hatch_floor(axes[0], curves, lowest)
+    legend_below(figure, axes)
+    caption = (
+        "Bias² is an unbiased estimate: the squared mean error, less variance / replicates, less the squared standard "
+        "error of the gold standard. It may come out negative, where a log scale cannot show it: such points are left "
+        f"out, and the table and the CSV keep them. Bands that reach the lower edge contain zero. {BANDS}"
+    )
+    return Figure(f"Bias² and variance, {contest.target}", caption, figure, contest.over_time)
+
+
+def machine_health(records: "pd.DataFrame") -> Figure | None:
+    """Draw the speed probe before each cell in the order of the run, with noisy cells marked."""
+    import pandas as pd
+
+    done = records[records.status == "done"].sort_values(["block", "order_in_block"])
+    probes = pd.to_numeric(done.probe_before, errors="coerce")
+    if not probes.notna().any():
+        return None
+    after = pd.to_numeric(done.probe_after, errors="coerce")
+    noisy = done.noisy.fillna(False).astype(bool).to_numpy()
+    ratio = pd.to_numeric(done.cpu_seconds, errors="coerce") / pd.to_numeric(done.wall_seconds, errors="coerce")
+    figure, axes = subplots(2, 1, figsize=(9.6, 4.2), sharex=True)
+    order = np.arange(len(done))
+    axes[0].plot(order, probes, "o", color=COLOURS[0], markersize=4, label="before the cell")
+    axes[0].plot(order, after, "x", color=COLOURS[1], markersize=5, label="after the cell")
+    axes[0].plot(order[noisy], probes[noisy], "o", mfc="none", color=INK, markersize=9, label="marked noisy")
+    axes[0].set_ylabel("speed probe (s)")
+    axes[0].set_ylim(0.0, 1.15 * float(np.nanmax([probes.max(), after.max()])))
+    axes[0].legend(ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    axes[1].plot(order, ratio, "o", color=COLOURS[2], markersize=4)
+    axes[1].axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
+    axes[1].set_ylim(0.0, max(1.1, float(np.nanmax(ratio)) * 1.05))
+    axes[1].set_ylabel("CPU / wall")
+    axes[1].set_xlabel("cell, in the order of the run")
+    data = pd.DataFrame(
+        {
+            "cell": done.key.to_numpy(),
+            "block": done.block.to_numpy(),
+            "probe_before": probes.to_numpy(),
+            "probe_after": after.to_numpy(),
+            "cpu_per_wall": ratio.to_numpy(),
+            "noisy": noisy,
+        }
+    )
+    caption = (
+        "Seconds that a fixed piece of work took just before and after each cell, and the share of wall-clock during "
+        "which the computing process really ran. A level line means that early and late cells met the same machine."
+    )
+    return Figure("Speed of the machine during the run", caption, figure, data)
+
+
+# --- building blocks, also for a study's own figures ---
+
+
+def _bands(panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float) -> None:
+    """Draw one quantity of every setting with its band; what is not positive has no place on a log scale."""
+    for label, style in style_of(list(contest.traces), contest.exact).items():
+        rows = curves[curves.setting == label]
+        y, lower, upper = (rows[f"{name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
+        panel.plot(rows[axis], np.where(y > 0.0, y, np.nan), markevery=4, markersize=4, label=label, **style)
+        bottom, top = np.maximum(lower, lowest), np.where(upper > lowest, upper, np.nan)
+        panel.fill_between(rows[axis], bottom, top, color=style["color"], alpha=0.13, linewidth=0)
+    panel.set_ylim(bottom=lowest)
+
+
+def _hatch_floor(panel: "Axes", curves: "pd.DataFrame", lowest: float) -> None:
+    floor = float(curves.floor.max())
+    if floor > lowest:
+        panel.axhspan(lowest, floor, facecolor="none", edgecolor=INK, hatch="////", alpha=0.3, linewidth=0)
+        panel.axhline(floor, color=INK, linewidth=0.8, alpha=0.6)
+
+
+def _lowest(curves: "pd.DataFrame", names: Sequence[str]) -> float:
+    """Return where a log axis may begin: below all that is drawn, and below the floor if that is not decades away."""
+    values = np.concatenate([curves[name].to_numpy() for name in names])
+    values = values[np.isfinite(values) & (values > 0.0)]
+    least = float(10.0 ** np.floor(np.log10(values.min()))) if values.size else 1e-12
+    floor = float(curves.floor.max())
+    return min(least, floor / 3.0) if floor > FARTHEST_FLOOR * least else least
+
+
+def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
+    """Put axes on a log scale with tick labels in plain characters."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    for wanted, axis, set_scale in ((x, panel.xaxis, panel.set_xscale), (y, panel.yaxis, panel.set_yscale)):
+        if wanted:
+            set_scale("log")
+            axis.set_major_formatter(FuncFormatter(_tick))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float, _: int) -> str:
+    exponent = np.log10(value) if value > 0 else np.nan
+    if not np.isfinite(exponent):
+        return ""
+    if -2 <= exponent <= 3:
+        return f"{value:g}"
+    return power_of_ten(round(exponent)) if abs(exponent - round(exponent)) < 1e-6 else f"{value:.0e}"
+
+
+def _panels(count: int) -> tuple[Any, list["Axes"]]:
+    columns = min(count, 2)
+    rows = -(-count // columns)
+    figure, grid = subplots(rows, columns, figsize=(9.6, 0.7 + 4.3 * rows), squeeze=False)
+    axes = list(grid.ravel())
+    for spare in axes[count:]:
+        spare.set_axis_off()
+    return figure, axes[:count]
+
+
+def legend_below(figure: Any, axes: Sequence["Axes"]) -> None:
+    """Put one legend for all panels below the figure."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    columns = max(1, min(len(labels), 100 // max(map(len, labels), default=1)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)

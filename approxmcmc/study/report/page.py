@@ -1,0 +1,169 @@
+"""The page: sections to one HTML file that opens without a network, with figures as SVG and numbers as CSV beside it.
+
+Styles, script and pictures are inside the file. It is written to a temporary folder first and moved into place last, so
+that a reader never meets half a page.
+"""
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.svg import inline_svg, svg_document
+from approxmcmc.study.report.wording import estimate, number, slug
+
+if TYPE_CHECKING:
+    from approxmcmc.study.results import StudyResults
+
+
+def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
+    """Write the report of a study, from whatever cells are done.
+
+    Parameters
+    ----------
+    results
+        Records, traces and gold standards of a study at one preset.
+    folder
+        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); what an earlier report left there
+        under these names is replaced.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    from approxmcmc.study.report.content import compose
+
+    return write_page(folder, **compose(results))
+
+
+def write_page(
+    folder: str | os.PathLike[str],
+    *,
+    title: str,
+    subtitle: str,
+    banners: Sequence[str],
+    answer: Sequence[str],
+    sections: Sequence[Section],
+    footer: str = "",
+) -> Path:
+    """Render sections and write the page with its files; return the path of ``index.html``."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as name:
+        scratch = Path(name)
+        for kind in ("figures", "tables"):
+            (scratch / kind).mkdir()
+        names: set[str] = set()
+        views = [_section_view(section, names, scratch) for section in sections]
+        html = _render(title=title, subtitle=subtitle, banners=banners, answer=answer, sections=views, footer=footer)
+        (scratch / "index.html").write_text(html, encoding="utf-8")
+        for kind in ("figures", "tables"):
+            shutil.rmtree(folder / kind, ignore_errors=True)
+            os.replace(scratch / kind, folder / kind)
+        os.replace(scratch / "index.html", folder / "index.html")
+    return folder / "index.html"
+
+
+def _render(**values: Any) -> str:
+    import jinja2
+    from markupsafe import Markup
+
+    here = files("approxmcmc.study.report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string((here / "template.html").read_text(encoding="utf-8"))
+    style = Markup((here / "style.css").read_text(encoding="utf-8"))
+    script = Markup((here / "sort.js").read_text(encoding="utf-8"))
+    return template.render(style=style, script=script, **values)
+
+
+def _section_view(section: Section, names: set[str], scratch: Path) -> dict[str, Any]:
+    identity = _unique(slug(section.title), names)
+    pieces = []
+    for piece in section.pieces:
+        anchor = _unique(slug(piece.title), names)
+        pieces.append(
+            _figure_view(piece, anchor, scratch) if isinstance(piece, Figure) else _table_view(piece, anchor, scratch)
+        )
+    return {
+        "id": identity,
+        "title": section.title,
+        "text": section.text,
+        "terms": section.terms,
+        "pieces": pieces,
+        "commands": section.commands,
+    }
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}-{count}"
+    taken.add(candidate)
+    return candidate
+
+
+def _figure_view(piece: Figure, anchor: str, scratch: Path) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    document = svg_document(piece.figure)
+    (scratch / "figures" / f"{anchor}.svg").write_text(document, encoding="utf-8")
+    piece.data.to_csv(scratch / "figures" / f"{anchor}.csv", index=False)
+    svg = Markup(inline_svg(document, anchor, escape(piece.title, quote=True)))
+    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": svg}
+
+
+def _table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
+    piece.data.to_csv(scratch / "tables" / f"{anchor}.csv", index=False)
+    present = list(piece.data.columns)
+    shown = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
+    records = piece.data.to_dict("records")
+    columns = [
+        {
+            "heading": piece.headings.get(name, str(name).replace("_", " ")),
+            "numeric": any(_is_number(record[name]) for record in records) and piece.formats.get(name) != "code",
+        }
+        for name in shown
+    ]
+    rows = [[_cell(record, name, piece.formats) for name in shown] for record in records]
+    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": None, "columns": columns, "rows": rows}
+
+
+def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> dict[str, Any]:
+    value, spec = record[name], formats.get(name, "")
+    cell: dict[str, Any] = {
+        "text": "",
+        "interval": "",
+        "sort": None,
+        "numeric": False,
+        "code": spec == "code",
+        "long": "",
+    }
+    if _is_number(value):
+        missing = math.isnan(float(value))
+        cell.update(numeric=True, sort="" if missing else repr(float(value)))
+        if f"{name}_lower" in record:
+            lower, upper = float(record[f"{name}_lower"]), float(record[f"{name}_upper"])
+            cell["text"], cell["interval"] = estimate(float(value), lower, upper, spec)
+        else:
+            cell["text"] = number(value, spec)
+    elif value is not None:
+        text = str(value)
+        if "\n" in text.strip():
+            cell.update(text=text.strip().splitlines()[-1], long=text)
+        else:
+            cell["text"] = text
+    return cell
+
+
+def _is_number(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))

@@ -1,0 +1,82 @@
+"""What a report is made of: figures and tables, each with the numbers behind it.
+
+A column ``x`` of a table that has companions ``x_lower`` and ``x_upper`` is an estimate with its interval; the page
+prints the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: what is not defined is not a zero.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A picture, what it shows, and the numbers it was drawn from.
+
+    Parameters
+    ----------
+    title
+        A few words; unique on the page, since the file names come from it.
+    caption
+        What is drawn, with units and the meaning of the bands.
+    figure
+        The matplotlib figure.
+    data
+        The plotted numbers; written as CSV next to the page.
+    """
+
+    title: str
+    caption: str
+    figure: "matplotlib.figure.Figure"
+    data: "pd.DataFrame"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of numbers and words.
+
+    Parameters
+    ----------
+    title
+        A few words; unique on the page.
+    caption
+        What the rows are, with units and the kind of interval.
+    data
+        One row per line, index ignored. Columns ``x``, ``x_lower``, ``x_upper`` print as one.
+    headings
+        Printed heading of a column, where its name does not say enough.
+    formats
+        Format specification of a column's numbers, such as ``".1%"``; three significant digits otherwise. ``"code"``
+        marks a column of commands.
+    """
+
+    title: str
+    caption: str
+    data: "pd.DataFrame"
+    headings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    formats: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """A sentence that the reader must not miss; it stands above the answer."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A heading, then in this order: paragraphs, a list of terms with their meanings, figures and tables, commands.
+
+    All of it is plain text; the page escapes it.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()
+    pieces: tuple[Figure | Table, ...] = ()
+    commands: tuple[str, ...] = ()

@@ -1,0 +1,203 @@
+"""Tables of numbers: risk at three budgets, failures counted as infinite, cost, seconds, convergence diagnostics."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.study.report.census import numbers
+from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.intervals import (
+    NOTHING,
+    Interval,
+    mean_interval,
+    median_range,
+    proportion_interval,
+    rate_interval,
+)
+from approxmcmc.study.report.pieces import Table
+from approxmcmc.study.report.predictions import Prediction, predict_setting
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+
+# --- risk ---
+
+
+def risk_table(contest: Contest) -> Table:
+    """Risk, bias², variance and the ratio to the exact setting, at three budgets."""
+    data = contest.at_budgets.sort_values("time", ascending=False, kind="stable", ignore_index=True)
+    data.insert(3, "n/R", [f"{n}/{planned}" for n, planned in zip(data.replicates, data.planned, strict=True)])
+    data = data.drop(columns=["replicates", "planned"])
+    what = ""
+    if len(contest.estimands) == 1:
+        data, what = data.drop(columns="estimand"), f" Estimand: {contest.estimands[0]}."
+    if contest.exact is None:
+        data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"])
+    else:
+        what += f" Ratio: risk over that of {contest.exact}, formed within blocks, paired bootstrap."
+    return Table(
+        f"Risk at three budgets, {contest.target}",
+        f"Estimates with 95 % bootstrap intervals over replicates; n/R: replicates delivered, of those planned.{what} "
+        "Negative bias² is an unbiased estimate of something near zero. Floor: squared standard error of the gold "
+        "standard. Blank: a replicate has no draw yet, or the risk cannot be told from the floor.",
+        data,
+        headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
+    )
+
+
+def sensitivity_table(contest: Contest) -> Table:
+    """Risk at the last budget when every cell that did not deliver counts as infinite risk."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    last = contest.at_budgets[contest.at_budgets.time == contest.budgets[-1]]
+    for row in last.itertuples():
+        complete = row.replicates >= row.planned
+        counted = Interval(row.risk, row.risk_lower, row.risk_upper) if complete else Interval(*[math.inf] * 3)
+        rows.append(
+            {"setting": row.setting, "estimand": row.estimand, "delivered": f"{row.replicates} of {row.planned}"}
+            | Interval(row.risk, row.risk_lower, row.risk_upper).columns("risk of the delivered")
+            | counted.columns("risk, failures infinite")
+        )
+    return Table(
+        f"Failures counted as infinite risk, {contest.target}",
+        f"At {contest.budgets[-1]:.3g} s. A setting that lost a replicate, for whatever reason, has infinite mean "
+        "risk here; the other column averages only what was delivered.",
+        pd.DataFrame(rows).drop(columns="estimand" if len(contest.estimands) == 1 else []),
+    )
+
+
+# --- cost ---
+
+
+def cost_table(results: "StudyResults", contest: Contest) -> Table:
+    """Tabulate data per decision, decisions per second and wrong decisions, with the recursion's prediction."""
+    import pandas as pd
+
+    target = results.target(contest.target)
+    samplers = {
+        row.label: row.sampler for row in results.records[results.records.target == contest.target].itertuples()
+    }
+    rows = []
+    for label, traces in contest.traces.items():
+        fractions = [ratio_of_sums(trace, "datapoints_touched", "decisions_made") / target.n_obs for trace in traces]
+        speeds = [ratio_of_sums(trace, "decisions_made", "perf_counter_diff") for trace in traces]
+        audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
+        prediction = _prediction(target, traces, samplers.get(label))
+        row: dict[str, Any] = {"setting": label}
+        rows.append(
+            row
+            | mean_interval(fractions).columns("data per decision")
+            | (prediction.data_fraction if prediction else NOTHING).columns("predicted data")
+            | rate_interval(speeds).columns("decisions per second")
+            | mean_interval([ratio_of_sums(trace, "accepted", "draw") for trace in traces]).columns("acceptance")
+            | {"audited": audited}
+            | proportion_interval(wrong, audited).columns("wrong decisions")
+            | (prediction.wrong_rate if prediction else NOTHING).columns("predicted wrong")
+        )
+    percent = dict.fromkeys(["data per decision", "predicted data", "acceptance"], ".1%")
+    return Table(
+        f"Cost of a decision, {contest.target}",
+        "Data read: share of the data that one accept/reject decision reads. Intervals: Student over "
+        "replicates, Clopper-Pearson for audited wrong decisions (the same proposal and u decided on all data, off "
+        "the clock). Predicted: the recursion of Korattikara, Chen and Welling at (log ratio, scale) pairs from the "
+        "chains' own draws, with the interval of the mean over pairs; blank where the recursion does not speak of "
+        "the test.",
+        pd.DataFrame(rows),
+        headings={
+            "data per decision": "data read",
+            "predicted data": "predicted",
+            "decisions per second": "decisions/s",
+            "wrong decisions": "wrong",
+            "predicted wrong": "predicted",
+        },
+        formats=percent | {"wrong decisions": ".2%", "predicted wrong": ".2%"},
+    )
+
+
+def _prediction(target: Any, traces: Sequence["xr.DataTree"], sampler: Any) -> Prediction | None:
+    return predict_setting(target, traces, sampler) if isinstance(sampler, Mapping) else None
+
+
+def seconds_table(results: "StudyResults", contest: Contest) -> Table:
+    """Where the seconds of a cell went: compilation, set-up, tuning, sampling."""
+    import pandas as pd
+
+    records = results.records
+    rows = []
+    for label, traces in contest.traces.items():
+        done = records[(records.target == contest.target) & (records.label == label) & (records.status == "done")]
+        sampling = [float(trace["sample_stats"]["perf_counter_diff"].sum()) for trace in traces]
+        tuning = [float(np.sum(trace["sample_stats"].attrs.get("tuning_perf_counter_diff", 0.0))) for trace in traces]
+        rows.append(
+            {"setting": label, "cells": len(done)}
+            | median_range(numbers(done.compile_seconds)).columns("compilation")
+            | median_range(numbers(done.setup_seconds)).columns("set-up")
+            | median_range(tuning).columns("tuning")
+            | median_range(sampling).columns("sampling")
+            | median_range(numbers(done.wall_seconds)).columns("whole cell, wall")
+            | median_range(numbers(done.cpu_seconds)).columns("whole cell, CPU")
+        )
+    return Table(
+        f"Seconds per cell, {contest.target}",
+        "Median [smallest, largest] over cells. Only tuning and sampling are on the clock of the risk curves; the "
+        "first cell of a process may pay for compilation.",
+        pd.DataFrame(rows),
+        formats=dict.fromkeys(["compilation", "set-up"], ".3f")
+        | dict.fromkeys(["tuning", "sampling", "whole cell, wall", "whole cell, CPU"], ".2f"),
+    )
+
+
+# --- diagnostics that cannot see bias ---
+
+
+def convergence_table(contest: Contest) -> Table:
+    """R-hat and effective sample size over the replicates of every setting, taken as chains."""
+    import arviz as az
+    import pandas as pd
+
+    rows = []
+    for label, traces in contest.traces.items():
+        shortest = min(trace["posterior"].sizes["draw"] for trace in traces)
+        row: dict[str, Any] = {"setting": label, "chains": len(traces), "draws": shortest - shortest // 2}
+        if row["draws"] >= 4:
+            draws = np.stack([_flat(trace)[shortest // 2 : shortest] for trace in traces])
+            row |= median_range(az.rhat(draws)).columns("R-hat")
+            row |= median_range(az.ess(draws, method="bulk")).columns("bulk ESS")
+            row |= median_range(az.ess(draws, method="tail", prob=(0.05, 0.95))).columns("tail ESS")
+        rows.append(row)
+    return Table(
+        f"R-hat and effective sample size, {contest.target}",
+        "Replicates taken as chains, second half of the draws; median [smallest, largest] over parameters.",
+        pd.DataFrame(rows),
+        formats={"R-hat": ".3f", "bulk ESS": ",.0f", "tail ESS": ",.0f"},
+    )
+
+
+def _flat(trace: "xr.DataTree") -> np.ndarray:
+    """Return the draws of a one-chain trace, shape (draw, parameter)."""
+    posterior = trace["posterior"].to_dataset().transpose("chain", "draw", ...)
+    arrays = [posterior[name].values[0] for name in posterior.data_vars]
+    return np.concatenate([values.reshape(len(values), -1) for values in arrays], axis=1)
+
+
+# --- small readers ---
+
+
+def total(traces: Sequence["xr.DataTree"], name: str) -> int:
+    """Return the sum of a count over all draws of all traces; 0 where a trace does not have it."""
+    return int(sum(int(trace["sample_stats"][name].sum()) for trace in traces if name in trace["sample_stats"]))
+
+
+def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
+    """Return the sum of one record over that of another (or over the number of draws); NaN where one is missing."""
+    stats = trace["sample_stats"]
+    if above not in stats or (below != "draw" and below not in stats):
+        return math.nan
+    bottom = float(stats.sizes["draw"] if below == "draw" else stats[below].sum())
+    return float(stats[above].sum()) / bottom if bottom else math.nan

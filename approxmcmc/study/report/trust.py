@@ -1,0 +1,95 @@
+"""What limits the trust in a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from approxmcmc.reference.gates import Gates
+from approxmcmc.study.declare import Gold
+from approxmcmc.study.report.census import census_table, numbers
+from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.wording import enumeration
+
+if TYPE_CHECKING:
+    from approxmcmc.study.results import StudyResults
+
+# Above this share of the smallest risk, the gold standard's own error decides the order of the settings.
+LARGEST_FLOOR = 0.05
+LEAST_CPU_SHARE = 0.9
+
+
+def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
+    """Return one sentence for each thing that the reader must know before the numbers."""
+    found = [*_gold(results, contests), *_coarse_gold(contests)]
+    if results.stale:
+        found.append("These cells were drawn by an earlier version of the code than that of now.")
+    census = census_table(results).data
+    noisy, planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned", "done"))
+    if noisy:
+        found.append(
+            f"{noisy} of {planned} cells are noisy: the machine's speed drifted while they ran. Trust the figures "
+            "against data read more than those against time."
+        )
+    share = cpu_share(results)
+    if share < LEAST_CPU_SHARE:
+        found.append(
+            f"The median cell had {share:.0%} of a core: its wall-clock is partly that of other programs. Settings "
+            "were interleaved, so ratios suffer less than seconds."
+        )
+    if done < planned:
+        found.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
+    return found
+
+
+def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
+    found = []
+    looser = looser_gold(results.study.gold)
+    if looser:
+        found.append(f"The gold standard of this preset is looser than that of preset paper: {looser}.")
+    for contest in contests:
+        report = results.gold_report(contest.target) or {}
+        failed = [gate["gate"] for gate in report.get("gates", []) if not gate["passed"]]
+        if failed:
+            refused = "and was refused" if report.get("status") == "refused" else "and is used all the same"
+            found.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
+    return found
+
+
+def looser_gold(gold: Gold | None) -> str:
+    """Say where a gold standard asks less than the strict gates, which preset paper may not loosen; "" for nowhere.
+
+    Examples
+    --------
+    >>> looser_gold(Gold(gates=Gates(max_r_hat=1.05)))
+    'max_r_hat 1.05 instead of 1.01'
+    """
+    if gold is None or gold.gates is None:
+        return ""
+    strict, asked = dataclasses.asdict(Gates()), dataclasses.asdict(gold.gates)
+    looser = [n for n in strict if (asked[n] < strict[n] if n.startswith("min_") else asked[n] > strict[n])]
+    return ", ".join(f"{name} {asked[name]:g} instead of {strict[name]:g}" for name in looser)
+
+
+def cpu_share(results: "StudyResults") -> float:
+    """Return the median over finished cells of CPU over wall-clock seconds; 1 where nothing is done."""
+    done = results.records[results.records.status == "done"]
+    shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
+    return statistics.median(shares) if shares else 1.0
+
+
+def _coarse_gold(contests: Sequence[Contest]) -> list[str]:
+    found = []
+    for contest in contests:
+        for estimand in contest.estimands:
+            risks = contest.at_last_budget(estimand)
+            least = float(risks.risk.min())
+            floor = float(risks.floor.max())
+            if math.isfinite(least) and floor > LARGEST_FLOOR * least:
+                share = f"{floor / least:.0%} of" if least > 0.0 else "above"
+                found.append(
+                    f"The squared error of the gold standard is {share} the least risk in {estimand}: too coarse to "
+                    "order the best settings."
+                )
+    return found

@@ -1,0 +1,95 @@
+"""Numbers as words: one rule for significant digits, powers of ten, intervals and blanks."""
+
+import math
+import re
+from typing import Any
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return "10⁻³" for -3, in plain characters that need no mathematical type."""
+    return "10" + str(exponent).translate(_SUPERSCRIPTS)
+
+
+def number(value: Any, spec: str = "") -> str:
+    """Return a number with three significant digits, or by `spec`; "" for NaN and None, "∞" for infinity.
+
+    Examples
+    --------
+    >>> number(0.0123456), number(1234567), number(2.5e-7), number(float("nan"))
+    ('0.0123', '1,234,567', '2.50×10⁻⁷', '')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if spec:
+        return format(value, spec).replace("-", "−")
+    if float(value).is_integer() and abs(value) < 1e9:
+        return f"{int(value):,}".replace("-", "−")
+    exponent = _exponent(float(value))
+    if -3 <= exponent < 5:
+        return _fixed(float(value), exponent)
+    return f"{_fixed(value / 10.0**exponent, 0)}×{power_of_ten(exponent)}"
+
+
+def interval(lower: float, upper: float, spec: str = "") -> str:
+    """Return "[lower, upper]", or "[no interval]" where there is none (one replicate, nothing audited)."""
+    if math.isnan(lower) or math.isnan(upper):
+        return "[no interval]"
+    return f"[{number(lower, spec)}, {number(upper, spec)}]"
+
+
+def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[str, str]:
+    """Return the text of an estimate and that of its interval; one power of ten, or one %, serves all three numbers.
+
+    Examples
+    --------
+    >>> estimate(2.5e-7, 1e-7, 4.25e-7)
+    ('2.50', '[1.00, 4.25] ×10⁻⁷')
+    >>> estimate(0.05, 0.01, 0.1, ".1%")
+    ('5.0', '[1.0, 10.0] %')
+    >>> estimate(float("nan"), 0.0, 1.0)
+    ('', '')
+    """
+    if math.isnan(value):
+        return "", ""
+    if spec.endswith("%"):
+        percent = [100.0 * x for x in (value, lower, upper)]
+        centre, bracket = number(percent[0], f"{spec[:-1]}f"), interval(percent[1], percent[2], f"{spec[:-1]}f")
+        return centre, f"{bracket} %"
+    if spec:
+        return number(value, spec), interval(lower, upper, spec)
+    finite = [x for x in (value, lower, upper) if math.isfinite(x)]
+    if all(x.is_integer() for x in finite):
+        return number(value), interval(lower, upper)
+    exponent = _exponent(max(map(abs, finite)))
+    scaled = exponent < -2 or exponent >= 6
+    scale = 10.0**exponent if scaled else 1.0
+    decimals = f",.{max(0, 2 if scaled else 2 - exponent)}f"
+    centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
+    return centre, f"{bracket} ×{power_of_ten(exponent)}" if scaled else bracket
+
+
+def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> str:
+    """Return an estimate and its interval as one string, for sentences."""
+    return " ".join(part for part in estimate(value, lower, upper, spec) if part)
+
+
+def enumeration(names: list[str]) -> str:
+    """Join names as in prose: "a", "a and b", "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def slug(title: str) -> str:
+    """Return a title as a file name and page anchor: lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "piece"
+
+
+def _exponent(value: float) -> int:
+    return 0 if value == 0.0 else math.floor(math.log10(abs(value)))
+
+
+def _fixed(value: float, exponent: int) -> str:
+    return f"{value:,.{max(0, 2 - exponent)}f}".replace("-", "−")

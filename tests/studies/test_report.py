@@ -1,0 +1,447 @@
+"""The report: a page that opens offline, counts failures, puts intervals to estimates, and escapes what it prints."""
+
+import dataclasses
+import functools
+import html.parser
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.diagnostics.bootstrap import resample
+from approxmcmc.diagnostics.estimands import Reference
+from approxmcmc.reference.gates import GateResult, Gates
+from approxmcmc.study.declare import Budget, Gold, Study
+from approxmcmc.study.load import load_study
+from approxmcmc.study.report import analyses, marginals, tables
+from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.evidence import Contest, exact_setting, gather, paired_ratio
+from approxmcmc.study.report.intervals import Interval, mean_interval, proportion_interval, rate_interval
+from approxmcmc.study.report.page import write_page, write_report
+from approxmcmc.study.report.pieces import Figure, Note, Section, Table
+from approxmcmc.study.report.predictions import predict_setting
+from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
+from approxmcmc.study.report.trust import looser_gold
+from approxmcmc.study.report.wording import estimate, number
+from approxmcmc.targets import LogisticRegression
+from tests.fakes import autoregression, fake_trace
+
+EPSILONS = (0.0, 0.05, 0.2)
+REPLICATES, DRAWS, N_OBS = 4, 400, 1000
+TRACEBACK = "Traceback (most recent call last):\n  File <stdin>\nValueError: <script>alert('&')</script>"
+
+
+@functools.cache
+def make_target() -> LogisticRegression:
+    """Return a logistic regression on 1000 rows and 2 coefficients."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((N_OBS, 2))
+    y = (rng.random(N_OBS) < 1.0 / (1.0 + np.exp(-X @ [0.5, -0.5]))).astype(float)
+    return LogisticRegression(X, y)
+
+
+def probability(posterior):
+    """Return two event probabilities of each draw, dims (chain, draw, point)."""
+    return (1.0 / (1.0 + np.exp(-posterior["beta"]))).rename(coef="point")
+
+
+@dataclasses.dataclass(eq=False)
+class Results:
+    """What the page reads of a study's results, made from arrays."""
+
+    study: Study
+    records: pd.DataFrame
+    made: dict
+    gold: object
+    preset: str = "quick"
+    stale: bool = False
+
+    def traces(self):
+        return self.made
+
+    def reference(self, _name):
+        return self.gold
+
+    def target(self, _name):
+        return make_target()
+
+    def gold_report(self, _name):
+        gates = [dataclasses.asdict(GateResult("r_hat", 1.002, "beta[0]", "<= 1.01", True)),
+                 dataclasses.asdict(GateResult("bulk_ess", 800.0, "beta[1]", ">= 10000", False))]  # fmt: skip
+        return {"status": "accepted", "seconds": 3.0, "gates": gates, "command": "reference_posterior(target)"}
+
+    command = "approxmcmc run toy --preset quick"
+
+    def rerun_command(self, key):
+        return f"approxmcmc retry toy --preset quick --cell {key}"
+
+    @property
+    def provenance(self):
+        return {"python": "3.13", "libraries": {"numpy": "2.4"}, "git": None}
+
+
+def sampler(epsilon: float) -> dict:
+    """Return the stored settings of an austerity sampler."""
+    test = {"kind": "SequentialTTest", "epsilon": epsilon, "batch_size": 100, "growth": 1.0}
+    proposal = {"kind": "RandomWalk", "scale": 0.05, "target_acceptance": None}
+    return {"kind": "MetropolisHastings", "proposal": proposal, "test": test}
+
+
+def chain(rng: np.random.Generator, epsilon: float):
+    """Return a one-chain trace around (0.5, -0.5) whose shift and speed grow with epsilon."""
+    centre = np.array([0.5, -0.5]) + 0.3 * epsilon
+    draws = np.stack([autoregression(rng, (1, DRAWS), 0.9) for _ in range(2)], axis=-1) * 0.07 + centre
+    share = 1.0 if epsilon == 0.0 else 0.1 / epsilon**0.5
+    stats = {
+        "datapoints_touched": int(N_OBS * share),
+        "decisions_audited": np.arange(DRAWS)[None, :] % 10 == 0,
+        "wrong_decisions": (np.arange(DRAWS)[None, :] % 100 == 0) & (epsilon > 0.0),
+    }
+    stats = {name: np.asarray(value, dtype=np.int64) for name, value in stats.items()}
+    seconds = 0.004 * share * (1.0 + 0.05 * rng.random((1, DRAWS)))
+    return fake_trace(draws, stats={**stats, "perf_counter_diff": seconds}, n_obs=N_OBS)
+
+
+def make_results(*, failed: bool = True, **overrides) -> Results:
+    """Return results of three settings by four replicates; one cell of the last setting failed."""
+    rng = np.random.default_rng(3)
+    made, rows = {}, []
+    for epsilon in EPSILONS:
+        label = f"austerity[epsilon={epsilon}]"
+        traces = []
+        for replicate in range(REPLICATES):
+            lost = failed and epsilon == 0.2 and replicate == 2
+            if not lost:
+                traces.append(chain(rng, epsilon))
+            rows.append(record(label, epsilon, replicate, lost))
+        made["toy", label] = traces
+    gold_draws = np.array([0.5, -0.5]) + 0.07 * rng.standard_normal((4, 2000, 2))
+    gold = fake_trace(gold_draws, n_obs=N_OBS)
+    study = Study(
+        name="toy",
+        reference="Nobody <and> Sons, section 1",
+        targets={"toy": make_target},
+        samplers={"austerity": SimpleNamespace()},
+        estimands={"probability": probability},
+        average_over=("probability",),
+        budget=Budget(seconds=1.0),
+        replicates=REPLICATES,
+        gold=Gold(chains=4, gates=Gates(min_bulk_ess=1000)),
+        **overrides,
+    )
+    return Results(study, pd.DataFrame(rows), made, gold)
+
+
+def record(label: str, epsilon: float, replicate: int, lost: bool) -> dict:
+    """Return the record of one cell."""
+    key = content_hash(label, replicate)
+    return {
+        "key": key, "study": "toy", "preset": "quick", "target": "toy", "label": label, "sampler": sampler(epsilon),
+        "knobs": {"epsilon": epsilon}, "replicate": replicate, "seed": 7, "budget": {"seconds": 1.0},
+        "status": "failed" if lost else "done", "error": TRACEBACK if lost else None,
+        "wall_seconds": math.nan if lost else 2.0, "cpu_seconds": math.nan if lost else 1.9,
+        "setup_seconds": 0.1, "compile_seconds": 1.5 if replicate == 0 else 0.0,
+        "probe_before": 0.05, "probe_after": 0.051,
+        "noisy": replicate == 1 and epsilon == 0.0, "block": replicate, "order_in_block": int(10 * epsilon),
+        "provenance": "p", "code_version": "c0de",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Write the page once, with every analysis of the room."""
+    own = (
+        lambda results: [Note("The data are <synthetic>.")],
+        functools.partial(analyses.t_statistic, sizes=(100, 400, 800, 5000), scale=0.05, resamples=200),
+        analyses.cost_against_epsilon,
+        analyses.log_risk_against_time,
+        functools.partial(marginals.pair_marginals, variable="beta", epsilons=(0.0, 0.05)),
+    )
+    path = write_report(make_results(analyses=own), tmp_path_factory.mktemp("report"))
+    return path, path.read_text(encoding="utf-8")
+
+
+class Outline(html.parser.HTMLParser):
+    """Collect ids, addresses that the page would load, and the text of the table cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids, self.loads, self.links, self.open_tags = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.open_tags.append(tag)
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        for name in ("src", "srcset", "data", "poster"):
+            if name in attrs:
+                self.loads.append(attrs[name])
+        if tag == "link":
+            self.loads.append(attrs.get("href", ""))
+        elif attrs.get("href"):
+            self.links.append(attrs["href"])
+
+
+def outline(text: str) -> Outline:
+    """Parse a page."""
+    parser = Outline()
+    parser.feed(text)
+    return parser
+
+
+def test_page_opens_offline(page):
+    _, text = page
+    found = outline(text)
+    assert found.loads == []
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+    assert "<!doctype html>" in text[:20].lower()
+
+
+def test_ids_are_unique_and_every_reference_has_one(page):
+    path, text = page
+    found = outline(text)
+    assert len(found.ids) == len(set(found.ids))
+    inside = [link[1:] for link in found.links if link.startswith("#")]
+    inside += re.findall(r"url\(#([^)]+)\)", text)
+    assert set(inside) <= set(found.ids)
+    beside = [link for link in found.links if not link.startswith("#")]
+    assert beside and all((path.parent / link).is_file() for link in beside)
+
+
+def test_figures_lie_beside_the_page_as_svg_and_csv(page):
+    path, text = page
+    pictures = sorted(p.stem for p in (path.parent / "figures").glob("*.svg"))
+    assert pictures == sorted(p.stem for p in (path.parent / "figures").glob("*.csv"))
+    assert len(pictures) == text.count("<figure")
+    assert all(len(pd.read_csv(p)) for p in (path.parent / "figures").glob("*.csv"))
+    assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]
+
+
+def test_every_estimate_of_the_page_has_its_interval(page):
+    path, _ = page
+    for csv in (path.parent / "tables").glob("*.csv"):
+        columns = pd.read_csv(csv).columns
+        counted = {"time", "replicate", "planned", "done", "failed", "invalid", "stale", "missing", "noisy", "cells",
+                   "audited", "chains", "draws", "floor", "found", "seed", "block"}  # fmt: skip
+        for name in columns:
+            numeric = pd.api.types.is_numeric_dtype(pd.read_csv(csv)[name])
+            if numeric and name not in counted and not name.endswith(("_lower", "_upper")):
+                assert {f"{name}_lower", f"{name}_upper"} <= set(columns), f"{csv.stem}: {name}"
+
+
+def test_failures_are_counted_and_come_with_the_command_that_repeats_them(page):
+    path, text = page
+    census = pd.read_csv(path.parent / "tables" / "census-of-cells.csv")
+    assert census.planned.sum() == len(EPSILONS) * REPLICATES
+    assert census.failed.sum() == 1 and census.noisy.sum() == 1 and census.done.sum() == 11
+    key = content_hash("austerity[epsilon=0.2]", 2)
+    assert f"{key}</code>" in text
+    assert "3/4" in text
+    sensitive = pd.read_csv(path.parent / "tables" / "failures-counted-as-infinite-risk-toy.csv").set_index("setting")
+    assert np.isinf(sensitive.loc["austerity[epsilon=0.2]", "risk, failures infinite"])
+    assert np.isfinite(sensitive.loc["austerity[epsilon=0.05]", "risk, failures infinite"])
+
+
+def test_what_the_page_prints_is_escaped(page):
+    _, text = page
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+    assert "Nobody &lt;and&gt; Sons" in text and "The data are &lt;synthetic&gt;." in text
+
+
+def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
+    _, text = page
+    banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
+    assert len(banners) == 5
+    for word in ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy", "did not deliver"):
+        assert any(word in banner for banner in banners), word
+
+
+def test_page_says_that_convergence_diagnostics_cannot_see_bias(page):
+    _, text = page
+    section = text[text.index('id="r-hat-and-effective-sample-size"') :]
+    assert "they cannot see bias" in " ".join(section[:1000].split())
+
+
+def test_answer_names_the_best_setting_and_says_where_it_cannot_tell(page):
+    _, text = page
+    answer = text[text.index('id="answer"') : text.index("<nav")]
+    assert answer.count("<p>") == 3
+    table = gather(make_results())[0].at_budgets
+    last = table[table.time == table.time.max()]
+    assert last.loc[last.risk.idxmin(), "setting"] in answer
+    assert re.search(r"\[\S+, \S+\]", answer)
+
+
+@pytest.mark.parametrize(
+    ("risk", "ratio", "told"),
+    [
+        (0.2, (0.2, 0.1, 0.5), "times that of exact, a gain that the interval supports."),
+        (0.8, (0.8, 0.5, 1.3), "the interval contains 1, so we cannot tell it from the exact sampler."),
+        (1.5, (1.5, 1.2, 2.0), "it is the exact sampler, so no approximation paid at this budget."),
+        (0.2, (math.nan, math.nan, math.nan), "its ratio to exact is not defined."),
+    ],
+)
+def test_first_sentence_follows_from_the_interval_of_the_ratio(risk, ratio, told):
+    rows = []
+    for setting, centre, ends in (("exact", 1.0, (1.0, 1.0, 1.0)), ("fast", risk, ratio)):
+        row = {"setting": setting, "estimand": "mean", "time": 3.0}
+        for name, value in (("risk", centre), ("bias_sq", 0.0), ("variance", centre)):
+            row |= Interval(value, value - 0.1, value + 0.1).columns(name)
+        rows.append(row | Interval(*ends).columns("ratio"))
+    table = pd.DataFrame(rows)
+    nothing = pd.DataFrame()
+    contest = Contest("toy", {"exact": [], "fast": []}, "exact", object(), np.array([3.0]), nothing, nothing, table)
+    first, second, third = sentences(contest)
+    assert first.endswith(told)
+    assert ("fast" in second) == (risk > 1.0)
+    assert third.endswith("a bias cannot be told from zero at this budget.")
+
+
+def test_report_of_a_study_without_any_finished_cell(tmp_path):
+    results = make_results()
+    results.made = {}
+    results.records = results.records.assign(status="planned")
+    text = write_report(results, tmp_path).read_text(encoding="utf-8")
+    assert "No cell is done yet" in text
+    assert pd.read_csv(tmp_path / "tables" / "census-of-cells.csv").missing.sum() == len(results.records)
+
+
+def test_report_without_gold_standard_makes_no_claim_on_risk(tmp_path):
+    results = make_results()
+    results.gold = None
+    text = write_report(results, tmp_path).read_text(encoding="utf-8")
+    assert "the risk of no setting is known" in text
+    assert not list((tmp_path / "tables").glob("risk*"))
+
+
+def test_a_second_report_replaces_the_first_and_leaves_other_files_alone(tmp_path):
+    table = Table("Only", "A table.", pd.DataFrame({"a": [1]}))
+    keep = {"title": "t", "subtitle": "", "banners": [], "answer": []}
+    (tmp_path / "draws.nc").write_text("mine")
+    write_page(tmp_path, sections=[Section("One", pieces=(table,))], **keep)
+    write_page(tmp_path, sections=[Section("Two", pieces=(dataclasses.replace(table, title="Other"),))], **keep)
+    assert sorted(p.name for p in (tmp_path / "tables").iterdir()) == ["other.csv"]
+    assert (tmp_path / "draws.nc").read_text() == "mine"
+
+
+def test_nan_prints_as_a_blank_and_missing_intervals_are_named():
+    assert number(math.nan) == "" and estimate(math.nan, 0.0, 1.0) == ("", "")
+    assert estimate(1.5, math.nan, math.nan) == ("1.50", "[no interval]")
+    assert number(0.0) == "0" and number(-0.5) == "−0.500" and number(math.inf) == "∞"
+    assert estimate(3e-7, -1e-8, 6e-7) == ("3.00", "[−0.10, 6.00] ×10⁻⁷")
+
+
+def test_nan_cell_is_blank_on_the_page(tmp_path):
+    data = pd.DataFrame({"x": [math.nan, 2.0], "x_lower": [math.nan, 1.0], "x_upper": [math.nan, 3.0]})
+    text = write_page(
+        tmp_path,
+        title="t",
+        subtitle="",
+        banners=[],
+        answer=[],
+        sections=[Section("S", pieces=(Table("T", "c", data),))],
+    ).read_text(encoding="utf-8")
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", text, flags=re.DOTALL)
+    assert [re.sub(r"<.*?>", "", cell).strip() for cell in cells] == ["", "2 [1, 3]"]
+
+
+def test_two_copies_of_one_figure_share_no_id():
+    figure, axes = subplots(1, 1)
+    axes.plot([1, 2], [3, 4], "o")
+    axes.fill_between([1, 2], [3, 4], hatch="//")
+    document = svg_document(figure)
+    one, two = (inline_svg(document, prefix, "label") for prefix in ("one", "two"))
+    ids = [set(re.findall(r'\bid="([^"]+)"', text)) for text in (one, two)]
+    assert ids[0] and not ids[0] & ids[1]
+    assert set(re.findall(r"url\(#([^)]+)\)", one)) | set(re.findall(r'href="#([^"]+)"', one)) <= ids[0]
+    assert "http" not in one and "currentColor" in one
+
+
+def test_exact_setting_prefers_the_exact_test():
+    rows = [{"target": "t", "label": f"e{e}", "sampler": sampler(e)} for e in (0.1, 0.0)]
+    rows.append({"target": "t", "label": "exact", "sampler": {"test": {"kind": "ExactTest", "rule": "metropolis"}}})
+    records = pd.DataFrame(rows)
+    assert exact_setting(records, "t", ["e0.1", "e0.0", "exact"]) == "exact"
+    assert exact_setting(records, "t", ["e0.1", "e0.0"]) == "e0.0"
+    assert exact_setting(records, "t", ["e0.1"]) is None
+
+
+def test_paired_ratio_is_sharper_than_the_spread_of_its_blocks():
+    """Blocks that share their noise: errors of the numerator are exactly half of those of the denominator."""
+    rng = np.random.default_rng(0)
+    b = rng.standard_normal((8, 1)) * np.exp(rng.standard_normal((8, 1)))
+    gold = Reference(np.zeros(1), np.zeros(1), np.ones(1), np.zeros((4, 1)))
+    resampling = resample(500, 8, 4, 0)
+    assert paired_ratio(0.5 * b, b, gold, resampling) == pytest.approx((0.25, 0.25, 0.25))
+    unpaired = paired_ratio(0.5 * b, b[::-1], gold, resampling)
+    assert unpaired.upper - unpaired.lower > 0.1
+
+
+def test_paired_ratio_covers_a_known_ratio():
+    """Independent normal errors, variances 1 and 4, 32 blocks, 1 coordinate: true ratio 1/4.
+
+    Asked: at least 160 of 200 intervals cover. Percentile intervals cover about 92 %; at 90 % the test fails falsely
+    with probability 2e-5; intervals of half the width would cover about 62 % and pass with probability below 1e-6.
+    """
+    rng = np.random.default_rng(11)
+    gold = Reference(np.zeros(1), np.zeros(1), np.ones(1), np.zeros((4, 1)))
+    resampling = resample(400, 32, 4, 1)
+    found = [
+        paired_ratio(rng.standard_normal((32, 1)), 2.0 * rng.standard_normal((32, 1)), gold, resampling)
+        for _ in range(200)
+    ]
+    assert sum(one.lower <= 0.25 <= one.upper for one in found) >= 160
+
+
+def test_intervals_against_known_values():
+    assert proportion_interval(5, 100) == pytest.approx((0.05, 0.0164, 0.1128), abs=1e-4)
+    assert mean_interval([1.0, 2.0, 3.0, 4.0]) == pytest.approx((2.5, 0.4457, 4.5543), abs=1e-4)
+    assert rate_interval([1.0, 2.0, 4.0]) == pytest.approx((2.0, 0.357, 11.19), rel=1e-2)
+    assert math.isnan(proportion_interval(0, 0).value) and math.isnan(mean_interval([2.0]).lower)
+
+
+def test_prediction_of_an_exact_test_is_no_error_and_all_data():
+    traces = [chain(np.random.default_rng(5), 0.0)]
+    found = predict_setting(make_target(), traces, sampler(0.0), n_pairs=20)
+    assert found is not None
+    assert found.wrong_rate.value == pytest.approx(0.0, abs=1e-9)
+    assert found.data_fraction.value == pytest.approx(1.0, abs=1e-6)
+    assert predict_setting(make_target(), traces, {"kind": "Firefly"}) is None
+
+
+def test_cost_table_counts_what_the_traces_hold():
+    results = make_results(failed=False)
+    [contest] = gather(results)
+    row = tables.cost_table(results, contest).data.set_index("setting").loc["austerity[epsilon=0.05]"]
+    assert row["data per decision"] == pytest.approx(int(N_OBS * 0.1 / 0.05**0.5) / N_OBS)
+    assert row["audited"] == REPLICATES * DRAWS / 10
+    assert row["wrong decisions"] == pytest.approx(0.1)
+    assert row["wrong decisions_lower"] < 0.1 < row["wrong decisions_upper"]
+
+
+def test_student_law_of_the_t_statistic_is_confirmed_on_normal_like_terms():
+    [figure] = analyses.t_statistic(make_results(), sizes=(400,), scale=0.05, resamples=2000)
+    assert isinstance(figure, Figure)
+    [distance] = re.findall(r"distance ([\d.]+)", figure.caption)
+    # Kolmogorov's bound at level 1e-6 is 2.69 / sqrt(n); forgetting 1 - n/N shrinks t by .77, a distance of .09
+    assert float(distance) < 2.69 / 2000**0.5 < 0.07
+
+
+def test_the_mnist_study_is_declared_as_published():
+    study = load_study(Path(__file__).parents[2] / "studies" / "austerity_mnist.py")
+    paper, quick, smoke = (study.with_preset(name) for name in ("paper", "quick", "smoke"))
+    epsilons = [setting.knobs["epsilon"] for setting in paper.settings() if setting.knobs]
+    assert epsilons == [0.0, 0.01, 0.05, 0.1, 0.2]
+    assert all(setting.sampler.proposal.scale == 0.01 for setting in paper.settings())
+    assert paper.budget.seconds == 400.0 and paper.replicates == 8 and looser_gold(paper.gold) == ""
+    assert "min_bulk_ess" in looser_gold(quick.gold)
+    target = smoke.target("mnist_7v9")
+    log_prior = target.compile().log_prior
+    assert target.n_obs == 1000
+    assert log_prior(np.ones(50)) - log_prior(np.zeros(50)) == pytest.approx(-0.5 * 10.0 * 50)
