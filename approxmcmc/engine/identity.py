@@ -52,6 +52,8 @@ def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         yield from _walk(value.py_func, seen)
     elif isinstance(value, types.FunctionType):
         yield from _walk_function(value, seen)
+    elif isinstance(getattr(value, "__wrapped__", None), types.FunctionType):  # functools.cache and its like
+        yield from _walk_function(value.__wrapped__, seen)
     elif isinstance(value, types.CodeType):
         yield from _walk_code(value, seen)
     elif isinstance(value, np.ndarray):
@@ -77,7 +79,7 @@ def _walk_function(function: types.FunctionType, seen: set[int]) -> Iterator[str
     if _is_pinned(function):
         yield f"{function.__module__}.{function.__qualname__}"
         return
-    yield from _walk_code(function.__code__, seen)
+    yield from _walk_code(function.__code__, seen, docstring=function.__doc__)
     yield from _walk(function.__defaults__ or (), seen)
     for cell in function.__closure__ or ():
         yield from _walk(cell.cell_contents, seen)
@@ -86,11 +88,11 @@ def _walk_function(function: types.FunctionType, seen: set[int]) -> Iterator[str
         yield from _walk(value, seen)
 
 
-def _walk_code(code: types.CodeType, seen: set[int]) -> Iterator[str | bytes]:
+def _walk_code(code: types.CodeType, seen: set[int], docstring: str | None = None) -> Iterator[str | bytes]:
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
     for constant in code.co_consts:
-        if constant is not code.co_consts[0] or not isinstance(constant, str):  # the docstring does not count
+        if docstring is None or constant != docstring:  # what a function says of itself does not change it
             yield from _walk(constant, seen)
 
 

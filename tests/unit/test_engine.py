@@ -1,5 +1,6 @@
 """Compiled code: identity, disk cache, numerics, moments, data order, streams."""
 
+import functools
 import itertools
 import math
 import os
@@ -53,6 +54,14 @@ class TestIdentity:
 
         assert content_id(calling(lambda x: x + 1)) != content_id(calling(lambda x: x + 2))
 
+    def test_it_looks_into_cached_functions(self):
+        def make(constant):
+            cached = functools.cache(lambda: constant)
+            return lambda x: x + cached()
+
+        assert content_id(make(1)) == content_id(make(1))
+        assert content_id(make(1)) != content_id(make(2))
+
     def test_docstrings_and_comments_do_not_count(self):
         def one(x):
             """Say one thing."""
@@ -63,6 +72,7 @@ class TestIdentity:
             return x
 
         assert content_id(one) == content_id(other)
+        assert content_id(lambda x: x["a"]) != content_id(lambda x: x["b"])
 
     def test_what_cannot_be_hashed_is_refused(self):
         with pytest.raises(UnknownContentError):
