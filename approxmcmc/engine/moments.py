@@ -1,7 +1,7 @@
-"""Running moments of a sample that arrives in batches (Chan, Golub and LeVeque 1983).
+"""Running moments of a sample that arrives in batches (Chan, Golub and LeVeque 1983; Pebay 2008 for M3 and M4).
 
-A moments vector holds n, mean, M2 = sum (l - mean)^2 and the extremes. Sums of squares are never formed from raw
-values:
+A moments vector holds n, mean, M_k = sum (l - mean)^k for k = 2, 3, 4, and the extremes. Sums of powers are never
+formed from raw values:
 differences of log-likelihoods may share a large mean, and mean-of-squares minus square-of-mean would cancel.
 """
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from approxmcmc.engine.bind import compiled
 
-N, MEAN, M2, SMALLEST, LARGEST = 0, 1, 2, 3, 4
-SIZE = 5
+N, MEAN, M2, SMALLEST, LARGEST, M3, M4 = 0, 1, 2, 3, 4, 5, 6
+SIZE = 7
 
 
 @compiled
@@ -23,25 +23,39 @@ def reset(moments: np.ndarray) -> None:
     moments[M2] = 0.0
     moments[SMALLEST] = math.inf
     moments[LARGEST] = -math.inf
+    moments[M3] = 0.0
+    moments[M4] = 0.0
 
 
 @compiled
 def merge(moments: np.ndarray, values: np.ndarray, count: int) -> None:
-    """Add ``values[:count]``, count >= 1: mean and M2 of the batch in two passes, then Chan's pairwise update."""
+    """Add ``values[:count]``, count >= 1: moments of the batch in two passes, then the pairwise update."""
     total = 0.0
     for i in range(count):
         total += values[i]
     mean = total / count
-    m2 = 0.0
+    m2 = m3 = m4 = 0.0
     smallest, largest = moments[SMALLEST], moments[LARGEST]
     for i in range(count):
         value = values[i]
-        m2 += (value - mean) * (value - mean)
+        square = (value - mean) * (value - mean)
+        m2 += square
+        m3 += square * (value - mean)
+        m4 += square * square
         smallest = value if value < smallest else smallest
         largest = value if value > largest else largest
     before = moments[N]
     after = before + count
     shift = mean - moments[MEAN]
+    a, b = before / after, count / after  # shares of the two samples
+    shift_squared = shift * shift
+    moments[M4] += (
+        m4
+        + shift_squared * shift_squared * before * b * (a * a - a * b + b * b)
+        + 6.0 * shift_squared * (a * a * m2 + b * b * moments[M2])
+        + 4.0 * shift * (a * m3 - b * moments[M3])
+    )
+    moments[M3] += m3 + shift_squared * shift * before * b * (a - b) + 3.0 * shift * (a * m2 - b * moments[M2])
     moments[N] = after
     moments[MEAN] += shift * count / after
     moments[M2] += m2 + shift * shift * before * count / after
@@ -59,3 +73,16 @@ def standard_deviation(moments: np.ndarray) -> float:
 def largest_deviation(moments: np.ndarray) -> float:
     """Return max |l - mean|."""
     return max(moments[LARGEST] - moments[MEAN], moments[MEAN] - moments[SMALLEST])
+
+
+@compiled
+def skewness(moments: np.ndarray) -> float:
+    """Return sqrt(n) M3 / M2^1.5, the third standardised moment; 0 where all values are equal."""
+    m2 = moments[M2]
+    return math.sqrt(moments[N]) * (moments[M3] / m2) / math.sqrt(m2) if m2 > 0.0 else 0.0
+
+
+@compiled
+def kurtosis(moments: np.ndarray) -> float:
+    """Return n M4 / M2^2, the fourth standardised moment (3 for the normal law); 0 where all values are equal."""
+    return moments[N] * (moments[M4] / moments[M2]) / moments[M2] if moments[M2] > 0.0 else 0.0

@@ -1,0 +1,148 @@
+"""One cell: one chain, timed on both clocks between two speed probes, and the record of what became of it."""
+
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.errors import NotFiniteError
+from approxmcmc.study.plan import Cell, Plan
+from approxmcmc.study.results import planned_record
+from approxmcmc.study.store import Record, hash_of_draws
+from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Counts that a record sums over tuning steps and draws.
+TOTALS = (
+    "datapoints_touched",
+    "likelihood_evaluations",
+    "decisions_made",
+    "decisions_audited",
+    "wrong_decisions",
+    "wrong_accepts",
+)
+
+
+def run_cell(
+    plan: Plan, cell: Cell, *, sample: Callable[..., "xr.DataTree"], probe: Callable[[], float] = speed_probe
+) -> "tuple[Record, xr.DataTree | None]":
+    """Run one chain and return its record and, if it has draws, its trace.
+
+    Parameters
+    ----------
+    plan, cell
+        The cell, and the plan that it is part of.
+    sample
+        Called as :func:`approxmcmc.sample`, with one chain on one core.
+    probe
+        Returns the seconds that a fixed piece of work takes.
+
+    Returns
+    -------
+    dict
+        The record. Its ``status`` is ``done``; ``failed`` when `sample` raised (``error`` holds the traceback); or
+        ``invalid`` when a log density or a draw was not finite, or the budget ended before the first draw. Counts are
+        totals, tuning included. ``wall_seconds`` and ``cpu_seconds`` time the whole call, ``sampling_seconds`` its
+        steps, ``setup_seconds`` the rest.
+    DataTree or None
+        The trace of one chain.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the chain was interrupted: a part of a chain is not a result.
+    """
+    study, target = plan.study, plan.study.target(cell.target)
+    record: Record = planned_record(cell, plan)
+    trace, error, status = None, None, "done"
+    before = probe()
+    with one_thread(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
+        warnings.simplefilter("always")
+        try:
+            trace = sample(
+                target,
+                cell.sampler,
+                draws=study.budget.most_draws,
+                tune=study.tune,
+                chains=1,
+                cores=1,
+                random_seed=cell.seed,
+                initvals=cell.starting_point(study, target),
+                thin=study.thin,
+                time_limit=study.budget.seconds,
+                audit_every=study.audit_every,
+                progressbar=False,
+            )
+        except NotFiniteError as problem:
+            status, error = "invalid", str(problem)
+        except Exception:  # whatever a chain raises is a result of the study, and the other cells go on
+            status, error = "failed", traceback.format_exc()
+    after = probe()
+    record |= {"wall_seconds": watch.wall_seconds, "cpu_seconds": watch.cpu_seconds}
+    record |= {"probe_before": before, "probe_after": after, "noisy": is_noisy(before, after)}
+    record["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
+    if trace is not None:
+        record |= measurements(trace, study.thin, watch.wall_seconds)
+        if record["stopped"] == "interrupt":
+            raise KeyboardInterrupt
+        error = defect(trace)
+        status = "done" if error is None else "invalid"
+    return {**record, "status": status, "error": error}, trace
+
+
+def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record:
+    """Return what a trace of one chain cost and counted, tuning included."""
+    stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
+    draws = int(stats.sizes.get("draw", 0))
+    sampling = float(attrs.get("sampling_time", np.nan))
+    totals = {
+        name: int(stats[name].sum()) + int(np.atleast_1d(attrs.get(f"tuning_{name}", 0))[0])
+        for name in TOTALS
+        if name in stats
+    }
+    rates = stats["acceptance_rate"] if draws and "acceptance_rate" in stats else None
+    return {
+        **totals,
+        "draws": draws,
+        "steps": draws * thin + int(attrs.get("tuning_steps", 0)),
+        "sampling_seconds": sampling,
+        "setup_seconds": wall_seconds - sampling,
+        "compile_seconds": float(attrs.get("setup_compile_seconds", np.nan)),
+        "acceptance_rate": None if rates is None else float(rates.mean()),
+        "stopped": str(attrs.get("stopped", "")),
+        "draws_hash": hash_of_draws(trace),
+    }
+
+
+def defect(trace: "xr.DataTree") -> str | None:
+    """Return why a trace cannot be used, or None: no draws, a log density that was NaN, a draw that is not finite."""
+    attrs, posterior = trace["sample_stats"].attrs, trace["posterior"]
+    if attrs.get("stopped") == "not_finite":
+        return f"A log density was not a number: {attrs.get('failure', 'no draw says where')}."
+    if not posterior.sizes.get("draw", 0):
+        return "The budget ended before the first draw: give more seconds, or fewer tuning steps or steps per draw."
+    for name, variable in posterior.data_vars.items():
+        finite = (
+            np.isfinite(variable.to_numpy())
+            .reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
+            .all(axis=(0, 2))
+        )
+        if not finite.all():
+            return f"Draw {int(np.argmin(finite))} of {name} is not finite."
+    return None
+
+
+def lost_record(plan: Plan, cell: Cell, status: str, error: str) -> Record:
+    """Return the record of a cell whose process is gone or could not start."""
+    unknown: dict[str, Any] = {
+        "wall_seconds": None,
+        "cpu_seconds": None,
+        "noisy": False,
+        "warnings": [],
+        "provenance": None,
+    }
+    return {**planned_record(cell, plan), **unknown, "status": status, "error": error}

@@ -1,0 +1,283 @@
+"""How a study is declared: targets x samplers x knobs x replicates, one frozen object per published experiment.
+
+A study says what is compared and never how it is run. Its cells are all combinations
+
+    targets x (samplers x values of their knobs) x replicates,
+
+one Markov chain each. Whatever a preset (``smoke``, ``quick``, ``paper``) changes, it changes by naming a field.
+"""
+
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import StudyError
+from approxmcmc.study.knobs import Setting, Vary
+from approxmcmc.study.names import check_name, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from approxmcmc.study.results import StudyResults
+
+LARGEST_NUMBER_OF_DRAWS = 1_000_000
+FULL_PRESET = "paper"
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What one chain may spend: a number of draws, or seconds, or whichever of the two ends first.
+
+    Parameters
+    ----------
+    seconds
+        Wall-clock limit from the first step, tuning included, compilation and set-up excluded.
+    draws
+        Draws kept after tuning; with `seconds` alone, at most a million.
+
+    Notes ----- A budget of draws is bit-reproducible. A budget of seconds fixes the time and not the draws; the record
+    keeps how many draws were made, so that ``approxmcmc verify`` can repeat them exactly.
+    """
+
+    seconds: float | None = None
+    draws: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.draws is None:
+            raise StudyError("Budget needs `seconds`, `draws` or both; found neither.")
+        if self.seconds is not None and not self.seconds > 0:
+            raise StudyError(f"Budget needs `seconds` > 0; found {self.seconds}.")
+        if self.draws is not None and self.draws < 1:
+            raise StudyError(f"Budget needs `draws` >= 1; found {self.draws}.")
+
+    @property
+    def most_draws(self) -> int:
+        """The number of draws that `sample` is asked for."""
+        return LARGEST_NUMBER_OF_DRAWS if self.draws is None else self.draws
+
+
+@dataclasses.dataclass(frozen=True)
+class Gold:
+    """How the gold standards are made: NUTS through PyMC, with the quality gates of the reference room.
+
+    Parameters
+    ----------
+    chains, draws, tune
+        Of NUTS.
+    gates
+        Quality gates (:class:`approxmcmc.reference.Gates`); None for the strict ones.
+    """
+
+    chains: int = 10
+    draws: int = 2500
+    tune: int = 1000
+    gates: Any = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Study:
+    """A declared grid of chains, and what is asked of them.
+
+    Parameters
+    ----------
+    name
+        Names the folder of the results; lower-case letters, digits, ``_`` and ``-``.
+    reference
+        The published experiment: authors, year, section, figures.
+    targets
+        Functions without arguments that make a target; called when first needed, once per process.
+    samplers
+        Samplers by name, each a sampler or a family made by :func:`vary`.
+    budget
+        What each chain may spend.
+    estimands
+        Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate.
+    average_over
+        Estimands that are averaged over their coordinates before any interval is formed.
+    tune, thin, audit_every
+        As in :func:`approxmcmc.sample`.
+    replicates
+        Independent chains of every setting. Replicate r of all settings forms block r: it runs together, in an order
+        shuffled by `seed`, and starts from one common point.
+    gold
+        How the gold standards are made; None for none.
+    seed
+        Root of every seed.
+    start
+        ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block; None for the target's
+        initial point plus U(-1, 1) per coordinate.
+    analyses
+        Functions of the results that return figures and tables of the report.
+    presets
+        Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
+        ``paper`` that is not listed is the study as it stands.
+
+    Raises
+    ------
+    StudyError
+        If a name cannot name a file, a field is empty or out of range, or a preset replaces an unknown field.
+
+    Examples
+    --------
+    >>> study = Study(
+    ...     name="walks",
+    ...     targets={"spam": make_target},
+    ...     samplers={"austerity": vary(make_sampler, epsilon=knob(0.0, 0.05))},
+    ...     budget=Budget(seconds=60),
+    ...     presets={"smoke": dict(budget=Budget(draws=200), replicates=2)},
+    ... )  # doctest: +SKIP
+    >>> results = study.run(preset="smoke")  # doctest: +SKIP
+    >>> results.records[["label", "replicate", "status", "wall_seconds"]]  # doctest: +SKIP
+    """
+
+    name: str
+    targets: Mapping[str, Callable[[], Target]]
+    samplers: Mapping[str, Any]
+    budget: Budget
+    reference: str = ""
+    estimands: Mapping[str, Callable[..., Any]] | None = None
+    average_over: tuple[str, ...] = ()
+    tune: int = 0
+    thin: int = 1
+    audit_every: int | str | None = "auto"
+    replicates: int = 8
+    gold: Gold | None = Gold()
+    seed: int = 0
+    start: Callable[..., Any] | None = None
+    analyses: tuple[Callable[..., Any], ...] = ()
+    presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name("study", self.name)
+        for role, members in (("target", self.targets), ("sampler", self.samplers)):
+            if not members:
+                raise StudyError(f"Study {self.name!r} needs at least one {role}; found none.")
+            for name in members:
+                check_name(role, name)
+        for field, least in (("replicates", 1), ("tune", 0), ("thin", 1)):
+            if getattr(self, field) < least:
+                raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
+        self._check_estimands()
+        self._check_labels()
+        self._check_presets()
+
+    def _check_estimands(self) -> None:
+        unknown = set(self.average_over) - set(self.estimands or {})
+        if unknown:
+            raise StudyError(
+                f"Study {self.name!r}: `average_over` names {sorted(unknown)}, which are not among the estimands "
+                f"{sorted(self.estimands or {})}."
+            )
+
+    def _check_labels(self) -> None:
+        labels = [setting.label for setting in self.settings()]
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise StudyError(f"Study {self.name!r} needs different labels for its settings; found {twice} twice.")
+
+    def _check_presets(self) -> None:
+        replaceable = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "presets")]
+        for preset, overrides in self.presets.items():
+            check_name("preset", preset)
+            for field in overrides:
+                if field not in replaceable:
+                    raise StudyError(
+                        f"Preset {preset!r} replaces a field that no study has: {nearest(field, replaceable)}"
+                    )
+
+    @property
+    def preset_names(self) -> list[str]:
+        """The presets in the order declared, ``paper`` last where it is the study as it stands."""
+        return [*self.presets, *([] if FULL_PRESET in self.presets else [FULL_PRESET])]
+
+    @property
+    def default_preset(self) -> str:
+        """``quick`` where there is one, else ``paper``."""
+        return "quick" if "quick" in self.presets else FULL_PRESET
+
+    def with_preset(self, preset: str) -> "Study":
+        """Return the study with the fields that a preset replaces.
+
+        Raises
+        ------
+        StudyError
+            If there is no such preset; the message names the nearest one.
+        """
+        if preset not in self.preset_names:
+            raise StudyError(f"Study {self.name!r} has no preset {nearest(preset, self.preset_names)}")
+        return dataclasses.replace(self, **self.presets.get(preset, {}))
+
+    def settings(self) -> list[Setting]:
+        """Return every sampler with its knobs fixed, in the order declared."""
+        return [
+            setting
+            for name, member in self.samplers.items()
+            for setting in (member.settings(name) if isinstance(member, Vary) else [Setting(name, name, {}, member)])
+        ]
+
+    def target(self, name: str) -> Target:
+        """Return a target; it is made on first use and kept for the life of the process."""
+        if name not in self.targets:
+            raise StudyError(f"Study {self.name!r} has no target {nearest(name, self.targets)}")
+        return _made(self.targets[name])
+
+    def plan(self, preset: str | None = None) -> "pd.DataFrame":
+        """Return the cells, one row each, in the order in which they run; nothing is run, the targets are made."""
+        from approxmcmc.study.plan import make_plan
+
+        return make_plan(self, preset or self.default_preset).to_frame()
+
+    def run(
+        self,
+        preset: str | None = None,
+        store: str | os.PathLike[str] = "results",
+        *,
+        engine: str = "serial",
+        **options: Any,
+    ) -> "StudyResults":
+        """Run the cells that are missing, and return the results.
+
+        Parameters
+        ----------
+        preset
+            Name of a preset; None for ``quick`` where there is one, else ``paper``.
+        store
+            Folder in which ``<study>-<preset>`` keeps plan, cells, gold standards and report.
+        engine
+            ``"serial"`` or ``"dask"``.
+        **options
+            Further arguments of :func:`approxmcmc.study.run.run_study`, such as ``jobs`` or ``only``.
+
+        Raises
+        ------
+        StudyError
+            If the store holds another plan under this name, or an option names nothing.
+        """
+        from approxmcmc.study.run import run_study
+
+        run_study(self, preset or self.default_preset, store, engine=engine, **options)
+        return self.results(preset, store)
+
+    def results(self, preset: str | None = None, store: str | os.PathLike[str] = "results") -> "StudyResults":
+        """Return what a store holds of this study, whatever is done."""
+        from approxmcmc.study.results import StudyResults
+
+        return StudyResults.open(self, preset or self.default_preset, Path(store))
+
+
+@functools.cache
+def _made(factory: Callable[[], Target]) -> Target:
+    target = factory()
+    if not isinstance(target, Target):
+        wanted = [name for name, _ in inspect.getmembers(Target) if not name.startswith("_")]
+        missing = [name for name in wanted if not hasattr(target, name)]
+        raise StudyError(
+            f"A study's target must have {', '.join(wanted)}; {getattr(factory, '__name__', factory)}() returned a "
+            f"{type(target).__name__} without {', '.join(missing)}. Return a target of approxmcmc.targets."
+        )
+    return target

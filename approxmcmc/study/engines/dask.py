@@ -1,0 +1,119 @@
+"""Cells on workers of Dask: processes of this machine, or any cluster with a scheduler address.
+
+A worker has one thread and gets its next cell when it has ended one, so cells start in the order of the plan, block by
+block. When a worker dies its cell is given to another one, once; a second death is blamed on the cell, which is
+recorded as crashed, and the other cells go on. Workers of this machine note in the store which cell they begin, so that
+the blame is exact. Of a remote cluster only Dask's own guess is known, which may also name a cell that waited on the
+worker.
+"""
+
+import collections
+import os
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.engines.job import Finished, Job
+from approxmcmc.study.plan import Cell, Plan
+from approxmcmc.study.provenance import THREAD_VARIABLES
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+POLL_SECONDS = 10.0
+LONGEST_WITHOUT_WORKERS = 300.0
+SETTINGS_OF_LOCAL_CLUSTER = {
+    **{f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in THREAD_VARIABLES},
+    "distributed.scheduler.allowed-failures": 1_000_000,  # our own count of deaths decides
+    "distributed.scheduler.worker-ttl": None,  # a worker that computes and does not answer is not dead
+    # Ctrl-C reaches every process of a terminal; the one that runs the study ends the workers.
+    "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
+    "distributed.deploy.lost-worker-timeout": "1 hour",  # restarting one may take longer than the usual 15 s
+}
+
+
+def run(
+    job: Job, plan: Plan, cells: Sequence[Cell], *, scheduler: str | None = None, jobs: int | None = None
+) -> Iterator[Finished]:
+    """Yield the cells as they end.
+
+    Parameters
+    ----------
+    job, plan, cells
+        What to run. Only the job and a key travel to a worker.
+    scheduler
+        Address of a running scheduler, such as ``tcp://host:8786``; its workers need the package, the study's file at
+        the same path, and the data. Draws travel back over the network. None starts worker processes on this machine,
+        which write to the store themselves.
+    jobs
+        Worker processes to start; None for one per core.
+
+    Raises
+    ------
+    StudyError
+        If there has been no worker for five minutes.
+    """
+    waiting = collections.deque(cells)
+    flying: dict[Future[Finished], Cell] = {}
+    with ExitStack() as stack:
+        client = _client(stack, scheduler, jobs)
+        stack.callback(lambda: client.cancel(list(flying), force=True))  # what is left when the caller stops early
+        seen = time.monotonic()
+        while waiting or flying:
+            capacity = sum(client.nthreads().values())
+            seen = time.monotonic() if capacity else seen
+            if time.monotonic() - seen > LONGEST_WITHOUT_WORKERS:
+                raise StudyError(
+                    f"Dask has had no worker for {LONGEST_WITHOUT_WORKERS:.0f} s; finished cells are kept."
+                )
+            while waiting and len(flying) < max(capacity, 1):
+                cell = waiting.popleft()
+                flying[client.submit(job.perform, cell.key, key=f"cell-{cell.key}-{job.run_id}", pure=False)] = cell
+            for future in _ended(list(flying)):
+                yield _result(future, flying.pop(future), job, plan)
+
+
+def _ended(futures: "list[Future[Finished]]") -> "list[Future[Finished]]":
+    from distributed import wait
+
+    try:
+        return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
+    except TimeoutError:
+        return []
+
+
+def _result(future: "Future[Finished]", cell: Cell, job: Job, plan: Plan) -> Finished:
+    from distributed import KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker as death:
+        return job.lost(plan, cell, "crashed", f"Every process that ran this cell died. {death}")
+    except Exception:  # the cell could not start: a study file that does not load, another version of the code
+        return job.lost(plan, cell, "failed", traceback.format_exc())
+
+
+def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Client":
+    import dask
+    from distributed import Client, LocalCluster
+
+    if scheduler is None:
+        stack.enter_context(dask.config.set(SETTINGS_OF_LOCAL_CLUSTER))
+        cluster = LocalCluster(
+            n_workers=jobs or os.cpu_count() or 1,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,  # no cell is paused or killed for its memory
+            dashboard_address="127.0.0.1:0",  # any free port: a second run must not fight for one
+            silence_logs="CRITICAL",
+        )
+        stack.enter_context(cluster)
+        client = Client(cluster, set_as_default=False)
+    else:
+        client = Client(scheduler, set_as_default=False)
+    stack.enter_context(client)
+    stack.enter_context(client.as_current())
+    return client

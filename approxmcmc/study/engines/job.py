@@ -1,0 +1,127 @@
+"""What travels to a worker: where the study comes from, and the key of a cell. Never arrays."""
+
+import dataclasses
+import functools
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.cell import lost_record, run_cell
+from approxmcmc.study.load import load_study
+from approxmcmc.study.plan import Cell, Plan, make_plan
+from approxmcmc.study.provenance import collect
+from approxmcmc.study.store import Record, Store
+
+MOST_ATTEMPTS = 2  # the first death may be the machine's fault
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A cell that has ended.
+
+    Parameters
+    ----------
+    record
+        What became of it.
+    stored
+        Whether the worker has written it to the store.
+    draws, provenance
+        What is left to write, if it has not.
+    """
+
+    record: Record
+    stored: bool = False
+    draws: bytes | None = None
+    provenance: dict[str, Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """How to make any cell of a plan, in any process.
+
+    Parameters
+    ----------
+    source
+        Path of the study's file; or the pickled study, if it was declared elsewhere.
+    preset
+        Name of the preset.
+    folder
+        The store, where the worker sees it; None to send the draws back.
+    sample, probe
+        As in :func:`approxmcmc.study.cell.run_cell`; importable by name where workers are other processes.
+    arguments
+        Name the study, preset and store on the command line.
+    run_id
+        Tells this run from others. A worker that is asked twice for a cell, since its first answer was lost, finds it
+        in the store and does not compute it again.
+    """
+
+    source: str | bytes
+    preset: str
+    folder: str | None
+    sample: Callable[..., Any]
+    probe: Callable[[], float]
+    arguments: str
+    run_id: str
+
+    def perform(self, key: str, plan: Plan | None = None) -> Finished:
+        """Run a cell and store it, or send it back.
+
+        Raises
+        ------
+        StudyError
+            If study, data or code differ here from those of the plan that asked for the cell.
+        """
+        plan = plan or _plan(self.source, self.preset)
+        cell = next((cell for cell in plan.cells if cell.key == key), None)
+        if cell is None:
+            raise StudyError(
+                f"This worker's plan of {plan.study.name!r} has no cell {key}: its study file, data or version of the "
+                "code "
+                f"({plan.code_version}) differ from those of the process that asked. Make them equal and run again."
+            )
+        store = None if self.folder is None else Store(Path(self.folder))
+        if store is not None and (known := store.record(key)) is not None and known.get("run") == self.run_id:
+            return Finished(known, stored=True)
+        if store is not None and store.count_attempt(key, self.run_id) > MOST_ATTEMPTS:
+            lost = self.lost(plan, cell, "crashed", f"{MOST_ATTEMPTS} processes died while they ran this cell.")
+            store.write_cell(lost.record, None)
+            return dataclasses.replace(lost, stored=True)
+        provenance = _provenance()
+        record, trace = run_cell(plan, cell, sample=self.sample, probe=self.probe)
+        record |= {"command": self.command(key), "run": self.run_id}
+        if store is None:
+            return Finished(record, draws=None if trace is None else _as_bytes(trace), provenance=provenance)
+        record["provenance"] = store.write_provenance(provenance)
+        store.write_cell(record, trace)
+        return Finished(record, stored=True)
+
+    def lost(self, plan: Plan, cell: Cell, status: str, error: str) -> Finished:
+        """Return what is left of a cell whose processes are gone or could not start it."""
+        record = {**lost_record(plan, cell, status, error), "command": self.command(cell.key), "run": self.run_id}
+        return Finished(record)
+
+    def command(self, key: str) -> str:
+        """Return the command that runs a cell again, alone."""
+        return f"approxmcmc retry {self.arguments} --cell {key}"
+
+
+@functools.lru_cache(maxsize=4)
+def _plan(source: str | bytes, preset: str) -> Plan:
+    study = pickle.loads(source) if isinstance(source, bytes) else load_study(Path(source))
+    return make_plan(study, preset)
+
+
+@functools.cache
+def _provenance() -> dict[str, Any]:
+    return collect()
+
+
+def _as_bytes(trace: Any) -> bytes:
+    from approxmcmc.output.files import save
+
+    with tempfile.TemporaryDirectory() as folder:
+        return save(trace, Path(folder) / "draws.nc").read_bytes()

@@ -1,0 +1,130 @@
+"""The gold standards of a study: made once per content, held against their gates, kept beside the cells.
+
+Preset ``smoke`` reports its gates and does not enforce them. Everywhere else a gold standard that fails a gate is
+refused: its report stays, its draws do not, and the command line ends with exit code 3.
+"""
+
+import dataclasses
+import json
+import time
+import traceback
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
+from approxmcmc.study.declare import Gold, Study
+from approxmcmc.study.plan import digest, function_id
+from approxmcmc.study.store import Record, Store
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LENIENT_PRESET = "smoke"
+
+
+def gold_request(study: Study, preset: str, target_name: str) -> Record | None:
+    """Return all that a gold standard depends on, with a hash of it; None where the study wants none."""
+    if study.gold is None:
+        return None
+    wanted = {
+        "target": target_name,
+        "target_hash": study.target(target_name).content_hash(),
+        "settings": dataclasses.asdict(study.gold),
+        "random_seed": int(digest("gold", study.seed, target_name)[:8], 16) >> 1,
+        "estimands": {name: function_id(function) for name, function in (study.estimands or {}).items()},
+        "enforced": preset != LENIENT_PRESET,
+    }
+    return {**wanted, "request": digest("gold", wanted)}
+
+
+def stored_gold(study: Study, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
+    """Return the gold standard that fits the study as it is now, or None."""
+    report, wanted = store.gold_report(target_name), gold_request(study, preset, target_name)
+    fits = report is not None and wanted is not None and report["request"] == wanted["request"]
+    return store.gold(target_name) if fits else None
+
+
+def make_gold(study: Study, preset: str, target_name: str, store: Store) -> Record | None:
+    """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
+
+    The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (NUTS
+    raised; the next run tries again). ``gates`` holds every gate with its worst value and limit.
+    """
+    wanted = gold_request(study, preset, target_name)
+    stored = store.gold_report(target_name)
+    if wanted is None:
+        return None
+    if stored is not None and stored["request"] == wanted["request"] and stored["status"] != "failed":
+        return stored
+    start = time.perf_counter()
+    try:
+        reference, error = _reference(study, wanted)
+        attrs = reference["posterior"].attrs
+        passed = bool(attrs.get("gates_passed", True))
+        report = {
+            **wanted,
+            "status": "accepted" if passed or not wanted["enforced"] else "refused",
+            "gates_passed": passed,
+            "gates": json.loads(str(attrs.get("gates", "[]"))),
+            "command": str(attrs.get("command", "")),
+            "error": error,
+        }
+    except (
+        ApproxMCMCError,
+        ImportError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        AttributeError,
+    ) as problem:
+        text = traceback.format_exc() if not isinstance(problem, ApproxMCMCError) else str(problem)
+        report = {**wanted, "status": "failed", "gates_passed": False, "gates": [], "command": "", "error": text}
+    report["seconds"] = time.perf_counter() - start
+    store.write_gold(target_name, report, reference if report["status"] == "accepted" else None)
+    return report
+
+
+def _reference(study: Study, wanted: Record) -> "tuple[xr.DataTree, str | None]":
+    """Return the draws, and why they are refused; draws that are refused come back with their gate report only."""
+    from approxmcmc.reference import Gates, reference_posterior
+
+    gold = study.gold or Gold()
+    settings: dict[str, Any] = {
+        "draws": gold.draws,
+        "tune": gold.tune,
+        "chains": gold.chains,
+        "gates": gold.gates or Gates(),
+        "random_seed": wanted["random_seed"],
+        "estimands": study.estimands,
+    }
+    target = study.target(wanted["target"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)  # the report says the same, gate by gate
+        if not wanted["enforced"]:
+            return reference_posterior(target, enforce=False, **settings), None
+        try:
+            return reference_posterior(target, **settings), None
+        except GoldStandardError as refusal:
+            return reference_posterior(target, enforce=False, **settings), str(refusal)
+
+
+def summary_line(report: Record) -> str:
+    """Return one line about a gold standard: what became of it, and the gates that failed."""
+    failed = [
+        f"{gate['gate']} {gate['value']:.4g} at {gate['where']}, needs {gate['limit']}" for gate in _failed(report)
+    ]
+    gates = "; ".join(failed) or "all gates passed"
+    if failed and report["status"] == "accepted":
+        gates = f"its gates are reported and not enforced: {gates}"
+    if report["status"] == "failed":
+        gates = str(report["error"]).strip().splitlines()[-1]
+    return f"gold {report['target']}: {report['status']} in {report['seconds']:.1f} s ({gates})"
+
+
+def _failed(report: Record) -> list[Record]:
+    return [
+        {**gate, "value": float("nan") if gate["value"] is None else gate["value"]}
+        for gate in report["gates"]
+        if not gate["passed"]
+    ]

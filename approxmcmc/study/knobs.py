@@ -1,0 +1,102 @@
+"""Families of samplers: a factory, its arguments, and knobs that take several values each.
+
+The settings of a family are all combinations of its knobs, in the order in which they are written.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from approxmcmc.contracts import Sampler
+from approxmcmc.errors import StudyError
+
+
+@dataclasses.dataclass(frozen=True)
+class Knob:
+    """Values of one argument, to be crossed with those of the other knobs. Made by :func:`knob`."""
+
+    values: tuple[Any, ...]
+
+
+def knob(*values: Any) -> Knob:
+    """Return the values that an argument of :func:`vary` takes, in order.
+
+    Raises
+    ------
+    StudyError
+        If there are no values, or one is given twice.
+
+    Examples
+    --------
+    >>> knob(0.0, 0.01, 0.05).values
+    (0.0, 0.01, 0.05)
+    """
+    if not values or len({repr(value) for value in values}) < len(values):
+        raise StudyError(f"knob(...) needs one or more different values; found {values!r}. Name each value once.")
+    return Knob(values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One sampler of a study with every knob fixed.
+
+    Parameters
+    ----------
+    sampler_name
+        Name under which the study declares the sampler.
+    label
+        The name, with the values of the knobs that vary: ``austerity[epsilon=0.05]``.
+    knobs
+        Those values by name.
+    sampler
+        The sampler.
+    """
+
+    sampler_name: str
+    label: str
+    knobs: Mapping[str, Any]
+    sampler: Sampler
+
+
+@dataclasses.dataclass(frozen=True)
+class Vary:
+    """A family of samplers: a factory and its arguments, some of them knobs. Made by :func:`vary`."""
+
+    factory: Callable[..., Sampler]
+    arguments: Mapping[str, Any]
+
+    def settings(self, name: str) -> list[Setting]:
+        """Return one setting per combination of knob values; the last knob changes fastest."""
+        names = [argument for argument, value in self.arguments.items() if isinstance(value, Knob)]
+        settings = []
+        for combination in itertools.product(*(self.arguments[argument].values for argument in names)):
+            knobs = dict(zip(names, combination, strict=True))
+            sampler = self.factory(**{**self.arguments, **knobs})
+            shown = ", ".join(f"{argument}={value!r}" for argument, value in knobs.items())
+            settings.append(Setting(name, f"{name}[{shown}]" if shown else name, knobs, sampler))
+        return settings
+
+
+def vary(factory: Callable[..., Sampler], **arguments: Any) -> Vary:
+    """Declare samplers ``factory(**arguments)``, where every :func:`knob` among the arguments takes each of its values.
+
+    Raises
+    ------
+    StudyError
+        If a knob called ``epsilon`` leaves out 0: at 0 an approximate sampler must agree with the exact one, which is a
+        correctness test that costs nothing.
+
+    Examples
+    --------
+    >>> family = vary(dict, epsilon=knob(0.0, 0.1), batch_size=500)
+    >>> [setting.label for setting in family.settings("austerity")]
+    ['austerity[epsilon=0.0]', 'austerity[epsilon=0.1]']
+    """
+    epsilon = arguments.get("epsilon")
+    if isinstance(epsilon, Knob) and 0 not in epsilon.values:
+        raise StudyError(
+            "A knob `epsilon` needs 0 among its values: there the sampler must agree with the exact one, a correctness "
+            f"test that costs nothing. Found {epsilon.values}; add 0.0."
+        )
+    return Vary(factory, dict(arguments))

@@ -1,0 +1,133 @@
+"""What a waiting user reads: one plain line per event, and one every ten seconds; no colours, no carriage returns."""
+
+import sys
+import time
+from collections import Counter
+from typing import Any, TextIO
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Listener:
+    """Is told what happens during a run, and says nothing. The base of those that do."""
+
+    def line(self, text: str) -> None:
+        """Show an event."""
+
+    def start(self, total: int) -> None:
+        """Learn how many cells will run."""
+
+    def cell(self, record: dict[str, Any]) -> None:
+        """Learn that a cell has ended."""
+
+    def stop(self) -> None:
+        """Learn that no more cells will run."""
+
+
+class Lines(Listener):
+    """Plain lines to a stream.
+
+    Parameters
+    ----------
+    stream
+        Where to; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream
+        self.total = 0
+        self.counts: Counter[str] = Counter()
+        self.started = self.last = time.monotonic()
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        stream = self.stream or sys.stderr
+        stream.write(text + "\n")
+        stream.flush()
+
+    def start(self, total: int) -> None:
+        """Start the clock."""
+        self.total, self.counts = total, Counter()
+        self.started = self.last = time.monotonic()
+
+    def cell(self, record: dict[str, Any]) -> None:
+        """Count a cell; write a failure at once, and the count every ten seconds and at the end."""
+        self.counts[record["status"]] += 1
+        if record["status"] != "done":
+            self.line(failure_line(record))
+        now = time.monotonic()
+        if now - self.last >= SECONDS_BETWEEN_LINES or self.counts.total() == self.total:
+            self.last = now
+            self.line(self.summary())
+
+    def summary(self) -> str:
+        """Return counts, seconds gone, and a guess of the seconds left."""
+        ended, gone = self.counts.total(), time.monotonic() - self.started
+        left = f"  left ~{clock(gone / ended * (self.total - ended))}" if 0 < ended < self.total else ""
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
+        return f"[{ended}/{self.total}] {clock(gone)}{left}  {counts}"
+
+
+def failure_line(record: dict[str, Any]) -> str:
+    """Return one line about a cell that did not deliver: where, what, and how to learn more."""
+    last = str(record.get("error") or "").strip().splitlines()[-1:] or ["no message"]
+    where = f"{record['target']} {record['label']} replicate {record['replicate']}"
+    return f"  {record['status'].upper()}  {where}: {last[0]}  (why: approxmcmc why {record['key'][:8]})"
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as minutes and seconds, with hours where there are some."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
+
+
+class Bar(Lines):
+    """A bar on a terminal, with the lines above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        super().__init__()
+        self.console = Console()
+        self.bar: Any = None
+
+    def line(self, text: str) -> None:
+        """Write a line above the bar."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def start(self, total: int) -> None:
+        """Show the bar."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        super().start(total)
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        self.bar = Progress(*columns, console=self.console, transient=True)
+        self.task = self.bar.add_task("", total=total)
+        self.bar.start()
+
+    def cell(self, record: dict[str, Any]) -> None:
+        """Move the bar; write a failure at once."""
+        self.counts[record["status"]] += 1
+        if record["status"] != "done":
+            self.line(failure_line(record))
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
+        self.bar.update(self.task, advance=1, description=counts)
+
+    def stop(self) -> None:
+        """Take the bar away and leave the count."""
+        self.bar.stop()
+        self.line(self.summary())

@@ -1,0 +1,66 @@
+"""Find a study by name or path, and read it."""
+
+import functools
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.declare import Study
+from approxmcmc.study.names import nearest
+
+STUDIES = Path("studies")
+
+
+def study_files(folder: Path = STUDIES) -> list[Path]:
+    """Return the files of a folder that may declare a study."""
+    return sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
+
+
+def find_study(name: str) -> Path:
+    """Return the file of a study: a path, with or without ``.py``, or a name in ``./studies``.
+
+    Raises
+    ------
+    StudyError
+        If there is none; the message names the nearest one.
+    """
+    for candidate in (Path(name), Path(f"{name}.py"), STUDIES / f"{name}.py"):
+        if candidate.is_file():
+            return candidate
+    known = [path.stem for path in study_files()]
+    raise StudyError(f"There is no study {nearest(Path(name).stem, known)} A path to a file works too.")
+
+
+def load_study(path: Path) -> Study:
+    """Return the study that a file declares as ``study``; read once per process and content.
+
+    Raises
+    ------
+    StudyError
+        If the file declares none.
+    """
+    path = Path(path).resolve()
+    if not path.is_file():
+        raise StudyError(f"There is no study file {path}.")
+    return _load(path, hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest())
+
+
+@functools.cache
+def _load(path: Path, content: str) -> Study:
+    name = f"approxmcmc_study_{path.stem}_{content}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise StudyError(f"{path} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    study = getattr(module, "study", None)
+    if not isinstance(study, Study):
+        raise StudyError(f"{path.name} needs a global `study = Study(...)`; found {type(study).__name__}.")
+    return study

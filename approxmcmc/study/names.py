@@ -1,0 +1,26 @@
+"""Names: what may be one, and which one a mistyped one meant."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from approxmcmc.errors import StudyError
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: the name, the nearest one that exists, and all of them."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{name!r}{guess} (There {'is' if len(known) == 1 else 'are'}: {', '.join(known) or 'none'}.)"
+
+
+def check_name(role: str, name: str) -> None:
+    """Raise StudyError unless a name can be that of a file."""
+    pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+    if not isinstance(name, str) or not re.fullmatch(pattern, name):
+        raise StudyError(
+            f"The name of a {role} names files, so it starts with a letter or digit and holds letters, digits, '_' and "
+            "'-'"
+            f"{' in lower case' if role in ('study', 'preset') else ''}; found {name!r}."
+        )

@@ -1,0 +1,255 @@
+"""A study becomes cells: one chain each, with a key that is its content and seeds that come from it.
+
+The *identity* of a cell is the hash of what determines its law: study name and seed, content of the target, settings of
+the sampler, budget, tuning, thinning, starting rule and replicate. The *key* hashes identity and code version, and
+names the folder of the cell. Neither depends on the preset or on the position in the plan, so a study that grows keeps
+its cells.
+
+Seeds are hashes too. The chain's comes from the identity, hence a change of code that alters nothing about the law
+leaves the draws as they were. The starting point's comes from (study seed, target, replicate): all settings of one
+block start together.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.contracts import Sampler, Target
+from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.errors import StudyError
+from approxmcmc.sampling.initial import random_start
+from approxmcmc.study.declare import Study
+from approxmcmc.study.knobs import Setting
+from approxmcmc.study.names import nearest
+from approxmcmc.study.provenance import code_version
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SEED_BITS = 52  # exact as a float, so that no table on the way rounds it
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One chain of a study.
+
+    Parameters
+    ----------
+    key
+        Hash of identity and code version; names the cell's folder.
+    identity
+        Hash of all that determines the law of the chain.
+    target, sampler_name, label, knobs, sampler
+        The target's name and the setting (:class:`approxmcmc.study.declare.Setting`).
+    replicate
+        From 0; also the block in which the cell runs.
+    order_in_block
+        Place in that block, after shuffling by the study's seed.
+    seed, start_seed
+        Of the chain, and of the starting point that all settings of a block share.
+    """
+
+    key: str
+    identity: str
+    target: str
+    sampler_name: str
+    label: str
+    knobs: Mapping[str, Any]
+    sampler: Sampler
+    replicate: int
+    order_in_block: int
+    seed: int
+    start_seed: int
+
+    def starting_point(self, study: Study, target: Target) -> np.ndarray:
+        """Return the theta of shape (dim,) where every chain of this block and target starts."""
+        rng = np.random.default_rng(self.start_seed)
+        if study.start is not None:
+            return np.asarray(study.start(target, rng), dtype=np.float64)
+        return random_start(target, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The cells of a study at one preset, in the order in which they run.
+
+    Parameters
+    ----------
+    study
+        The study, with the preset applied.
+    preset
+        Its name.
+    code_version
+        Of the code that draws; part of every key.
+    design
+        What the cells are made of, readable; stored beside them, to show what changed.
+    cells
+        Block by block.
+    """
+
+    study: Study
+    preset: str
+    code_version: str
+    design: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return one row per cell."""
+        import pandas as pd
+
+        columns = ["key", "target", "sampler_name", "label", "knobs", "replicate", "order_in_block", "seed"]
+        return pd.DataFrame([{name: getattr(cell, name) for name in columns} for cell in self.cells], columns=columns)
+
+
+def make_plan(study: Study, preset: str) -> Plan:
+    """Return the cells of a study at a preset; makes its targets, runs nothing."""
+    study = study.with_preset(preset)
+    hashes = {name: study.target(name).content_hash() for name in study.targets}
+    settings = study.settings()
+    common = {
+        "study": study.name,
+        "seed": study.seed,
+        "budget": dataclasses.asdict(study.budget),
+        "tune": study.tune,
+        "thin": study.thin,
+        "audit_every": study.audit_every,
+        "start": function_id(study.start),
+    }
+    design = {
+        **common,
+        "replicates": study.replicates,
+        "targets": hashes,
+        "samplers": {setting.label: describe(setting.sampler) for setting in settings},
+    }
+    code = code_version()
+    cells: list[Cell] = []
+    for replicate in range(study.replicates):
+        block = [
+            _cell(study, common, name, hashes[name], setting, replicate, code)
+            for name in hashes
+            for setting in settings
+        ]
+        block.sort(key=lambda cell: digest("order", study.seed, cell.replicate, cell.identity))
+        cells += [dataclasses.replace(cell, order_in_block=place) for place, cell in enumerate(block)]
+    return Plan(study, preset, code, design, tuple(cells))
+
+
+def _cell(
+    study: Study,
+    common: Mapping[str, Any],
+    target: str,
+    target_hash: str,
+    setting: Setting,
+    replicate: int,
+    code: str,
+) -> Cell:
+    identity = digest(
+        "cell", {**common, "target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
+    )
+    return Cell(
+        key=digest("key", identity, code),
+        identity=identity,
+        target=target,
+        sampler_name=setting.sampler_name,
+        label=setting.label,
+        knobs=setting.knobs,
+        sampler=setting.sampler,
+        replicate=replicate,
+        order_in_block=0,
+        seed=_seed("chain", identity),
+        start_seed=_seed("start", study.seed, target, replicate),
+    )
+
+
+def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
+    """Return the cells that a filter such as ``"sampler=austerity,epsilon=0.05,replicate=0"`` keeps.
+
+    Conditions are joined by commas and must all hold. They name ``target``, ``sampler``, ``label``, ``replicate``,
+    ``key`` (a beginning is enough) or a knob; numbers compare as numbers.
+
+    Raises
+    ------
+    StudyError
+        If a condition is not ``name=value``, names nothing, or nothing is left.
+    """
+    kept = list(cells)
+    for condition in _conditions(only or ""):
+        name, separator, wanted = condition.partition("=")
+        known = sorted(
+            {"target", "sampler", "label", "replicate", "key", *(knob for cell in cells for knob in cell.knobs)}
+        )
+        if not separator or name.strip() not in known:
+            raise StudyError(
+                f"A filter is NAME=VALUE, joined by commas; {condition!r} names {nearest(name.strip(), known)}"
+            )
+        kept = [cell for cell in kept if _matches(cell, name.strip(), wanted.strip())]
+        if not kept:
+            raise StudyError(
+                f"No cell is left after the filter {condition!r} of {only!r}. `approxmcmc plan` shows them."
+            )
+    return kept
+
+
+def _conditions(text: str) -> list[str]:
+    # A label has commas of its own, between brackets: "label=walk[scale=1.0, epsilon=0.0],replicate=0".
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part for part in parts if part.strip()]
+
+
+def _matches(cell: Cell, name: str, wanted: str) -> bool:
+    if name == "key":
+        return cell.key.startswith(wanted)
+    found = cell.sampler_name if name == "sampler" else cell.knobs.get(name, getattr(cell, name, None))
+    if str(found) == wanted:
+        return True
+    try:
+        return found is not None and float(found) == float(wanted)
+    except (TypeError, ValueError):
+        return False
+
+
+def describe(sampler: Any) -> dict[str, Any]:
+    """Return the settings of a sampler as a plain dict, with its class under ``kind``.
+
+    Raises
+    ------
+    StudyError
+        If it has no ``to_dict``: then nothing would tell two samplers apart.
+    """
+    if not hasattr(sampler, "to_dict"):
+        raise StudyError(
+            "A study needs samplers with `to_dict()`, from which cells get their keys; found a "
+            f"{type(sampler).__name__}. "
+            "Use a sampler of approxmcmc.samplers, or derive yours from approxmcmc.contracts.Component."
+        )
+    return dict(sampler.to_dict())
+
+
+def digest(*parts: Any) -> str:
+    """Return the blake2b hash of JSON-ready values, as 32 hexadecimal digits; the order of keys does not matter."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _seed(*parts: Any) -> int:
+    return int(digest(*parts), 16) >> (128 - SEED_BITS)
+
+
+def function_id(function: Callable[..., Any] | None) -> str | None:
+    """Return a hash of what a function does, or its name where that cannot be read."""
+    if function is None:
+        return None
+    try:
+        return content_id(function)
+    except UnknownContentError:
+        return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"

@@ -1,0 +1,247 @@
+"""What a store holds of a study: records of all planned cells, their traces, and the gold standards."""
+
+import collections
+import dataclasses
+import functools
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import StudyError
+from approxmcmc.study.declare import Study
+from approxmcmc.study.gold import stored_gold
+from approxmcmc.study.plan import Cell, Plan, describe, make_plan
+from approxmcmc.study.store import Record, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+# Columns of a cell's record, in the order of the table.
+COLUMNS = (
+    "key",
+    "identity",
+    "study",
+    "preset",
+    "target",
+    "sampler_name",
+    "label",
+    "knobs",
+    "sampler",
+    "replicate",
+    "block",
+    "order_in_block",
+    "seed",
+    "start_seed",
+    "budget",
+    "status",
+    "error",
+    "warnings",
+    "command",
+    "wall_seconds",
+    "cpu_seconds",
+    "sampling_seconds",
+    "setup_seconds",
+    "compile_seconds",
+    "stopped",
+    "draws",
+    "steps",
+    "datapoints_touched",
+    "likelihood_evaluations",
+    "decisions_made",
+    "decisions_audited",
+    "wrong_decisions",
+    "wrong_accepts",
+    "acceptance_rate",
+    "draws_hash",
+    "probe_before",
+    "probe_after",
+    "noisy",
+    "provenance",
+    "code_version",
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StudyResults:
+    """The results of a study at one preset, whatever is done.
+
+    Parameters
+    ----------
+    study
+        The study, with the preset applied.
+    preset
+        Its name.
+    plan
+        The cells.
+    store
+        Where the results lie.
+    code_version
+        Version of the code that drew them; the records of one table have one version.
+    source
+        The study's file as the user named it; "" where it has none.
+    """
+
+    study: Study
+    preset: str
+    plan: Plan
+    store: Store
+    code_version: str
+    source: str = ""
+
+    @staticmethod
+    def open(study: Study, preset: str, base: Path, *, allow_stale: bool = False, source: str = "") -> "StudyResults":
+        """Return the results that lie below `base`.
+
+        Finished cells of one code version only are shown: those of the code of now, or, when there are none, all those
+        of one earlier version.
+
+        Raises
+        ------
+        StudyError
+            If some finished cells come from one version of the code and others from another. `allow_stale` shows those
+            of the code of now, or else of the version with most cells.
+        """
+        plan = make_plan(study, preset)
+        store = Store.of(base, study.name, preset)
+        counts = collections.Counter(
+            record["code_version"] for record in latest(plan, store.records()).values() if record["status"] == "done"
+        )
+        if len(counts) > 1 and not allow_stale:
+            found = ", ".join(f"{count} by {version}" for version, count in sorted(counts.items()))
+            raise StudyError(
+                f"The finished cells in {store.folder} were drawn by different versions of the code ({found}; the code "
+                "of now "
+                f"is {plan.code_version}), and results of two versions do not mix. `approxmcmc run` computes the stale "
+                "ones again."
+            )
+        version = plan.code_version
+        if counts and version not in counts:
+            version = counts.most_common(1)[0][0]
+        return StudyResults(plan.study, preset, plan, store, version, source)
+
+    @functools.cached_property
+    def records(self) -> "pd.DataFrame":
+        """One row per planned cell in running order; status ``missing`` where there is no record."""
+        import pandas as pd
+
+        stored = {
+            identity: record
+            for identity, record in latest(self.plan, self.store.records(), prefer=self.code_version).items()
+            if record["code_version"] == self.code_version
+        }
+        rows = [
+            {**planned_record(cell, self.plan), **stored.get(cell.identity, {"status": "missing"})}
+            for cell in self.plan.cells
+        ]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the results were drawn by an earlier version of the code than that of now."""
+        return self.code_version != self.plan.code_version
+
+    def traces(self) -> dict[tuple[str, str], list["xr.DataTree"]]:
+        """Return the traces of finished cells by (target, label), in the order of replicates."""
+        found: dict[tuple[str, str], list[xr.DataTree]] = {}
+        done = self.records[self.records["status"] == "done"]
+        by_setting = {key: group.sort_values("replicate")["key"] for key, group in done.groupby(["target", "label"])}
+        for target in self.study.targets:  # in the order declared
+            for setting in self.study.settings():
+                if (target, setting.label) in by_setting:
+                    keys = by_setting[target, setting.label]
+                    found[target, setting.label] = [self._trace(str(key)) for key in keys]
+        return found
+
+    def reference(self, target_name: str) -> "xr.DataTree | None":
+        """Return the gold standard of a target, or None when there is none or a gate refused it."""
+        return self._gold.get(target_name)
+
+    def gold_report(self, target_name: str) -> Record | None:
+        """Return status, gates, command, settings and seconds of a target's gold standard; None if not made yet."""
+        return self.store.gold_report(target_name)
+
+    def target(self, name: str) -> Target:
+        """Return a target of the study."""
+        return self.study.target(name)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Code, machine and software behind the records; facts by name, and by machine where there are several."""
+        used = set(self.records["provenance"].dropna())
+        found = {name: facts for name, facts in self.store.provenance().items() if name in used}
+        if len(found) == 1:
+            return dict(next(iter(found.values())))
+        return {f"{name}: {fact}": value for name, facts in found.items() for fact, value in facts.items()}
+
+    @property
+    def command(self) -> str:
+        """The command that makes these results and their page again; finished cells are read, not repeated."""
+        return f"approxmcmc run {self._arguments}"
+
+    def rerun_command(self, key: str) -> str:
+        """Return the command that runs one cell again."""
+        return f"approxmcmc retry {self._arguments} --cell {key}"
+
+    @property
+    def _arguments(self) -> str:
+        return command_arguments(self.source or self.study.name, self.preset, self.store)
+
+    @functools.cached_property
+    def _gold(self) -> dict[str, "xr.DataTree"]:
+        found = {name: stored_gold(self.study, self.preset, name, self.store) for name in self.study.targets}
+        return {name: tree for name, tree in found.items() if tree is not None}
+
+    @functools.cached_property
+    def _read(self) -> dict[str, "xr.DataTree"]:
+        return {}
+
+    def _trace(self, key: str) -> "xr.DataTree":
+        if key not in self._read:
+            self._read[key] = self.store.trace(key)
+        return self._read[key]
+
+
+def command_arguments(source: str, preset: str, store: Store) -> str:
+    """Return the arguments that name a study, preset and store on the command line."""
+    base = store.folder.parent.as_posix()
+    return shlex.join([source, "--preset", preset, *(["--store", base] if base != "results" else [])])
+
+
+def planned_record(cell: Cell, plan: Plan) -> Record:
+    """Return what the record of a cell holds before it runs."""
+    return {
+        "key": cell.key,
+        "identity": cell.identity,
+        "study": plan.study.name,
+        "preset": plan.preset,
+        "target": cell.target,
+        "sampler_name": cell.sampler_name,
+        "label": cell.label,
+        "knobs": dict(cell.knobs),
+        "sampler": describe(cell.sampler),
+        "replicate": cell.replicate,
+        "block": cell.replicate,
+        "order_in_block": cell.order_in_block,
+        "seed": cell.seed,
+        "start_seed": cell.start_seed,
+        "budget": dataclasses.asdict(plan.study.budget),
+        "code_version": plan.code_version,
+    }
+
+
+def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:
+    """Return the record of each planned cell by identity.
+
+    Where several versions of the code drew a cell, it is that of the preferred one, by default the code of now.
+    """
+    wanted = plan.code_version if prefer is None else prefer
+    planned = {cell.identity for cell in plan.cells}
+    chosen: dict[str, Record] = {}
+    for record in records.values():
+        identity = record["identity"]
+        if identity in planned and (identity not in chosen or record["code_version"] == wanted):
+            chosen[identity] = record
+    return chosen

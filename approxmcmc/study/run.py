@@ -1,0 +1,234 @@
+"""Run what is missing of a study. Resuming is what running means: a cell with a record is not computed again."""
+
+import collections
+import dataclasses
+import os
+import pickle
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.declare import Study
+from approxmcmc.study.engines import Finished, Job
+from approxmcmc.study.gold import make_gold, summary_line
+from approxmcmc.study.listen import Lines, Listener
+from approxmcmc.study.names import nearest
+from approxmcmc.study.plan import Cell, Plan, make_plan, select
+from approxmcmc.study.results import command_arguments, latest
+from approxmcmc.study.store import Record, Store
+from approxmcmc.study.timing import speed_probe
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+ENGINES = ("serial", "dask")
+EXIT_CODES = {"ok": 0, "some cells failed": 1, "usage": 2, "a gate failed": 3, "interrupted": 130}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run left behind.
+
+    Parameters
+    ----------
+    store
+        Where.
+    statuses
+        Number of planned cells by status, those without a record as ``missing``.
+    gold
+        Report of each gold standard that the study wants.
+    interrupted
+        Whether the user stopped the run.
+    """
+
+    store: Store
+    statuses: dict[str, int]
+    gold: tuple[Record, ...]
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is well, 130 after an interrupt, 3 without a gold standard, 1 when a cell did not deliver."""
+        if self.interrupted:
+            return EXIT_CODES["interrupted"]
+        if any(report["status"] != "accepted" for report in self.gold):
+            return EXIT_CODES["a gate failed"]
+        unwell = self.statuses.keys() - {"done", "missing"}
+        return EXIT_CODES["some cells failed"] if unwell else EXIT_CODES["ok"]
+
+
+def run_study(
+    study: Study,
+    preset: str,
+    base: str | os.PathLike[str],
+    *,
+    engine: str = "serial",
+    scheduler: str | None = None,
+    jobs: int | None = None,
+    only: str | None = None,
+    keys: Collection[str] | None = None,
+    fail_fast: bool = False,
+    path: Path | None = None,
+    sample: "Callable[..., xr.DataTree] | None" = None,
+    probe: Callable[[], float] | None = None,
+    listener: Listener | None = None,
+) -> Outcome:
+    """Make the gold standards, then every planned cell that has no record yet.
+
+    Parameters
+    ----------
+    study, preset, base
+        What to run, and the folder in which ``<study>-<preset>`` lies.
+    engine
+        ``"serial"``: in this process, one cell at a time. ``"dask"``: worker processes, `jobs` of them, or the workers
+        of a `scheduler`.
+    only
+        Filter of cells, such as ``"sampler=austerity,epsilon=0.05"``.
+    keys
+        Run exactly these cells, whether or not they have records.
+    fail_fast
+        Stop at the first cell that does not deliver, and before the cells if a gold standard is refused.
+    path
+        The study's file, for workers to import; without one the study itself is sent to them.
+    sample
+        What draws a chain; None for :func:`approxmcmc.sample`.
+    probe
+        What measures the speed of the machine; None for :func:`approxmcmc.study.timing.speed_probe`.
+    listener
+        Is told what happens; by default plain lines go to standard error.
+
+    Raises
+    ------
+    StudyError
+        If an option names nothing, the store holds another plan, or another run is working in it.
+    """
+    if engine not in ENGINES:
+        raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
+    if engine == "serial" and (scheduler or jobs):
+        raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
+    listener = listener or Lines()
+    plan = make_plan(study, preset)
+    chosen = _chosen(plan, only, keys)
+    store = Store.of(base, study.name, preset)
+    interrupted, gold = False, []
+    with store.lock():
+        extended = store.accept_plan(plan)
+        store.clean()
+        pending = _pending(plan, chosen, store, rerun=keys is not None)
+        listener.line(opening_line(plan, pending, engine, extended))
+        try:
+            gold = list(_make_gold_standards(plan, store, listener))
+            refused = any(report["status"] != "accepted" for report in gold)
+            if pending and not (fail_fast and refused):
+                job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
+                cells = _cells(job, plan, pending, engine, scheduler, jobs)
+                _collect(cells, store, listener, len(pending), fail_fast)
+        except KeyboardInterrupt:
+            interrupted = True
+            listener.line("interrupted; finished cells are kept, and the same command goes on from here")
+    return Outcome(store, census(plan, store), tuple(gold), interrupted)
+
+
+def census(plan: Plan, store: Store) -> dict[str, int]:
+    """Return the number of planned cells by status; ``stale`` were drawn by an earlier version of the code."""
+    records = latest(plan, store.records())
+    return dict(collections.Counter(status_of(plan, records.get(cell.identity)) for cell in plan.cells))
+
+
+def status_of(plan: Plan, record: Record | None) -> str:
+    """Return the status of a cell, given the record that the store holds of it."""
+    if record is None:
+        return "missing"
+    return str(record["status"]) if record["code_version"] == plan.code_version else "stale"
+
+
+def opening_line(plan: Plan, pending: Sequence[Cell], engine: str, extended: str) -> str:
+    """Return the line that opens a run: the size of the plan, what is left to do, the code."""
+    study = plan.study
+    sizes = {"target": len(study.targets), "setting": len(study.settings()), "replicate": study.replicates}
+    shape = " x ".join(f"{size} {name}{'s' if size > 1 else ''}" for name, size in sizes.items())
+    return (
+        f"{study.name}/{plan.preset}  {len(plan.cells)} cells = {shape}; {len(pending)} to run"
+        f"{' (plan extended)' if extended == 'extended' else ''}  {engine} engine  seed {study.seed}  code "
+        f"{plan.code_version}"
+    )
+
+
+def _chosen(plan: Plan, only: str | None, keys: Collection[str] | None) -> list[Cell]:
+    cells = select(plan.cells, only)
+    if keys is None:
+        return cells
+    unknown = set(keys) - {cell.key for cell in plan.cells}
+    if unknown:
+        raise StudyError(
+            f"The plan has no cells {sorted(unknown)}; `approxmcmc plan` shows them, `status` the stale ones."
+        )
+    return [cell for cell in cells if cell.key in keys]
+
+
+def _pending(plan: Plan, chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]:
+    recorded = store.records()
+    return [cell for cell in chosen if rerun or cell.key not in recorded]
+
+
+def _make_gold_standards(plan: Plan, store: Store, listener: Listener) -> Iterator[Record]:
+    for name in plan.study.targets:
+        report = make_gold(plan.study, plan.preset, name, store)
+        if report is not None:
+            listener.line(summary_line(report))
+            yield report
+
+
+def _job(
+    plan: Plan,
+    store: Store,
+    path: Path | None,
+    sample: "Callable[..., xr.DataTree] | None",
+    probe: Callable[[], float],
+    *,
+    remote: bool,
+) -> Job:
+    if sample is None:
+        from approxmcmc.api import sample as draw
+    else:
+        draw = sample
+    source = "" if path is None else str(Path(path).resolve())
+    folder = None if remote else str(store.folder.resolve())
+    arguments = command_arguments(plan.study.name if path is None else str(path), plan.preset, store)
+    return Job(source, plan.preset, folder, draw, probe, arguments, uuid.uuid4().hex[:8])
+
+
+def _cells(
+    job: Job, plan: Plan, pending: Sequence[Cell], engine: str, scheduler: str | None, jobs: int | None
+) -> Iterator[Finished]:
+    if engine == "serial":
+        from approxmcmc.study.engines import serial
+
+        return serial.run(job, plan, pending)
+    from approxmcmc.study.engines import dask
+
+    if not job.source:
+        import cloudpickle  # type: ignore[import-untyped]
+
+        job = dataclasses.replace(job, source=cloudpickle.dumps(plan.study, protocol=pickle.HIGHEST_PROTOCOL))
+    return dask.run(job, plan, pending, scheduler=scheduler, jobs=jobs)
+
+
+def _collect(cells: Any, store: Store, listener: Listener, total: int, fail_fast: bool) -> None:
+    listener.start(total)
+    try:
+        for finished in cells:
+            record = finished.record
+            if not finished.stored:
+                if finished.provenance is not None:
+                    record["provenance"] = store.write_provenance(finished.provenance)
+                store.write_cell(record, finished.draws)
+            listener.cell(record)
+            if fail_fast and record["status"] != "done":
+                listener.line("stopped at the first failure, as --fail-fast asks")
+                return
+    finally:
+        cells.close()
+        listener.stop()

@@ -1,0 +1,282 @@
+"""Results on disk: a folder per cell, whose record is written last.
+
+    <store>/<study>-<preset>/
+        plan.json                       what was planned; the contract under which a run resumes
+        cells/<k[:2]>/<key>/draws.nc    the trace of one chain
+                            record.json what became of it; written last, by atomic rename
+        gold/<target>.json, .nc         gate report and gold standard of a target
+        provenance/<hash>.json          code, machine and software behind some records
+        report/                         the page
+
+A cell folder without a record does not exist: whatever stopped the run, the next one removes it and starts the cell
+afresh. So a kill at any moment loses at most the cells in flight.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import StudyError
+from approxmcmc.study.plan import Plan, digest
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Record = dict[str, Any]
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """The folder of one study at one preset."""
+
+    folder: Path
+
+    @staticmethod
+    def of(base: str | os.PathLike[str], study_name: str, preset: str) -> "Store":
+        """Return the store of a study and preset below `base`; nothing is made on disk."""
+        return Store(Path(base) / f"{study_name}-{preset}")
+
+    def cell_folder(self, key: str) -> Path:
+        """Return the folder of a cell, whether or not it exists."""
+        return self.folder / "cells" / key[:2] / key
+
+    # --- the plan ---
+
+    def plan(self) -> dict[str, Any] | None:
+        """Return the stored plan, or None."""
+        return _read_json(self.folder / "plan.json")
+
+    def accept_plan(self, plan: Plan) -> str:
+        """Store a plan that is new or contains the stored one, and say which of "new", "same", "extended" it was.
+
+        Raises
+        ------
+        StudyError
+            If the stored plan has cells that the new one lacks; the message shows the difference.
+        """
+        cells = {
+            cell.identity: {"target": cell.target, "label": cell.label, "replicate": cell.replicate}
+            for cell in plan.cells
+        }
+        stored = self.plan()
+        if stored is not None:
+            lost = stored["cells"].keys() - cells.keys()
+            if lost or stored["format"] != FORMAT:
+                differences = "\n".join(f"  {line}" for line in differences_of(stored["design"], _plain(plan.design)))
+                raise StudyError(
+                    f"{self.folder} holds results of another plan: {len(lost)} of its {len(stored['cells'])} cells are "
+                    "not in "
+                    f"the plan of now, and results of two plans do not mix. What changed:\n{differences}\n"
+                    "Name another folder with --store, or remove this one. A plan may grow by targets, samplers, "
+                    "values of "
+                    "knobs and replicates."
+                )
+        outcome = "new" if stored is None else "same" if stored["cells"].keys() == cells.keys() else "extended"
+        write_json(
+            self.folder / "plan.json", {"format": FORMAT, "preset": plan.preset, "design": plan.design, "cells": cells}
+        )
+        return outcome
+
+    # --- cells ---
+
+    def records(self) -> dict[str, Record]:
+        """Return every record by key, whatever plan and code it belongs to."""
+        found = (_read_json(path) for path in sorted((self.folder / "cells").glob("??/*/record.json")))
+        return {record["key"]: record for record in found if record is not None}
+
+    def record(self, key: str) -> Record | None:
+        """Return the record of one cell, or None."""
+        return _read_json(self.cell_folder(key) / "record.json")
+
+    def write_cell(self, record: Record, draws: "xr.DataTree | bytes | None") -> None:
+        """Write a finished cell: its draws, if it has any, then its record; an earlier result goes first."""
+        from approxmcmc.output.files import save
+
+        folder = self.cell_folder(record["key"])
+        (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "draws.nc").unlink(missing_ok=True)
+        if isinstance(draws, bytes):
+            _write_bytes(folder / "draws.nc", draws)
+        elif draws is not None:
+            save(draws, folder / "draws.nc")
+        write_json(folder / "record.json", record)
+        for path in folder.glob("attempts-*.tmp"):
+            path.unlink()
+
+    def count_attempt(self, key: str, run_id: str) -> int:
+        """Note that a run begins a cell, and return how often it has; above 1, a process has died."""
+        path = self.cell_folder(key) / f"attempts-{run_id}.tmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            stream.write(b".")
+        return path.stat().st_size
+
+    def trace(self, key: str) -> "xr.DataTree":
+        """Read the draws of a finished cell."""
+        from approxmcmc.output.files import load
+
+        return load(self.cell_folder(key) / "draws.nc")
+
+    def clean(self) -> int:
+        """Remove what interrupted writers left behind, and return how many things that were; call under the lock."""
+        leftovers = [path for path in self.folder.rglob("*.tmp") if path.is_file()]
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        unfinished = [path for path in (self.folder / "cells").glob("??/*") if not (path / "record.json").is_file()]
+        for path in unfinished:
+            shutil.rmtree(path)
+        return len(leftovers) + len(unfinished)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the store against a second run; the system lets go of it however this process ends.
+
+        Raises
+        ------
+        StudyError
+            If another run holds it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "run.lock").open("a+b") as stream:
+            if not _lock(stream.fileno()):
+                raise StudyError(
+                    f"Another run is working in {self.folder}. Wait for it, or name another folder with --store."
+                )
+            yield
+
+    # --- gold standards and provenance ---
+
+    def gold_report(self, target: str) -> Record | None:
+        """Return the gate report of a target's gold standard, or None."""
+        return _read_json(self.folder / "gold" / f"{target}.json")
+
+    def write_gold(self, target: str, report: Record, reference: "xr.DataTree | None") -> None:
+        """Write a gold standard, if it was accepted, then its gate report."""
+        from approxmcmc.output.files import save
+
+        path = self.folder / "gold" / f"{target}.nc"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        if reference is not None:
+            save(reference, path)
+        write_json(path.with_suffix(".json"), report)
+
+    def gold(self, target: str) -> "xr.DataTree | None":
+        """Return the accepted gold standard of a target, or None."""
+        from approxmcmc.output.files import load
+
+        path = self.folder / "gold" / f"{target}.nc"
+        return load(path) if path.is_file() and self.gold_report(target) is not None else None
+
+    def write_provenance(self, provenance: Mapping[str, Any]) -> str:
+        """Write where records come from, once per content, and return its name."""
+        name = digest("provenance", _plain(provenance))[:16]
+        path = self.folder / "provenance" / f"{name}.json"
+        if not path.is_file():
+            write_json(path, provenance)
+        return name
+
+    def provenance(self) -> dict[str, Record]:
+        """Return all provenance by name."""
+        found = {path.stem: _read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
+        return {name: content for name, content in found.items() if content is not None}
+
+
+def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return one line per setting that differs, ``name: old -> new``."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    lines = []
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after:
+            lines.append(f"{name}: {before[name]} -> nothing")
+        elif name not in before:
+            lines.append(f"{name}: nothing -> {after[name]}")
+        elif before[name] != after[name]:
+            lines.append(f"{name}: {before[name]} -> {after[name]}")
+    return lines
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def hash_of_draws(trace: "xr.DataTree") -> str:
+    """Return a hash of every array of the posterior: equal draws, equal hash."""
+    posterior = trace["posterior"]
+    names = sorted(str(name) for name in posterior.data_vars)
+    return content_hash(*(part for name in names for part in (name, posterior[name].to_numpy())))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON by atomic rename, on disk before this returns; numbers that are not finite become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_bytes(path, (json.dumps(_plain(content), indent=1, allow_nan=False) + "\n").encode())
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    if os.name == "posix":  # the rename lasts once the folder is on disk; Windows has no such call
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: go on without
+        return True
+    return True

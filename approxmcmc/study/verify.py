@@ -1,0 +1,135 @@
+"""Checks on finished results: the same draws again, and two stores against each other."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.cell import run_cell
+from approxmcmc.study.declare import Budget
+from approxmcmc.study.results import StudyResults
+from approxmcmc.study.store import Record, Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIDENCE = 0.95
+
+
+def verify(
+    results: StudyResults, number: int, *, sample: Callable[..., Any], random_seed: int | None = None
+) -> "pd.DataFrame":
+    """Draw some finished cells again, for the number of draws that they made, and compare the draws bit by bit.
+
+    Parameters
+    ----------
+    results
+        The results to check.
+    number
+        How many cells to draw again, chosen at random; all of them if there are fewer.
+    sample
+        As in :func:`approxmcmc.study.cell.run_cell`.
+    random_seed
+        Of the choice.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per cell: key, target, label, replicate, draws, `equal`.
+
+    Raises
+    ------
+    StudyError
+        If no cell is finished, or the finished ones were drawn by an earlier version of the code.
+    """
+    import pandas as pd
+
+    done = results.records[results.records["status"] == "done"]
+    if done.empty:
+        raise StudyError(f"There is no finished cell in {results.store.folder} to verify.")
+    if results.stale:
+        raise StudyError(
+            "These cells were drawn by an earlier version of the code; other draws would prove nothing. Run again."
+        )
+    chosen = np.random.default_rng(random_seed).permutation(len(done))[:number]
+    cells = {cell.key: cell for cell in results.plan.cells}
+    rows = []
+    for row in done.iloc[np.sort(chosen)].to_dict("records"):
+        budget = Budget(draws=int(row["draws"]))  # a budget of seconds would stop elsewhere
+        plan = dataclasses.replace(results.plan, study=dataclasses.replace(results.plan.study, budget=budget))
+        record, _ = run_cell(plan, cells[row["key"]], sample=sample, probe=lambda: 0.0)
+        equal = record.get("draws_hash") == row["draws_hash"]
+        rows.append({**{name: row[name] for name in ("key", "target", "label", "replicate", "draws")}, "equal": equal})
+    return pd.DataFrame(rows)
+
+
+def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
+    """Compare the finished cells that two stores have in common: two machines, two versions of the code.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per target and setting: `cells` in common, `equal_draws` among them, and the ratios second / first of
+        seconds per step and of data per step: geometric means of the ratios within cells of one replicate, with 95 %
+        t-intervals (``_lower``, ``_upper``; NaN for a single cell).
+
+    Raises
+    ------
+    StudyError
+        If a folder is not a store, or they have no finished cell in common.
+    """
+    import pandas as pd
+
+    tables = [_done(first), _done(second)]
+    groups: dict[tuple[str, str], list[tuple[Record, Record]]] = {}
+    for place, record in tables[0].items():
+        if place in tables[1]:
+            groups.setdefault(place[:2], []).append((record, tables[1][place]))
+    if not groups:
+        raise StudyError(f"{first} and {second} have no finished cell (target, setting, replicate) in common.")
+    rows = []
+    for (target, label), pairs in groups.items():
+        row: dict[str, Any] = {"target": target, "label": label, "cells": len(pairs)}
+        row["equal_draws"] = sum(a["draws_hash"] == b["draws_hash"] for a, b in pairs)
+        for name, quantity in (("seconds", "sampling_seconds"), ("data", "datapoints_touched")):
+            ratios = [_per_step(b, quantity) / _per_step(a, quantity) for a, b in pairs]
+            row |= dict(
+                zip(
+                    (f"{name}_ratio", f"{name}_ratio_lower", f"{name}_ratio_upper"), geometric_mean(ratios), strict=True
+                )
+            )
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def geometric_mean(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Return the geometric mean of positive ratios and its 95 % t-interval; NaN where there is none."""
+    from scipy.special import stdtrit
+
+    logs = np.log([ratio for ratio in ratios if ratio > 0 and math.isfinite(ratio)])
+    if logs.size == 0:
+        return math.nan, math.nan, math.nan
+    if logs.size == 1:
+        return float(np.exp(logs[0])), math.nan, math.nan
+    half = stdtrit(logs.size - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1) / math.sqrt(logs.size)
+    low, middle, high = np.exp(logs.mean() + np.array([-half, 0.0, half]))
+    return float(middle), float(low), float(high)
+
+
+def _done(folder: Path) -> dict[tuple[str, str, int], Record]:
+    store = Store(Path(folder))
+    if store.plan() is None:
+        raise StudyError(
+            f"{folder} is not the folder of a study: it has no plan.json. Name one such as results/NAME-PRESET."
+        )
+    records = [record for record in store.records().values() if record["status"] == "done"]
+    return {(record["target"], record["label"], record["replicate"]): record for record in records}
+
+
+def _per_step(record: Record, quantity: str) -> float:
+    value, steps = record.get(quantity), record["steps"]
+    return math.nan if value is None or not steps else value / steps

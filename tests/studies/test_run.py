@@ -1,0 +1,516 @@
+"""Runs: what is computed, what is kept, what is told, and what a kill costs."""
+
+import dataclasses
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from approxmcmc.errors import GoldStandardError, NotFiniteError, StudyError
+from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.cell import run_cell
+from approxmcmc.study.engines import Job
+from approxmcmc.study.listen import Lines
+from approxmcmc.study.plan import make_plan
+from approxmcmc.study.results import StudyResults
+from approxmcmc.study.run import Outcome, run_study
+from approxmcmc.study.store import Store, hash_of_draws
+from approxmcmc.study.timing import is_noisy, speed_probe, stopwatch
+from approxmcmc.study.verify import compare_stores, geometric_mean, verify
+from tests.fakes import fake_trace
+from tests.studies.toys import ToySampler, quiet_probe, toy_sample, toy_study
+
+# What two runs with equal seeds and a budget of draws must agree on.
+REPRODUCIBLE = [
+    "key",
+    "target",
+    "label",
+    "replicate",
+    "status",
+    "seed",
+    "draws",
+    "steps",
+    "datapoints_touched",
+    "draws_hash",
+]
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Return a function that tells how many chains have been drawn, in this process or another."""
+    log = tmp_path / "calls.log"
+    monkeypatch.setenv("TOY_LOG", str(log))
+    return lambda: log.read_text().split() if log.exists() else []
+
+
+def execute(study: Study, base: Path, preset: str = "paper", **options) -> tuple[Outcome, str]:
+    said = io.StringIO()
+    settings = {"sample": toy_sample, "probe": quiet_probe, "listener": Lines(said)} | options
+    return run_study(study, preset, base, **settings), said.getvalue()
+
+
+def results_of(study: Study, base: Path, preset: str = "paper") -> StudyResults:
+    return StudyResults.open(study, preset, base)
+
+
+def faulty(*faults: str) -> Study:
+    return toy_study(samplers={"walk": vary(ToySampler, fault=knob("", *faults))}, replicates=1)
+
+
+# --- a run, and again ---
+
+
+def test_a_run_makes_every_cell_and_the_next_one_none(tmp_path, calls):
+    study = toy_study()
+    outcome, said = execute(study, tmp_path)
+    assert outcome.statuses == {"done": 6}
+    assert outcome.exit_code == 0
+    assert "6 cells = 1 target x 3 settings x 2 replicates; 6 to run" in said
+    assert len(calls()) == 6
+    outcome, said = execute(study, tmp_path)
+    assert outcome.statuses == {"done": 6}
+    assert "0 to run" in said
+    assert len(calls()) == 6
+
+
+def test_results_hold_records_traces_and_where_they_came_from(tmp_path):
+    study = toy_study()
+    execute(study, tmp_path)
+    results = results_of(study, tmp_path)
+    records = results.records
+    assert records["status"].eq("done").all()
+    assert records["draws"].eq(20).all()
+    assert records["steps"].eq(25).all()
+    assert records["datapoints_touched"].eq(20 * 10 + 5 * 7).all()
+    assert records["decisions_made"].eq(25).all()
+    assert records["compile_seconds"].eq(0.5).all()
+    assert set(results.traces()) == {("plain", setting.label) for setting in study.settings()}
+    for (target, label), traces in results.traces().items():
+        cells = [c for c in results.plan.cells if (c.target, c.label) == (target, label)]
+        for cell, trace in zip(sorted(cells, key=lambda c: c.replicate), traces, strict=True):
+            start = cell.starting_point(study, study.target(target))
+            walk = start + np.random.default_rng(cell.seed).normal(size=(20, 2)).cumsum(axis=0)
+            np.testing.assert_array_equal(trace["posterior"]["beta"].values[0], walk)
+    assert results.reference("plain") is None
+    assert results.provenance["code_version"] == results.code_version
+    assert results.provenance["thread_variables"]["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_notebook_needs_two_lines(tmp_path):
+    study = toy_study()
+    results = study.run("smoke", tmp_path, sample=toy_sample, probe=quiet_probe)
+    assert results.records["status"].tolist() == ["done"] * 3
+    assert study.results("smoke", tmp_path).records["key"].tolist() == results.records["key"].tolist()
+
+
+def test_a_grown_study_runs_only_what_is_new(tmp_path, calls):
+    execute(toy_study(), tmp_path)
+    larger = toy_study(replicates=3)
+    outcome, said = execute(larger, tmp_path)
+    assert outcome.statuses == {"done": 9}
+    assert "(plan extended)" in said
+    assert len(calls()) == 9
+
+
+def test_another_plan_is_refused_and_nothing_runs(tmp_path, calls):
+    execute(toy_study(), tmp_path)
+    with pytest.raises(StudyError, match=r"budget\.draws: 20 -> 30"):
+        execute(toy_study(budget=Budget(draws=30)), tmp_path)
+    assert len(calls()) == 6
+
+
+def test_only_runs_what_the_filter_names(tmp_path):
+    outcome, _ = execute(toy_study(), tmp_path, only="epsilon=0.05")
+    assert outcome.statuses == {"done": 2, "missing": 4}
+    assert outcome.exit_code == 0
+
+
+def test_the_starting_rule_of_a_study_is_used(tmp_path):
+    study = toy_study(start=lambda target, rng: np.full(target.size, 3.0))
+    execute(study, tmp_path)
+    trace = results_of(study, tmp_path).traces()["plain", "walk[epsilon=0.0]"][0]
+    assert np.abs(trace["posterior"]["beta"].values[0, 0] - 3.0).max() < 6  # one step of a standard normal
+
+
+# --- failures ---
+
+
+def test_failures_are_counted_told_and_kept_and_the_others_go_on(tmp_path):
+    study = faulty("raises", "nan", "nothing", "no number")
+    outcome, said = execute(study, tmp_path)
+    assert outcome.statuses == {"done": 1, "failed": 1, "invalid": 3}
+    assert outcome.exit_code == 1
+    assert "FAILED  plain walk[fault='raises'] replicate 0: RuntimeError: the toy broke" in said
+    records = results_of(study, tmp_path).records.set_index("label")
+    broken = records.loc["walk[fault='raises']"]
+    assert "toys.py" in broken["error"]
+    assert broken["error"].rstrip().endswith("RuntimeError: the toy broke")
+    assert (
+        broken["command"] == f"approxmcmc retry toy --preset paper --store {tmp_path.as_posix()} --cell {broken['key']}"
+    )
+    assert broken["seed"] == next(c.seed for c in make_plan(study, "paper").cells if c.key == broken["key"])
+    assert records.loc["walk[fault='nan']"]["error"] == "Draw 19 of beta is not finite."
+    assert "ended before the first draw" in records.loc["walk[fault='nothing']"]["error"]
+    assert set(results_of(study, tmp_path).traces()) == {("plain", "walk[fault='']")}
+
+
+def test_a_log_density_that_is_not_a_number_makes_a_cell_invalid():
+    def raises(*args, **kwargs):
+        raise NotFiniteError("datum 3")
+
+    plan = make_plan(toy_study(), "paper")
+    record, trace = run_cell(plan, plan.cells[0], sample=raises, probe=quiet_probe)
+    assert (record["status"], record["error"], trace) == ("invalid", "datum 3", None)
+
+
+def test_a_failed_cell_runs_again_only_when_asked(tmp_path, calls):
+    study = faulty("once")
+    assert execute(study, tmp_path)[0].statuses == {"done": 1, "failed": 1}
+    before = len(calls())
+    assert execute(study, tmp_path)[0].statuses == {"done": 1, "failed": 1}
+    assert len(calls()) == before
+    records = results_of(study, tmp_path).records
+    key = records.loc[records["status"] == "failed", "key"].item()
+    assert execute(study, tmp_path, keys=[key])[0].statuses == {"done": 2}
+    assert execute(study, tmp_path, keys=[key])[0].statuses == {"done": 2}
+
+
+def test_fail_fast_stops_at_the_first_failure(tmp_path):
+    study = toy_study(samplers={"walk": vary(ToySampler, fault=knob("raises", "nan"))}, replicates=3)
+    outcome, said = execute(study, tmp_path, fail_fast=True)
+    assert outcome.statuses["missing"] == 5
+    assert "stopped at the first failure" in said
+
+
+def test_an_interrupt_keeps_what_is_done_and_no_part_of_a_chain(tmp_path):
+    study = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "interrupt"))}, replicates=3)
+    outcome, said = execute(study, tmp_path)
+    assert outcome.exit_code == 130
+    assert outcome.statuses["missing"] >= 3
+    assert set(outcome.statuses) <= {"done", "missing"}
+    assert "interrupted; finished cells are kept" in said
+
+
+def test_options_that_name_nothing_are_refused(tmp_path):
+    with pytest.raises(StudyError, match="did you mean 'serial'"):
+        execute(toy_study(), tmp_path, engine="seriall")
+    with pytest.raises(StudyError, match="for engine 'dask'"):
+        execute(toy_study(), tmp_path, jobs=2)
+    with pytest.raises(StudyError, match="no cells"):
+        execute(toy_study(), tmp_path, keys=["0123"])
+
+
+# --- code that changed ---
+
+
+def test_a_change_of_code_makes_cells_stale_and_a_run_computes_them_again(tmp_path, calls, monkeypatch):
+    study = toy_study()
+    execute(study, tmp_path)
+    old = results_of(study, tmp_path).code_version
+    monkeypatch.setattr("approxmcmc.study.plan.code_version", lambda: "new")
+
+    results = results_of(study, tmp_path)  # all of one version: they can be shown
+    assert results.stale
+    assert results.code_version == old
+    assert results.records["status"].eq("done").all()
+
+    outcome, _ = execute(study, tmp_path, only="replicate=0")
+    assert outcome.statuses == {"done": 3, "stale": 3}
+    with pytest.raises(StudyError, match="results of two versions do not mix"):
+        results_of(study, tmp_path)
+    shown = StudyResults.open(study, "paper", tmp_path, allow_stale=True).records
+    assert shown["status"].tolist() == ["done"] * 3 + ["missing"] * 3
+
+    outcome, _ = execute(study, tmp_path)
+    assert outcome.statuses == {"done": 6}
+    assert len(calls()) == 12
+    assert not results_of(study, tmp_path).stale
+
+
+def test_verify_draws_the_same_again_and_sees_a_change(tmp_path):
+    study = toy_study()
+    execute(study, tmp_path)
+    results = results_of(study, tmp_path)
+    assert verify(results, 100, sample=toy_sample)["equal"].tolist() == [True] * 6
+    assert len(verify(results, 2, sample=toy_sample, random_seed=1)) == 2
+
+    def other(target, sampler, *, random_seed, **rest):
+        return toy_sample(target, sampler, random_seed=random_seed + 1, **rest)
+
+    assert not verify(results, 100, sample=other)["equal"].any()
+
+
+def test_verify_repeats_the_draws_of_a_budget_of_seconds(tmp_path):
+    asked = []
+
+    def timed(target, sampler, *, draws, time_limit, **rest):
+        asked.append((draws, time_limit))
+        return toy_sample(target, sampler, draws=7 if time_limit else draws, time_limit=None, **rest)
+
+    study = toy_study(budget=Budget(seconds=3.0))
+    execute(study, tmp_path, sample=timed)
+    assert set(asked) == {(1_000_000, 3.0)}
+    assert verify(results_of(study, tmp_path), 1, sample=timed)["equal"].all()
+    assert asked[-1] == (7, None)
+
+
+def test_compare_pairs_the_cells_of_two_stores(tmp_path):
+    def slower(*args, **kwargs):
+        trace = toy_sample(*args, **kwargs)
+        trace["sample_stats"].attrs["sampling_time"] *= 2.0
+        return trace
+
+    study = toy_study(replicates=3)
+    execute(study, tmp_path / "a")
+    execute(study, tmp_path / "b", sample=slower)
+    table = compare_stores(tmp_path / "a" / "toy-paper", tmp_path / "b" / "toy-paper")
+    assert table["cells"].tolist() == [3, 3, 3]
+    assert table["equal_draws"].tolist() == [3, 3, 3]
+    np.testing.assert_allclose(table["seconds_ratio"], 2.0)
+    np.testing.assert_allclose(table["data_ratio"], 1.0)
+    with pytest.raises(StudyError, match=r"no plan\.json"):
+        compare_stores(tmp_path, tmp_path / "b" / "toy-paper")
+
+
+def test_geometric_mean_has_the_t_interval():
+    # Logs -1, 0, 1: mean 0, sd 1, half width t_2(0.975) / sqrt(3) = 4.302653 / 1.732051.
+    value, lower, upper = geometric_mean([np.exp(-1), 1.0, np.exp(1)])
+    half = 4.302652729911275 / np.sqrt(3)
+    np.testing.assert_allclose([value, lower, upper], np.exp([0, -half, half]), rtol=1e-9)
+
+
+# --- clocks ---
+
+
+def test_the_two_clocks_tell_waiting_from_work():
+    with stopwatch() as waiting:
+        time.sleep(0.1)
+    assert waiting.wall_seconds > 0.09
+    assert waiting.cpu_seconds < 0.05
+
+
+def test_a_probe_takes_its_time_and_a_drift_is_noise():
+    assert 0.005 < speed_probe() < 2
+    assert not is_noisy(1.0, 1.09)
+    assert is_noisy(1.0, 1.11)
+    assert is_noisy(1.11, 1.0)
+
+
+def test_a_cell_is_probed_before_and_after(tmp_path):
+    probes = iter([0.05, 0.05, 0.05, 0.06, 0.05, 0.05])
+    study = toy_study(replicates=1)
+    execute(study, tmp_path, probe=lambda: next(probes))
+    assert results_of(study, tmp_path).records["noisy"].tolist() == [False, True, False]
+
+
+def test_one_plain_line_per_event(tmp_path):
+    _, said = execute(faulty("raises"), tmp_path)
+    assert "\x1b" not in said
+    assert "\r" not in said
+    assert said.splitlines()[-1].startswith("[2/2] 00:0")
+
+
+# --- gold standards ---
+
+
+def gold_study(**changes) -> Study:
+    return toy_study(gold=Gold(chains=2, draws=50), replicates=1, **changes)
+
+
+@pytest.fixture
+def nuts(monkeypatch):
+    """Replace the gold standard's sampler; return the list of calls and a switch for its gates."""
+    made: dict = {"calls": [], "passes": True}
+
+    def reference(target, *, enforce=True, **settings):
+        made["calls"].append(settings)
+        if enforce and not made["passes"]:
+            raise GoldStandardError("r_hat = 2 at beta[0], needs <= 1.01")
+        tree = fake_trace(np.random.default_rng(0).normal(size=(2, 50, target.size)))
+        gate = '[{"gate": "r_hat", "value": 2.0, "where": "beta[0]", "limit": "<= 1.01", "passed": %s}]'
+        passed = made["passes"]
+        tree["posterior"].attrs |= {"gates": gate % str(passed).lower(), "gates_passed": int(passed), "command": "pymc"}
+        return tree
+
+    monkeypatch.setattr("approxmcmc.reference.reference_posterior", reference)
+    return made
+
+
+def test_a_gold_standard_is_made_once_and_comes_back(tmp_path, nuts):
+    study = gold_study(estimands={"mean": lambda posterior: posterior["beta"]})
+    outcome, said = execute(study, tmp_path)
+    assert outcome.exit_code == 0
+    assert "gold plain: accepted" in said
+    execute(study, tmp_path)
+    assert len(nuts["calls"]) == 1
+    assert nuts["calls"][0]["draws"] == 50
+    assert nuts["calls"][0]["estimands"] == study.estimands
+    results = results_of(study, tmp_path)
+    assert results.reference("plain")["posterior"].sizes["chain"] == 2
+    assert results.gold_report("plain")["command"] == "pymc"
+    assert not list((tmp_path / "toy-paper" / "cells").rglob("plain*"))
+
+
+def test_a_gate_that_fails_ends_with_code_3_and_gives_no_reference(tmp_path, nuts):
+    nuts["passes"] = False
+    outcome, said = execute(gold_study(), tmp_path)
+    assert outcome.exit_code == 3
+    assert outcome.statuses == {"done": 3}
+    assert "gold plain: refused" in said
+    assert "r_hat 2 at beta[0], needs <= 1.01" in said
+    results = results_of(gold_study(), tmp_path)
+    assert results.reference("plain") is None
+    assert results.gold_report("plain")["gates"][0]["gate"] == "r_hat"
+
+
+def test_smoke_reports_its_gates_and_does_not_enforce_them(tmp_path, nuts):
+    nuts["passes"] = False
+    outcome, said = execute(gold_study(), tmp_path, preset="smoke")
+    assert outcome.exit_code == 0
+    assert "needs <= 1.01" in said
+    assert results_of(gold_study(), tmp_path, "smoke").reference("plain") is not None
+
+
+def test_fail_fast_stops_before_the_cells_when_a_gate_fails(tmp_path, nuts):
+    nuts["passes"] = False
+    outcome, _ = execute(gold_study(), tmp_path, fail_fast=True)
+    assert outcome.statuses == {"missing": 3}
+
+
+def test_another_gold_standard_is_made_anew_and_the_old_one_not_shown(tmp_path, nuts):
+    execute(gold_study(), tmp_path)
+    other = dataclasses.replace(gold_study(), gold=Gold(chains=2, draws=60))
+    assert results_of(other, tmp_path).reference("plain") is None
+    execute(other, tmp_path)
+    assert [call["draws"] for call in nuts["calls"]] == [50, 60]
+
+
+def test_a_target_without_a_twin_has_a_failed_gold_standard(tmp_path):
+    outcome, said = execute(gold_study(), tmp_path)
+    assert outcome.exit_code == 3
+    assert "gold plain: failed" in said
+    assert outcome.statuses == {"done": 3}
+
+
+# --- kill -9 ---
+
+SCRIPT = """
+import sys
+from approxmcmc.study.listen import Listener
+from approxmcmc.study.run import run_study
+from tests.studies.toys import quiet_probe, toy_sample, toy_study
+
+study = toy_study(replicates=8)
+run_study(study, "paper", sys.argv[1], sample=toy_sample, probe=quiet_probe, listener=Listener())
+"""
+
+
+@pytest.mark.slow
+def test_kill_twice_and_run_again_gives_the_undisturbed_table(tmp_path, calls, monkeypatch):
+    study = toy_study(replicates=8)
+    execute(study, tmp_path / "undisturbed")
+    undisturbed = len(calls())
+    monkeypatch.setenv("TOY_SECONDS", "0.03")  # of the order of a write, so that kills meet both
+    store = Store.of(tmp_path / "killed", "toy", "paper")
+    survivors: dict[str, float] = {}
+    for wanted in (5, 13):
+        with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]) as process:
+            wait_for(lambda wanted=wanted: len(finished(store)) >= wanted, process)
+            process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
+        assert process.returncode != 0
+        assert 0 < len(finished(store)) < 24
+        for path in finished(store):
+            survivors.setdefault(str(path), path.stat().st_mtime_ns)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "killed")], check=True)
+
+    assert all(Path(path).stat().st_mtime_ns == time for path, time in survivors.items())  # no record was written twice
+    assert undisturbed == 24
+    assert 24 <= len(calls()) - undisturbed <= 26  # each kill loses at most the cell in flight
+    tables = [results_of(study, tmp_path / name).records[REPRODUCIBLE] for name in ("undisturbed", "killed")]
+    assert tables[0].equals(tables[1])
+    assert tables[0]["status"].eq("done").all()
+    assert not [path for path in store.folder.rglob("*") if path.suffix == ".tmp"]
+
+
+def finished(store: Store) -> list[Path]:
+    return list((store.folder / "cells").glob("??/*/record.json"))
+
+
+def wait_for(condition, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run made no progress"
+        time.sleep(0.005)
+
+
+# --- workers ---
+
+
+def job_of(study: Study, folder: Path | None) -> Job:
+    source = cloudpickle.dumps(study)
+    return Job(source, "paper", None if folder is None else str(folder), toy_sample, quiet_probe, "toy", "run1")
+
+
+def test_a_worker_that_is_asked_twice_computes_once(tmp_path, calls):
+    job, key = job_of(toy_study(), tmp_path), make_plan(toy_study(), "paper").cells[0].key
+    first, second = job.perform(key), job.perform(key)
+    assert first.stored
+    assert len(calls()) == 1
+    assert second.record["draws_hash"] == first.record["draws_hash"]
+    assert dataclasses.replace(job, run_id="run2").perform(key).record["run"] == "run2"
+    assert len(calls()) == 2
+
+
+def test_two_dead_processes_are_blamed_on_the_cell_they_ran(tmp_path, calls):
+    job, plan = job_of(toy_study(), tmp_path), make_plan(toy_study(), "paper")
+    deadly, other = plan.cells[0].key, plan.cells[1].key
+    store = Store(tmp_path)
+    assert [store.count_attempt(deadly, "run1") for _ in range(2)] == [1, 2]
+    store.count_attempt(other, "run1")
+    assert job.perform(deadly).record["status"] == "crashed"
+    assert store.record(deadly)["error"] == "2 processes died while they ran this cell."
+    assert job.perform(other).record["status"] == "done"
+    assert len(calls()) == 1
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_worker_without_the_store_sends_everything_back(tmp_path):
+    study = toy_study()
+    plan = make_plan(study, "paper")
+    finished = job_of(study, None).perform(plan.cells[0].key)
+    assert not finished.stored
+    assert finished.provenance["code_version"] == plan.code_version
+    store = Store.of(tmp_path, "toy", "paper")
+    store.write_cell(finished.record, finished.draws)
+    assert hash_of_draws(store.trace(plan.cells[0].key)) == finished.record["draws_hash"]
+
+
+def test_a_worker_with_another_study_refuses(tmp_path):
+    with pytest.raises(StudyError, match="study file, data or version of the code"):
+        job_of(toy_study(seed=2), tmp_path).perform(make_plan(toy_study(), "paper").cells[0].key)
+
+
+@pytest.mark.slow
+def test_dask_blames_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_path):
+    study = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "raises", "a", "b"))}, replicates=1)
+    execute(study, tmp_path / "serial")
+    deadly = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "dies", "raises", "a", "b"))}, replicates=1)
+    outcome, said = execute(deadly, tmp_path / "dask", engine="dask", jobs=2)
+    assert outcome.statuses == {"done": 3, "failed": 1, "crashed": 1}
+    assert outcome.exit_code == 1
+    assert said.count("CRASHED  plain walk[fault='dies']") == 1
+    tables = [results_of(s, tmp_path / n).records for s, n in ((study, "serial"), (deadly, "dask"))]
+    hashes = [table.set_index("key")["draws_hash"].dropna().to_dict() for table in tables]
+    assert hashes[0] == hashes[1]
+    assert len(hashes[0]) == 3
+    crashed = tables[1][tables[1]["status"] == "crashed"].iloc[0]
+    assert "died" in crashed["error"]
+    assert crashed["command"].endswith(crashed["key"])
