@@ -1,7 +1,8 @@
 """Above the threshold, after how many terms? One acceptance test per file, and the mathematics of their errors."""
 
 from approxmcmc.acceptance.always import AlwaysAccept
+from approxmcmc.acceptance.barker import MinibatchBarker
 from approxmcmc.acceptance.exact import ExactTest
 from approxmcmc.acceptance.sequential_t import SequentialTTest
 
-__all__ = ["AlwaysAccept", "ExactTest", "SequentialTTest"]
+__all__ = ["AlwaysAccept", "ExactTest", "MinibatchBarker", "SequentialTTest"]

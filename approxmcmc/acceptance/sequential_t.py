@@ -64,7 +64,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
         if n == n_obs or (critical[look] < math.inf and abs(distance) > critical[look] * s):
             break
     if s_l > 0.0:
-        value[MAX_TERM_RATIO] = max(value[MAX_TERM_RATIO], largest_deviation(moments) / (s_l * math.sqrt(n)))
+        value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
 
 
@@ -144,4 +144,5 @@ class SequentialTTest(Component):
         critical = np.append(critical_values(looks, self.epsilon), 0.0)  # the last look needs none
         constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
         rules = {"TEST": _decide, **RULES["metropolis"]}
-        return Part({**rules, **constants}, (looks, critical), lambda: np.full(1, np.nan))
+        records = ("max_term_ratio", "audited_mu_std")
+        return Part({**rules, **constants}, (looks, critical), lambda: np.full(1, np.nan), records=records)

@@ -34,7 +34,7 @@ COUNTS = nb.Array(nb.int64, 2, "C")
 
 compiled = functools.partial(njit, error_model="numpy", nogil=True, fastmath=False)
 """Decorator for helpers that templates call: no GIL, and strict arithmetic. The latter must be said: a function that
-says nothing inherits fastmath from the first kernel that calls it, and reassociation breaks polynomials of `numerics`."""
+says nothing inherits fastmath from its first caller, and reassociation breaks the polynomials of `numerics`."""
 
 
 def bind(

@@ -199,8 +199,8 @@ def test_moments_agree_with_numpy_whatever_the_batches(rng):
 def test_subsets_are_simple_random_samples(seed):
     """All 6 ordered pairs of 3 data are equally likely, whatever order the last decision left behind.
 
-    60 000 draws; chi-square with 5 degrees of freedom, false-fail rate 1e-6 at 38.2. Drawing with replacement puts a third
-    of the draws on pairs that cannot occur.
+    60 000 draws; chi-square with 5 degrees of freedom, false-fail rate 1e-6 at 38.2. Drawing with replacement puts a
+    third of the draws on pairs that cannot occur.
     """
     rng, order, tally = np.random.default_rng(seed), np.arange(3), {}
     for _ in range(60_000):

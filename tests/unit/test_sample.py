@@ -90,7 +90,7 @@ class TestInitvals:
         nowhere = amc.Target(
             lambda theta, data, i: 0.0, lambda theta: -math.inf + 0.0 * theta[0], data=np.zeros(1), n_obs=1, dim=1
         )
-        with pytest.raises(NotFiniteError, match="no starting point: 100 draws"):
+        with pytest.raises(NotFiniteError, match="no starting point: 100 random starts"):
             draw(nowhere)
 
 

@@ -1,0 +1,169 @@
+"""A mixture of two normals with tied means: two parameters, two modes, any number of data.
+
+theta_1 ~ N(0, 10), theta_2 ~ N(0, 1), x_i ~ (1/2) N(theta_1, v) + (1/2) N(theta_1 + theta_2, v), v = 2 (variances).
+The likelihood does not change when theta_1 becomes theta_1 + theta_2 and theta_2 becomes -theta_2: data from (0, 1)
+bring a second mode near (1, -1). With temperature K the log-likelihood is divided by K, so that 10^6 data at K = 10^4
+are as informative as 100.
+
+References: Welling and Teh (2011), section 5.1 (100 data); Seita, Pan, Chen and Canny (2017), section 6.1 (10^6
+data, K = 10^4).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Variables
+from approxmcmc.engine.batches import batch_kernel
+from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.numerics import softplus
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.tall_data import Prior, TallDataTarget
+
+PRIOR_VARIANCES = (10.0, 1.0)
+# Node pairs in bins of this width, in units of the components' standard deviation, replace the data in the grid
+# posterior and in large PyMC twins: the log-likelihood of 10^6 data changes by less than 1e-3 / K.
+BIN_WIDTH = 0.02
+LARGEST_TWIN = 20_000
+
+
+def _log_term(theta, data, i):  # type: ignore[no-untyped-def]  # compiled
+    x, settings = data
+    first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
+    a, b = -settings[0] * first * first, -settings[0] * second * second
+    return settings[1] * (a + softplus(b - a) - settings[2])
+
+
+def _log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
+    return -0.5 * (theta[0] * theta[0] / 10.0 + theta[1] * theta[1])
+
+
+class GaussianMixture(TallDataTarget):
+    """Posterior of the two means of a normal mixture, theta1 and theta1 + theta2.
+
+    Parameters
+    ----------
+    x
+        Data, shape (n,).
+    variance
+        Variance v of both components, known.
+    temperature
+        K > 0: the log-likelihood is divided by K. 1 is the posterior itself.
+
+    Raises
+    ------
+    InvalidInputError
+        When data are not one axis of finite numbers, or a setting is not positive.
+
+    Notes
+    -----
+    Priors are theta1 ~ N(0, 10) and theta2 ~ N(0, 1) (variances). Draws are called ``theta1`` and ``theta2``.
+
+    References
+    ----------
+    Welling and Teh (2011), section 5.1.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.targets.GaussianMixture.simulated(1000, random_seed=0)
+    GaussianMixture(n_obs=1000, temperature=1.0)
+    """
+
+    def __init__(self, x: Any, *, variance: float = 2.0, temperature: float = 1.0) -> None:
+        x = checked_array(x, "x", who="GaussianMixture").astype(np.float64, copy=False)
+        if x.ndim != 1 or not x.size:
+            raise InvalidInputError(f"GaussianMixture: x must have shape (n,), n >= 1, found {x.shape}")
+        for name, value in (("variance", variance), ("temperature", temperature)):
+            if not 0.0 < value < math.inf:
+                raise InvalidInputError(f"GaussianMixture: {name} must be positive and finite, found {value!r}")
+        self.x, self.variance, self.temperature = x, float(variance), float(temperature)
+        constant = math.log(2.0) + 0.5 * math.log(2.0 * math.pi * self.variance)
+        self.data = (x, np.array([0.5 / self.variance, 1.0 / self.temperature, constant]))
+        self.n_obs = x.size
+        self.variables = Variables({"theta1": (), "theta2": ()})
+        self.prior = Prior(1.0, _log_prior, who="GaussianMixture")
+
+    @classmethod
+    def simulated(
+        cls,
+        n_obs: int,
+        *,
+        theta: tuple[float, float] = (0.0, 1.0),
+        variance: float = 2.0,
+        temperature: float = 1.0,
+        random_seed: int = 0,
+    ) -> "GaussianMixture":
+        """Return the posterior given `n_obs` data drawn at `theta`."""
+        rng = np.random.default_rng(random_seed)
+        means = theta[0] + theta[1] * (rng.random(n_obs) < 0.5)
+        return cls(means + math.sqrt(variance) * rng.standard_normal(n_obs), variance=variance, temperature=temperature)
+
+    def _log_terms(self) -> Any:
+        return batch_kernel(_log_term, self.data)
+
+    def _identity(self) -> str:
+        return content_id(_log_term)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The data x."""
+        return {"x": self.x}
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """The rectangle that holds both modes and all mass but 1e-8 of both, for a grid; shape (2, 2).
+
+        Sized by the sum of the means, known to within a standard error, and by the prior of theta2.
+        """
+        spread = self.x.std() + math.sqrt(self.variance)
+        margin = 8.0 * math.sqrt(self.temperature / self.n_obs) * spread
+        centre, reach = float(self.x.mean()), min(2.0 * spread, 3.0) + margin
+        return np.array([[centre - reach, centre + reach], [-2.0 * reach, 2.0 * reach]])
+
+    def log_density(self) -> Callable[[np.ndarray], float]:
+        """Return the unnormalised log posterior density as a function of theta = (theta1, theta2), for grids.
+
+        It reads some thousand nodes in place of the data: two per bin, with the moments of its data up to the third.
+        """
+        x, weights = self._nodes()
+
+        def log_density(theta: np.ndarray) -> float:
+            a, b = (-0.5 / self.variance * (x - mean) ** 2 for mean in (theta[0], theta[0] + theta[1]))
+            return float(weights @ np.logaddexp(a, b)) / self.temperature + _log_prior(theta)
+
+        return log_density
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`; beyond 20 000 data by way of the nodes of `log_density`."""
+        import pymc as pm
+
+        x, weights = self._nodes() if self.n_obs > LARGEST_TWIN else (self.x, np.ones(self.n_obs))
+        with pm.Model() as model:
+            theta1, theta2 = (pm.Normal(f"theta{k + 1}", 0.0, math.sqrt(v)) for k, v in enumerate(PRIOR_VARIANCES))
+            means = pm.math.stack([theta1, theta1 + theta2])
+            law = pm.NormalMixture.dist(w=[0.5, 0.5], mu=means, sigma=math.sqrt(self.variance))
+            pm.Potential("x", (weights * pm.logp(law, x)).sum() / self.temperature)
+        return model
+
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return two nodes and weights per bin that keep count, mean, variance and third moment of its data."""
+        bins = np.floor(self.x / (BIN_WIDTH * math.sqrt(self.variance)))
+        _, place, count = np.unique(bins, return_inverse=True, return_counts=True)
+        mean = np.bincount(place, self.x) / count
+        centred = self.x - mean[place]
+        square, cube = (np.bincount(place, centred**power) / count for power in (2, 3))
+        spread = square > 0.0
+        mean_spread, share = mean[spread], count[spread]
+        lean = cube[spread] / square[spread]  # the two nodes are the roots of t^2 - lean t - square
+        root = np.sqrt(lean**2 + 4.0 * square[spread])
+        upper, lower = 0.5 * (lean + root), 0.5 * (lean - root)
+        weights = (count[~spread], share * -lower / root, share * upper / root)
+        return np.concatenate([mean[~spread], mean_spread + upper, mean_spread + lower]), np.concatenate(weights)
+
+    def __repr__(self) -> str:
+        """Say size and temperature."""
+        return f"GaussianMixture(n_obs={self.n_obs}, temperature={self.temperature})"

@@ -1,0 +1,135 @@
+"""Minibatch Barker on a million data: two modes, a tempered likelihood, and four tests of one proposal.
+
+Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI, section 6.1: the
+mixture with tied means of Welling and Teh (2011), N = 10^6, temperature 10^4, so that the posterior is as wide as that
+of 100 data. Which test gives most effective samples for each datum touched, and for each second?
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.report import Table
+from approxmcmc.study.report.efficiency import acceptance_error, effective_samples
+
+SCALE = 0.3  # standard deviation of the random walk
+
+
+@functools.cache
+def mixture(n_obs: int) -> "amc.targets.GaussianMixture":
+    """Return the posterior given data simulated at (0, 1), at the temperature that leaves the information of 100."""
+    return amc.targets.GaussianMixture.simulated(n_obs, temperature=n_obs / 100.0, random_seed=2017)
+
+
+def million() -> "amc.targets.GaussianMixture":
+    """Return the paper's target."""
+    return mixture(1_000_000)
+
+
+def smaller() -> "amc.targets.GaussianMixture":
+    """Return the target of preset quick."""
+    return mixture(200_000)
+
+
+def small() -> "amc.targets.GaussianMixture":
+    """Return the target of preset smoke."""
+    return mixture(10_000)
+
+
+def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
+    """Return the paper's sampler."""
+    return amc.presets.minibatch_barker(SCALE, target_variance=target_variance, batch_size=batch_size)
+
+
+def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
+    """Return the sequential test of Korattikara, Chen and Welling (2014)."""
+    return amc.presets.austerity(SCALE, epsilon=epsilon, batch_size=batch_size)
+
+
+def exact(rule: str) -> "amc.MetropolisHastings":
+    """Return the test on all data, by Metropolis' or by Barker's rule."""
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest(rule))
+
+
+def right_mode(posterior: Any) -> Any:
+    """Return 1 in the mode where the data come from, theta2 > 0; both have probability near one half."""
+    return (posterior["theta2"] > 0.0).astype(float)
+
+
+def distance_of_means(posterior: Any) -> Any:
+    """Return |theta2|, which the two modes share."""
+    return abs(posterior["theta2"])
+
+
+def start(target: Any, rng: np.random.Generator) -> np.ndarray:
+    """Return a point near one of the two modes."""
+    mode = np.array([0.0, 1.0]) if rng.random() < 0.5 else np.array([1.0, -1.0])
+    return mode + 0.3 * rng.standard_normal(2)
+
+
+def grid(results: Any) -> list[Table]:
+    """Return the means of each sampler beside the exact ones, by quadrature on a grid."""
+    import pandas as pd
+
+    from approxmcmc.reference.grid import grid_reference
+
+    rows = []
+    for name in results.study.targets:
+        target = results.target(name)
+        exact_law = grid_reference(target.log_density(), target.variables, target.bounds, n_points=201)
+        moments = exact_law["reference_moments"]
+        rows.append({"sampler": "exact, by quadrature"} | {p: float(moments[p].sel(moment="mean")) for p in _NAMES}
+                    | {f"sd of {p}": float(moments[p].sel(moment="sd")) for p in _NAMES})  # fmt: skip
+        for (of, label), traces in results.traces().items():
+            if of == name:
+                draws = {p: np.concatenate([t.posterior[p].values.ravel() for t in traces]) for p in _NAMES}
+                rows.append({"sampler": label} | {p: float(d.mean()) for p, d in draws.items()}
+                            | {f"sd of {p}": float(d.std()) for p, d in draws.items()})  # fmt: skip
+    caption = "Means and standard deviations of all draws of all replicates; the first row has no Monte Carlo error."
+    return [Table("Moments against quadrature", caption, pd.DataFrame(rows))]
+
+
+_NAMES = ("theta1", "theta2")
+
+study = Study(
+    name="barker_mixture",
+    reference="Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test, section 6.1",
+    targets={"mixture": million},
+    samplers={
+        "barker": vary(barker, target_variance=knob(0.25, 0.81, 1.0), batch_size=100),
+        "austerity": vary(austerity, epsilon=knob(0.0, 0.005, 0.05), batch_size=100),
+        "exact": vary(exact, rule=knob("metropolis", "barker")),
+    },
+    estimands={"right_mode": right_mode, "distance_of_means": distance_of_means},
+    budget=Budget(seconds=300.0),
+    audit_every=2000,
+    replicates=8,
+    gold=Gold(chains=10, draws=8000, tune=1000),  # the modes mix slowly: one effective draw in six
+    seed=2017,
+    start=start,
+    analyses=(effective_samples, acceptance_error, grid),
+    presets={
+        "smoke": {
+            "targets": {"mixture": small},
+            "budget": Budget(draws=500),
+            "audit_every": 20,
+            "replicates": 2,
+            "gold": Gold(chains=2, draws=500, tune=500),
+        },
+        "quick": {
+            "targets": {"mixture": smaller},
+            "budget": Budget(seconds=6.0),
+            "audit_every": 200,
+            "replicates": 3,
+            "gold": Gold(
+                chains=4,
+                draws=2000,
+                tune=500,
+                gates=amc.Gates(max_r_hat=1.02, min_bulk_ess=1_000, min_tail_ess=1_000, max_relative_mcse=0.05),
+            ),
+        },
+    },
+)

@@ -1,0 +1,268 @@
+"""Settings, costs, records and audits of the minibatch Barker test; the mixture that goes with it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import approxmcmc as amc
+from approxmcmc.acceptance import ExactTest, MinibatchBarker
+from approxmcmc.api import sample
+from approxmcmc.contracts import Component
+from approxmcmc.diagnostics.health import problems
+from approxmcmc.engine import moments
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import InvalidInputError, SamplingWarning
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.targets import GaussianMixture, Target
+from tests.models import logistic, normal_mean
+from tests.unit.test_counts import run_counted
+
+SEED = 20140621
+
+
+def draw(test, target=None, scale=0.2, **settings):
+    arguments = {"draws": 60, "tune": 20, "chains": 2, "random_seed": SEED, "progressbar": False} | settings
+    return sample(target or logistic(), MetropolisHastings(RandomWalk(scale), test), **arguments)
+
+
+class TestSettings:
+    def test_round_trip_through_a_dict(self):
+        test = MinibatchBarker(0.25, 50, temperature=10.0, correction="nnls", max_error=0.5, form="sampling")
+        assert Component.from_dict(json.loads(json.dumps(test.to_dict()))) == test
+        assert test != MinibatchBarker()
+
+    @pytest.mark.parametrize(
+        ("settings", "match"),
+        [
+            ({"target_variance": 0.0}, "target_variance must lie between 0.01 and 2.25, found 0.0"),
+            ({"target_variance": 3.0}, "found 3.0"),
+            ({"target_variance": float("nan")}, "found nan"),
+            ({"batch_size": 1}, "batch_size must be an integer >= 2, found 1"),
+            ({"batch_size": 10.0}, "found 10.0"),
+            ({"temperature": 0.0}, "temperature must be positive"),
+            ({"temperature": math.inf}, "found inf"),
+            ({"correction": "lasso"}, "correction must be one of"),
+            ({"max_error": 0.0}, "max_error must be positive, or None, found 0.0"),
+            ({"form": "open"}, "form must be one of"),
+        ],
+    )
+    def test_out_of_range_is_refused_when_made(self, settings, match):
+        with pytest.raises(InvalidInputError, match=match):
+            MinibatchBarker(**settings)
+
+    @pytest.mark.parametrize("variance", [0.01, 0.81, 1.0, 2.25])
+    def test_the_ends_of_the_range_are_in_it(self, variance):
+        part = MinibatchBarker(variance, correction="minimax").build_test(logistic())
+        assert part.params[4] < 2e-3  # error of the correction
+
+    def test_public_names(self):
+        assert amc.MinibatchBarker is MinibatchBarker
+        assert amc.presets.minibatch_barker(0.1).test == MinibatchBarker()
+        assert amc.correction_distribution().sup_error < 1e-7
+        assert amc.minibatch_barker_error_bound([0.0, 1.0, 2.0], 100) > 0.5
+
+    @pytest.mark.parametrize(
+        ("terms", "size"), [([1.0, 1.0], 10), ([1.0], 10), ([1.0, math.nan], 10), ([0.0, 1.0], 0), ([[0.0, 1.0]], 10)]
+    )
+    def test_the_error_bound_needs_terms_that_differ(self, terms, size):
+        with pytest.raises(InvalidInputError, match="minibatch_barker_error_bound"):
+            amc.minibatch_barker_error_bound(terms, size)
+
+
+@pytest.mark.parametrize("test", [MinibatchBarker(batch_size=10), MinibatchBarker(0.5, 7, form="sampling")], ids=repr)
+def test_every_evaluation_is_booked(test):
+    counts, seen, n = run_counted(test)
+    assert counts["likelihood_evaluations"].tolist() == [len(calls) for calls in seen]
+    assert counts["datapoints_touched"].tolist() == [len(set(calls[:, 0])) for calls in seen]
+    assert (counts["decisions_made"] == 1).all()
+    assert len(set(counts["datapoints_touched"])) > 3
+    np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / test.batch_size))
+    audited, seen_audited, _ = run_counted(test, audit_every=1)
+    for name in ("likelihood_evaluations", "datapoints_touched", "decisions_made", "decision_rounds", "accepted"):
+        np.testing.assert_array_equal(counts[name], audited[name])
+    # 64 replications of the minibatch cost one pass over the data.
+    assert [len(calls) for calls in seen_audited] == [len(calls) + 2 * n for calls in seen]
+
+
+class TestRecords:
+    def test_variance_skewness_and_acceptance_probability(self):
+        trace = draw(MinibatchBarker(0.5, 30), draws=300, audit_every=5)
+        stats_ = trace.sample_stats
+        assert 0.0 < stats_["log_ratio_variance"].max() < 0.5
+        whole = stats_["datapoints_touched"] == trace.posterior.attrs["n_obs"]
+        assert (stats_["log_ratio_variance"].where(whole, 0.0) == 0.0).all()
+        assert (stats_["skewness_ratio"].where(whole, 0.0) == 0.0).all()
+        ratio = abs(stats_["term_skewness"]) / np.sqrt(stats_["datapoints_touched"])
+        np.testing.assert_allclose(stats_["skewness_ratio"].where(~whole, ratio), ratio, rtol=1e-12)
+        assert ((stats_["acceptance_rate"] > 0.0) & (stats_["acceptance_rate"] < 1.0)).all()
+        audited = stats_["decisions_audited"] == 1
+        assert (np.isfinite(stats_["audit_acceptance_error"]) == audited).all()
+        assert (abs(stats_["audit_acceptance_error"].where(audited, 0.0)) < 0.3).all()
+        assert "audited_mu_std" not in stats_ and "lp" not in stats_
+        for name in ("log_ratio_variance", "term_skewness", "skewness_ratio", "audit_acceptance_error"):
+            assert stats_[name].attrs["long_name"]
+
+    def test_other_tests_have_no_such_columns(self):
+        assert "log_ratio_variance" not in draw(ExactTest("barker")).sample_stats
+
+    def test_the_acceptance_probability_is_that_of_the_decision(self):
+        """Over many steps, as many accepts as the recorded probabilities add up to: 5 standard errors, 6e-7."""
+        for form in ("closed", "sampling"):
+            s = draw(MinibatchBarker(batch_size=30, form=form), draws=2000, audit_every=None).sample_stats
+            p, accepted = s["acceptance_rate"].values, s["accepted"].values
+            assert abs((accepted - p).sum()) < 5.0 * math.sqrt((p * (1.0 - p)).sum())
+
+
+class TestDraws:
+    @pytest.mark.parametrize("form", ["closed", "sampling"])
+    def test_audits_never_shift_a_chain(self, form):
+        test = MinibatchBarker(batch_size=20, form=form)
+        plain, audited = draw(test, audit_every=None), draw(test, audit_every=1)
+        np.testing.assert_array_equal(plain.posterior["beta"], audited.posterior["beta"])
+        np.testing.assert_array_equal(
+            plain.sample_stats["datapoints_touched"], audited.sample_stats["datapoints_touched"]
+        )
+
+    def test_both_forms_see_the_same_proposals_and_uniforms(self):
+        """From one start, the first proposal is the same, and so are the data read."""
+        one, other = (draw(MinibatchBarker(batch_size=20, form=form), tune=0) for form in ("closed", "sampling"))
+        assert not one.posterior.equals(other.posterior)
+        for name in ("datapoints_touched", "acceptance_rate"):
+            np.testing.assert_array_equal(one.sample_stats[name][:, 0], other.sample_stats[name][:, 0])
+
+    def test_the_temperature_of_the_test_is_that_of_the_target(self):
+        """MinibatchBarker(temperature=K) on a target equals K = 1 on the tempered target."""
+        x = GaussianMixture.simulated(2000).x
+        one = draw(MinibatchBarker(temperature=20.0), GaussianMixture(x), audit_every=4)
+        other = draw(MinibatchBarker(), GaussianMixture(x, temperature=20.0), audit_every=4)
+        np.testing.assert_array_equal(one.posterior["theta1"], other.posterior["theta1"])
+        np.testing.assert_allclose(
+            one.sample_stats["audit_acceptance_error"], other.sample_stats["audit_acceptance_error"], atol=1e-9
+        )
+
+    @pytest.mark.needs_jit
+    def test_without_the_jit_draws_are_the_same(self):
+        code = (
+            "import json, sys; from approxmcmc.acceptance import MinibatchBarker\n"
+            "from tests.unit.test_barker import draw\n"
+            "tests = [MinibatchBarker(0.5, 25), MinibatchBarker(batch_size=25, form='sampling', temperature=2.0)]\n"
+            "traces = [draw(test, chains=1, audit_every=10) for test in tests]\n"
+            "json.dump([[t.posterior['beta'].values.tolist(), t.sample_stats['datapoints_touched'].values.tolist()]"
+            " for t in traces], sys.stdout)"
+        )
+        outputs = []
+        for disabled in ("0", "1"):
+            environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": str(Path(__file__).parents[2])}
+            command = [sys.executable, "-W", "ignore", "-c", code]
+            run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            outputs.append(json.loads(run.stdout))
+        assert outputs[0] == outputs[1]
+
+    def test_a_datum_of_probability_zero_decides(self):
+        def loglik(theta, data, i):
+            (x,) = data
+            return -math.inf if x[i] > theta[0] else -theta[0] * 0.01  # x uniform below theta
+
+        def logprior(theta):
+            return 0.0
+
+        x = np.random.default_rng(0).random(200)
+        target = Target(loglik, logprior, data=x, n_obs=200, dim=1, initial_point=[2.0])
+        trace = draw(MinibatchBarker(batch_size=50), target, scale=1.0, draws=400, initvals=np.array([2.0]), tune=0)
+        # A batch that misses the largest datum may let theta slip below it, but not below a batch's worth of them.
+        assert trace.posterior["theta"].min() > np.quantile(x, 0.8)
+
+
+class TestWarnings:
+    def test_skewed_terms_are_reported(self):
+        def loglik(theta, data, i):
+            (x,) = data
+            return theta[0] - x[i] * math.exp(theta[0])  # exponential waiting times with rate exp(theta)
+
+        def logprior(theta):
+            return 0.0
+
+        x = np.random.default_rng(1).exponential(size=3000)
+        target = Target(loglik, logprior, data=x, n_obs=3000, dim=1)
+        with pytest.warns(SamplingWarning, match=r"\|skewness\| / sqrt\(n\)"):
+            draw(MinibatchBarker(batch_size=50), target, scale=0.02, draws=100)
+
+    def test_normal_terms_are_not(self, recwarn):
+        trace = draw(MinibatchBarker(batch_size=100), normal_mean(2000), scale=0.01, draws=200)
+        assert not problems(trace)
+
+
+class TestMoments:
+    def test_skewness_and_kurtosis_agree_with_scipy_whatever_the_batches(self, rng):
+        values = rng.gamma(2.0, size=1000) + 1e5
+        state = np.empty(moments.SIZE)
+        moments.reset(state)
+        for batch in np.split(values, [1, 2, 300, 301, 800]):
+            moments.merge(state, batch.copy(), len(batch))
+        assert moments.skewness(state) == pytest.approx(stats.skew(values), rel=1e-7)
+        assert moments.kurtosis(state) == pytest.approx(stats.kurtosis(values, fisher=False), rel=1e-7)
+
+    def test_equal_values_have_neither(self):
+        state = np.empty(moments.SIZE)
+        moments.reset(state)
+        moments.merge(state, np.full(5, 3.0), 5)
+        assert moments.skewness(state) == moments.kurtosis(state) == 0.0
+
+
+class TestMixture:
+    TARGET = GaussianMixture.simulated(400, temperature=3.0, random_seed=5)
+
+    @pytest.mark.parametrize("theta", [(0.0, 1.0), (1.0, -1.0), (-3.0, 0.2), (40.0, 100.0)])
+    def test_terms_are_the_density_of_the_mixture(self, theta):
+        kernels = self.TARGET.compile()
+        first, second = (stats.norm.logpdf(self.TARGET.x, mean, 2**0.5) for mean in (theta[0], sum(theta)))
+        expected = (np.logaddexp(first, second) - math.log(2.0)) / 3.0
+        terms = full_terms(kernels.log_terms, np.array(theta), self.TARGET.data, 400)
+        np.testing.assert_allclose(terms, expected, rtol=1e-12)
+
+    def test_the_prior_and_the_second_mode(self):
+        density = self.TARGET.log_density()
+        assert density(np.array([0.2, 0.9])) + 0.05 * 0.2**2 == pytest.approx(
+            density(np.array([1.1, -0.9])) + 0.05 * 1.1**2, abs=1e-12
+        )
+        log_prior = self.TARGET.compile().log_prior
+        expected = stats.norm.logpdf(3.0, 0.0, 10**0.5) - stats.norm.logpdf(0.0, 0.0, 10**0.5)
+        assert log_prior(np.array([3.0, 0.0])) == pytest.approx(expected, rel=1e-12)
+
+    def test_nodes_stand_in_for_the_data(self):
+        target = GaussianMixture.simulated(30_000, random_seed=6)
+        kernels, density = target.compile(), target.log_density()
+        exact, nodes = [], []
+        for theta in np.array([[0.0, 1.0], [1.0, -1.0], [-2.0, 3.0], [0.3, 0.1]]):
+            terms = full_terms(kernels.log_terms, theta, target.data, target.n_obs)
+            exact.append(terms.sum() + kernels.log_prior(theta))
+            nodes.append(density(theta))
+        np.testing.assert_allclose(np.diff(exact), np.diff(nodes), atol=1e-5)
+        _, weights = target._nodes()
+        assert weights.sum() == pytest.approx(30_000) and weights.min() >= 0.0
+
+    @pytest.mark.parametrize("n_obs", [300, 30_000])
+    def test_the_pymc_twin_is_the_same_posterior(self, n_obs):
+        target = GaussianMixture.simulated(n_obs, temperature=2.0, random_seed=7)
+        logp = target.to_pymc().compile_logp()
+        density = target.log_density()
+        points = np.array([[0.0, 1.0], [1.0, -1.0], [-1.0, 2.0]])
+        twin = [float(logp({"theta1": a, "theta2": b})) for a, b in points]
+        np.testing.assert_allclose(np.diff(twin), np.diff([density(point) for point in points]), rtol=1e-7)
+
+    def test_data_and_settings_are_checked_and_hashed(self):
+        x = self.TARGET.x
+        assert self.TARGET.content_hash() == GaussianMixture(x, temperature=3.0).content_hash()
+        assert self.TARGET.content_hash() != GaussianMixture(x, temperature=2.0).content_hash()
+        assert self.TARGET.content_hash() != GaussianMixture(x, temperature=3.0, variance=1.0).content_hash()
+        for settings in ({"x": x[None]}, {"x": x, "variance": 0.0}, {"x": x, "temperature": -1.0}, {"x": [math.nan]}):
+            with pytest.raises(InvalidInputError, match="GaussianMixture"):
+                GaussianMixture(**settings)
