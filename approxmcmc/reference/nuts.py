@@ -48,6 +48,8 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     ------
     IncompatibleError
         If the model has discrete parameters.
+    KeyboardInterrupt
+        If sampling was interrupted, also where PyMC itself returns what was drawn.
     """
     import pymc as pm
 
@@ -71,6 +73,10 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
             **run,
         )
     wall_seconds = time.perf_counter() - start
+    made = tree["posterior"].sizes
+    if (made["chain"], made["draw"]) != (settings["chains"], settings["draws"]):
+        # PyMC answers Ctrl-C with the draws made so far; a part of a gold standard is none, and must not be cached.
+        raise KeyboardInterrupt(f"NUTS was stopped after {made['draw']} of {settings['draws']} draws")
     groups = {name: _numeric(group) for name, group in tree.to_dict().items() if group.data_vars}
     groups["/sample_stats"] = with_common_names(groups["/sample_stats"])
     posterior = groups["/posterior"]

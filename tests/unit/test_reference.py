@@ -508,3 +508,17 @@ def test_a_real_run_is_silent_named_and_cached(tmp_path, caplog, capfd, monkeypa
     with pytest.warns(SamplingWarning, match="bulk_ess"):
         second = reference_posterior(target, **settings)
     assert np.array_equal(first["posterior"]["beta"], second["posterior"]["beta"])
+
+
+def test_an_interrupted_run_is_not_a_gold_standard(monkeypatch, tmp_path):
+    """PyMC answers Ctrl-C with the draws made so far."""
+    import pymc as pm
+    import xarray as xr
+
+    cut = xr.Dataset({"mu": (("chain", "draw"), np.zeros((2, 30)))})
+    monkeypatch.setattr(
+        pm, "sample", lambda **settings: xr.DataTree.from_dict({"/posterior": cut, "/sample_stats": cut})
+    )
+    with pytest.raises(KeyboardInterrupt, match="after 30 of 60 draws"):
+        reference_posterior(logistic(n=50, dim=2), draws=60, tune=60, chains=2, cache_dir=tmp_path)
+    assert not list(tmp_path.rglob("*.nc"))
