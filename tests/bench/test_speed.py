@@ -19,7 +19,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from tests.bench.interleave import race, ratio, table
 
 pytestmark = [pytest.mark.bench, pytest.mark.needs_jit]
-N, DIM, STEPS = 12_214, 50, 20
+N, DIM, STEPS = 12_214, 50, 100
 
 
 @pytest.fixture(scope="module")
