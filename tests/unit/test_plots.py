@@ -57,8 +57,10 @@ def test_plot_risk_draws_on_every_backend(curves, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_plot_cost_draws_on_every_backend(backend):
     collection = plot_cost(cost_runs(), backend=backend)
-    for visual in ("line", "point", "interval", "title", "xlabel", "ylabel"):
+    for visual in ("line", "point", "interval"):
         assert all(artist.item() is not None for artist in collection.viz[visual].data_vars.values()), visual
+    for visual in ("title", "xlabel", "ylabel"):  # some backends set a label and return nothing
+        assert set(collection.viz[visual].data_vars) == set(collection.viz["line"].data_vars), visual
 
 
 def test_each_curve_keeps_its_own_grid(curves):
