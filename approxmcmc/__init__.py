@@ -8,16 +8,32 @@ import importlib.metadata
 from typing import Any
 
 _HOMES = {
-    "approxmcmc.acceptance": ("AlwaysAccept", "ExactTest", "SequentialTTest"),
+    "approxmcmc.acceptance": ("AlwaysAccept", "ExactTest", "MinibatchBarker", "SequentialTTest"),
+    "approxmcmc.acceptance.barker_error": ("minibatch_barker_error_bound",),
+    "approxmcmc.acceptance.correction": ("correction_distribution",),
     "approxmcmc.acceptance.recursion": ("acceptance_probability_error", "sequential_test_error"),
-    "approxmcmc.api": ("sample",),
-    "approxmcmc.diagnostics": ("compare_samplers", "cost_summary", "risk"),
+    "approxmcmc.api": ("importance_sampling", "sample"),
+    "approxmcmc.diagnostics": (
+        "chatterjee_diaconis_bound",
+        "compare_samplers",
+        "cost_summary",
+        "importance_diagnostics",
+        "importance_estimates",
+        "risk",
+    ),
     "approxmcmc.engine.numerics": ("log1mexp", "log_sigmoid", "softplus"),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": ("plot_cost", "plot_risk"),
-    "approxmcmc.proposals": ("RandomWalk",),
+    "approxmcmc.proposals": (
+        "RandomWalk",
+        "SingleSite",
+    ),
     "approxmcmc.reference": ("Gates", "attach_reference", "reference_posterior"),
-    "approxmcmc.samplers": ("MetropolisHastings",),
+    "approxmcmc.samplers": (
+        "Gibbs",
+        "MetropolisHastings",
+        "realised_conditional",
+    ),
     "approxmcmc.targets": ("GLMTarget", "Target"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

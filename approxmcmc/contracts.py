@@ -29,7 +29,18 @@ COUNT_NAMES = (
     "wrong_accepts",
     "accepted",
 )
-VALUE_NAMES = ("acceptance_rate", "perf_counter_diff", "lp", "max_term_ratio", "audited_mu_std")
+VALUE_NAMES = (
+    "acceptance_rate",
+    "perf_counter_diff",
+    "lp",
+    "max_term_ratio",
+    "audited_mu_std",
+    "log_ratio_variance",
+    "term_skewness",
+    "skewness_ratio",
+    "audit_acceptance_error",
+    "audit_acceptance_noise",
+)
 
 
 class Component:
@@ -100,11 +111,14 @@ class Variables:
         Names of the axes of each variable, for those that have labelled axes.
     coords
         Labels of each axis by name.
+    dtype
+        NumPy name of the type that the trace stores; ``"int64"`` for discrete variables. A chain's theta is float64.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    dtype: str = "float64"
 
     @property
     def size(self) -> int:
@@ -136,6 +150,26 @@ class CompiledTarget(NamedTuple):
     log_prior: Any
     data: tuple[np.ndarray, ...]
     n_obs: int
+
+
+class CompiledConditionals(NamedTuple):
+    """What Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
+
+    ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
+    the site whose first row is ``base[0] = first[i]``; site i has ``n_terms[i]`` terms and the states 0 ...
+    ``n_states[i] - 1``. `fields` holds (linear, pair, triple) where the log density of a binary target is
+
+        sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
+
+    `pair` and `triple` symmetric with zero diagonals; None where it is not of this form or the tables would be large.
+    """
+
+    log_terms: Any
+    tables: tuple[np.ndarray, ...]
+    first: np.ndarray
+    n_terms: np.ndarray
+    n_states: np.ndarray
+    fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None
 
 
 @runtime_checkable
@@ -173,13 +207,35 @@ class Part(NamedTuple):
 
     `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
     and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
-    and `describe` tells what it has learnt.
+    and `describe` tells what it has learnt. `records` names the optional members of `VALUE_NAMES` that it fills.
     """
 
     functions: Mapping[str, Any]
     params: tuple[Any, ...]
     make_state: Callable[[], np.ndarray]
     describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
+    records: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class DiscreteTarget(Target, Protocol):
+    """A distribution over sites with finitely many states, log p(x) = sum of terms that depend on a few sites each.
+
+    Its theta holds the states 0, 1, ... of all sites as float64 numbers.
+    """
+
+    @property
+    def n_states(self) -> np.ndarray:
+        """Number of states of every site; int64, shape (dim,)."""
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a random state in which a chain may start; shape (dim,)."""
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log density of states of shape (..., dim); -inf outside the support."""
+
+    def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
+        """Compile the conditionals; `fields` says whether the fast form is wanted instead of the terms."""
 
 
 @runtime_checkable

@@ -3,6 +3,42 @@
 from approxmcmc.diagnostics.compare import compare_samplers
 from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson, wrong_decision_rate
+from approxmcmc.diagnostics.discrete import (
+    all_states,
+    clique_error,
+    clique_errors_over_draws,
+    clique_noise_floor,
+    clique_probabilities,
+    empirical_conditional,
+    influence_at,
+    influence_bound,
+    influence_matrix,
+    random_cliques,
+)
+from approxmcmc.diagnostics.importance import (
+    chatterjee_diaconis_bound,
+    importance_diagnostics,
+    importance_estimates,
+)
 from approxmcmc.diagnostics.risk import risk
 
-__all__ = ["clopper_pearson", "compare_samplers", "cost_summary", "risk", "wrong_decision_rate"]
+__all__ = [
+    "all_states",
+    "chatterjee_diaconis_bound",
+    "clique_error",
+    "clique_errors_over_draws",
+    "clique_noise_floor",
+    "clique_probabilities",
+    "clopper_pearson",
+    "compare_samplers",
+    "cost_summary",
+    "empirical_conditional",
+    "importance_diagnostics",
+    "importance_estimates",
+    "influence_at",
+    "influence_bound",
+    "influence_matrix",
+    "random_cliques",
+    "risk",
+    "wrong_decision_rate",
+]

@@ -118,7 +118,7 @@ def _check_shapes(result: SamplingResult, variables: Variables) -> None:
 
 def _posterior(draws: np.ndarray, variables: Variables, attrs: Mapping[str, Any]) -> xr.Dataset:
     return _dataset(
-        variables.unpack(np.asarray(draws)),
+        variables.unpack(np.asarray(draws).astype(variables.dtype, copy=False)),
         attrs=attrs,
         dims={name: list(dims) for name, dims in variables.dims.items()},
         coords={name: list(labels) for name, labels in variables.coords.items()},

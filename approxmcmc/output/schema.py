@@ -176,8 +176,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "largest term ratio",
-        "Largest |l - mean| / (s sqrt(n)) at the stop of a sequential test; over 0.5 the population is heavy-tailed "
-        "and the Student law of the statistic is in doubt.",
+        "Largest |l - mean| / (s sqrt(n)) at the stop of the draw's last sequential test; over 0.5 in many draws, the "
+        "population is heavy-tailed and the Student law of the statistic is in doubt.",
     ),
     StatVariable(
         "audited_mu_std",
@@ -200,6 +200,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "log posterior density",
         "Unnormalised log posterior density; written only where it is exact.",
+    ),
+    StatVariable(
+        "log_weight",
+        "float64",
+        "1",
+        "log importance weight",
+        "Log of target over proposal, both as they are (the target up to its normalising constant); -inf where the "
+        "target is 0.",
     ),
     StatVariable(
         "weight",

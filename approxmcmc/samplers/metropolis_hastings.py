@@ -55,6 +55,23 @@ SECONDS = VALUE_NAMES.index("perf_counter_diff")
 LP = VALUE_NAMES.index("lp")
 AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
 MU_STD = VALUE_NAMES.index("audited_mu_std")
+AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
+AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
+
+
+def audit(  # type: ignore[no-untyped-def]  # bound into the template below
+    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, value
+):
+    """Decide on all data, and record how clear the answer was; -1 when a log density is NaN."""
+    reset(work[2])
+    outcome = merge_differences(log_terms, theta, proposed, data, order, 0, n_obs, work)
+    if outcome != FINITE:
+        return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
+    log_ratio = log_rest + n_obs * work[2, MEAN]
+    s_l = standard_deviation(work[2])
+    if s_l > 0.0:
+        value[MU_STD] = (log_ratio - threshold) / (math.sqrt(n_obs) * s_l)
+    return 1 if threshold < log_ratio else 0
 
 
 def _advance(  # type: ignore[no-untyped-def]
@@ -68,7 +85,7 @@ def _advance(  # type: ignore[no-untyped-def]
         count, value = counts[draw], values[draw]
         count[:] = 0
         value[:] = 0.0
-        value[MU_STD] = math.nan
+        value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = math.nan
         for repeat in range(thin):
             step = first_step + draw * thin + repeat
             log_q_ratio = PROPOSE(proposal_rng, proposal_params, proposal_state, theta, proposed)  # noqa: F821
@@ -91,18 +108,13 @@ def _advance(  # type: ignore[no-untyped-def]
                     return draw
                 if audited:
                     pause = nanoseconds()
-                    reset(work[2])
-                    outcome = merge_differences(log_terms, theta, proposed, data, order, 0, n_obs, work)
-                    if outcome != UNDEFINED:
-                        exact = outcome == CERTAIN or (
-                            outcome == FINITE and threshold < log_rest + n_obs * work[2, MEAN]
-                        )
+                    exact = AUDIT(  # noqa: F821
+                        audit_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
+                        order, work, test_params, value,
+                    )  # fmt: skip
+                    if exact >= 0:
                         count[AUDITS] += 1
-                        s_l = standard_deviation(work[2])
-                        if outcome == FINITE and s_l > 0.0:
-                            log_ratio_exact = log_rest + n_obs * work[2, MEAN]
-                            value[MU_STD] = (log_ratio_exact - threshold) / (math.sqrt(n_obs) * s_l)
-                        if exact != (decision == 1):
+                        if exact != decision:
                             count[WRONG] += 1
                             count[WRONG_ACCEPTS] += decision
                     paused += nanoseconds() - pause
@@ -173,13 +185,10 @@ class MetropolisHastingsProgram:
         self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
         exact = bool(test.functions["CACHES_LIKELIHOOD"])
         self.count_names = [name for name in COUNT_NAMES if audited_test or name not in AUDIT_COUNTS]
-        self.value_names = [
-            name
-            for name in VALUE_NAMES
-            if {"lp": exact, "max_term_ratio": audited_test, "audited_mu_std": audited_test}.get(name, True)
-        ]
+        recorded = {"acceptance_rate", "perf_counter_diff", *test.records, *(("lp",) if exact else ())}
+        self.value_names = [name for name in VALUE_NAMES if name in recorded]
         self.attrs: Mapping[str, Any] = {"audit_every": audit_every or 0} if audited_test else {}
-        self.kernel = bind(_advance, self._signature(), **proposal.functions, **test.functions)
+        self.kernel = bind(_advance, self._signature(), **{"AUDIT": audit, **proposal.functions, **test.functions})
 
     def _signature(self) -> Any:
         if config.DISABLE_JIT:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from approxmcmc.acceptance import ExactTest, SequentialTTest
+from approxmcmc.acceptance import ExactTest, MinibatchBarker, SequentialTTest
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 
@@ -31,3 +31,15 @@ def austerity(
     0.05
     """
     return MetropolisHastings(RandomWalk(scale), SequentialTTest(epsilon=epsilon, batch_size=batch_size, growth=growth))
+
+
+def minibatch_barker(scale: Any = 1.0, *, target_variance: float = 1.0, batch_size: int = 100) -> MetropolisHastings:
+    """Return a random walk with the minibatch Barker test (Seita, Pan, Chen and Canny 2017): biased.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.minibatch_barker(0.01).test.batch_size
+    100
+    """
+    return MetropolisHastings(RandomWalk(scale), MinibatchBarker(target_variance, batch_size))

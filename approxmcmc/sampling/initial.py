@@ -1,18 +1,33 @@
 """Where chains start."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Program, Streams, Variables
+from approxmcmc.contracts import Program, Streams, Target, Variables
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 TRIES = 100
 
 
+def random_start(target: Target, rng: np.random.Generator) -> np.ndarray:
+    """Return ``target.draw_start(rng)`` where the target has one, else its initial point plus U(-1, 1); shape (dim,).
+
+    Discrete targets have one: their states are no numbers to be shifted.
+    """
+    if hasattr(target, "draw_start"):
+        return np.asarray(target.draw_start(rng), dtype=np.float64)
+    centre = np.asarray(target.initial_point(), dtype=np.float64)
+    return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
+
+
 def starting_points(
-    program: Program, variables: Variables, centre: np.ndarray, initvals: Any, streams: Sequence[Streams]
+    program: Program,
+    variables: Variables,
+    draw_start: Callable[[np.random.Generator], np.ndarray],
+    initvals: Any,
+    streams: Sequence[Streams],
 ) -> tuple[np.ndarray, int]:
     """Return one starting theta for each chain, shape (chains, dim), and the number of log densities evaluated.
 
@@ -22,12 +37,11 @@ def starting_points(
         Knows the log density.
     variables
         Names and shapes, to read dicts by.
-    centre
-        The target's initial point, shape (dim,).
+    draw_start
+        Returns a random theta, shape (dim,); see :func:`random_start`.
     initvals
-        None: the centre plus U(-1, 1) in every coordinate on the chain's own stream, drawn again up to 100 times
-        until the log density is finite. Otherwise a dict by variable name, an array (dim,) or (chains, dim), or a
-        list of dicts.
+        None: `draw_start` on the chain's own stream, drawn again up to 100 times until the log density is finite.
+        Otherwise a dict by variable name, an array (dim,) or (chains, dim), or a list of dicts.
     streams
         The random streams of each chain.
 
@@ -36,10 +50,10 @@ def starting_points(
     InvalidInputError
         When initvals have the wrong names or shapes, or a point has no finite log density.
     NotFiniteError
-        When 100 draws around the centre found no finite log density.
+        When 100 random starts found no finite log density.
     """
     if initvals is None:
-        found = [_search(program, centre, own.start) for own in streams]
+        found = [_search(program, draw_start, own.start) for own in streams]
         return np.array([theta for theta, _ in found]), sum(tries for _, tries in found)
     points = _as_array(initvals, variables, len(streams))
     for k, theta in enumerate(points):
@@ -52,14 +66,16 @@ def starting_points(
     return points, len(points)
 
 
-def _search(program: Program, centre: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+def _search(
+    program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rng: np.random.Generator
+) -> tuple[np.ndarray, int]:
     for attempt in range(TRIES):
-        theta = centre + rng.uniform(-1.0, 1.0, size=centre.shape)
+        theta = draw_start(rng)
         density = program.log_density(theta)
         if np.isfinite(density):
             return theta, attempt + 1
     raise NotFiniteError(
-        f"no starting point: {TRIES} draws from U(-1, 1) around {centre} all had a log density that is not finite "
+        f"no starting point: {TRIES} random starts all had a log density that is not finite "
         f"(the last: {density} at {theta}); give initvals, or an initial_point inside the support"
     )
 

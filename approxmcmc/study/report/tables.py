@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.diagnostics.records import stat_attribute
 from approxmcmc.study.report.census import numbers
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import (
@@ -85,7 +86,10 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
     }
     rows = []
     for label, traces in contest.traces.items():
-        fractions = [ratio_of_sums(trace, "datapoints_touched", "decisions_made") / target.n_obs for trace in traces]
+        fractions = [
+            ratio_of_sums(trace, "datapoints_touched", "decisions_made") / stat_attribute(trace, "n_obs", target.n_obs)
+            for trace in traces
+        ]
         speeds = [ratio_of_sums(trace, "decisions_made", "perf_counter_diff") for trace in traces]
         audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
         prediction = _prediction(target, traces, samplers.get(label))

@@ -1,0 +1,249 @@
+"""How well chains over discrete states agree with the exact answers: conditionals, joints of small cliques, influences.
+
+Models appear here only through functions and arrays: ``conditional(states, site)`` with shape (n, n_states) returns
+exact conditionals, and `fields` the polynomial of a binary log density; `targets.BinaryMRF` has both.
+
+Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.4 and supplement F, equation 12;
+Dobrushin (1968) for the influence matrix.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics.decisions import clopper_pearson
+from approxmcmc.diagnostics.records import group, stat_attribute
+from approxmcmc.errors import InvalidInputError
+
+
+def states_of(trace: xr.DataTree) -> np.ndarray:
+    """Return the states of all sites as one array, shape (chain, draw, site), sites in the order of the trace."""
+    posterior = group(trace, "posterior")
+    columns = [variable.transpose("chain", "draw", ...).to_numpy() for variable in posterior.data_vars.values()]
+    return np.concatenate([column.reshape(*column.shape[:2], -1) for column in columns], axis=2)
+
+
+def empirical_conditional(
+    trace: xr.DataTree,
+    conditional: Callable[[np.ndarray, int], np.ndarray],
+    *,
+    n_bins: int = 20,
+    confidence: float = 0.95,
+) -> xr.Dataset:
+    """Compare how often binary sites became 1 with the exact conditional of each decision, in bins of the latter.
+
+    Parameters
+    ----------
+    trace
+        Of :class:`Gibbs` with systematic scan and ``thin=1``: draw t holds the sites before i in their new states and
+        draw t - 1 those after i, so the context of every decision can be rebuilt.
+    conditional
+        ``conditional(states (n, D), site) -> (n, 2)``, exact.
+    n_bins
+        Equal bins of the exact P(x_i = 1 | rest).
+    confidence
+        Of the Clopper-Pearson intervals, which take decisions as independent given their contexts.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``bin``: `exact` (mean over the decisions in the bin), `empirical` with `empirical_lower` and
+        `empirical_upper`, `n_decisions`. Empty bins are NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        When the trace is thinned, or has a single draw.
+    """
+    states = states_of(trace)
+    if stat_attribute(trace, "thin", 1) != 1 or states.shape[1] < 2:
+        raise InvalidInputError(
+            "empirical_conditional needs every sweep: a trace with thin=1 and at least 2 draws; found thin="
+            f"{stat_attribute(trace, 'thin', 1)}, {states.shape[1]} draws"
+        )
+    before, after = (part.reshape(-1, states.shape[2]) for part in (states[:, :-1], states[:, 1:]))
+    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    totals = np.zeros((3, n_bins))  # decisions, sum of their exact probabilities, ones
+    context = before.copy()
+    for site in range(states.shape[2]):
+        exact = conditional(context, site)[:, 1]
+        places = np.clip(np.searchsorted(edges, exact, side="right") - 1, 0, n_bins - 1)
+        for total, weights in zip(totals, (1.0, exact, after[:, site]), strict=True):
+            np.add.at(total, places, weights)
+        context[:, site] = after[:, site]
+    count, exact_sum, ones = totals
+    lower, upper = clopper_pearson(ones, count, confidence)
+    with np.errstate(invalid="ignore"):
+        data = {
+            "exact": exact_sum / count,
+            "empirical": ones / count,
+            "empirical_lower": lower,
+            "empirical_upper": upper,
+        }
+    empty = count == 0
+    columns = {name: ("bin", np.where(empty, np.nan, values)) for name, values in data.items()}
+    return xr.Dataset(columns | {"n_decisions": ("bin", count.astype(np.int64))})
+
+
+def random_cliques(n_sites: int, *, n_cliques: int = 1600, size: int = 5, random_seed: int = 0) -> np.ndarray:
+    """Return subsets of sites, drawn uniformly and independently; shape (n_cliques, size), ascending."""
+    rng = np.random.default_rng(random_seed)
+    return np.sort([rng.choice(n_sites, size, replace=False) for _ in range(n_cliques)], axis=1)
+
+
+def clique_probabilities(states: Any, cliques: np.ndarray, *, weights: Any = None) -> np.ndarray:
+    """Return the share of draws in each joint state of each clique of binary sites.
+
+    Parameters
+    ----------
+    states
+        Draws, shape (..., D), 0 or 1.
+    cliques
+        Shape (M, k).
+    weights
+        Weights of the draws, shape (...); None = equal.
+
+    Returns
+    -------
+    np.ndarray
+        Shape (M, 2^k); state number sum_c x_c 2^(k - 1 - c).
+    """
+    states = np.asarray(states)
+    flat = states.reshape(-1, states.shape[-1])
+    share = np.full(len(flat), 1.0 / len(flat)) if weights is None else np.ravel(weights) / np.sum(weights)
+    k = cliques.shape[1]
+    columns = np.ascontiguousarray(flat.T.astype(np.uint8))  # one byte a state: the gathers below are bound by memory
+    out = np.empty((len(cliques), 2**k))
+    for m, clique in enumerate(cliques):
+        number = np.zeros(len(flat), dtype=np.uint8 if k <= 8 else np.int64)
+        for site in clique:
+            number = 2 * number + columns[site]
+        out[m] = np.bincount(number, share, minlength=2**k)
+    return out
+
+
+def clique_error(probabilities: np.ndarray, reference: np.ndarray) -> float:
+    """Return (1/M) sum_m sum_s |P_hat_m(s) - P_m(s)|, equation 12: the mean L1 distance, without the factor 1/2."""
+    return float(np.abs(np.asarray(probabilities) - reference).sum(axis=-1).mean())
+
+
+def clique_noise_floor(reference: np.ndarray, effective_draws: float) -> float:
+    """Return the clique error that an exact sampler has by chance, (1/M) sum_m sum_s sqrt(2 p_s (1 - p_s) / (pi n)).
+
+    Parameters
+    ----------
+    reference
+        Joint probabilities, shape (M, 2^k).
+    effective_draws
+        Independent draws n that the estimate is worth.
+    """
+    return float(np.sqrt(2.0 * reference * (1.0 - reference) / (math.pi * effective_draws)).sum(axis=-1).mean())
+
+
+def clique_errors_over_draws(
+    trace: xr.DataTree, cliques: np.ndarray, reference: np.ndarray, sizes: Sequence[int]
+) -> xr.Dataset:
+    """Return the clique error of the first n draws of every chain, with what they cost.
+
+    Parameters
+    ----------
+    trace
+        A chain or several over binary sites.
+    cliques, reference
+        The subsets, and their joint probabilities.
+    sizes
+        Numbers of draws n, ascending.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dims ``chain``, ``n_draws``: `error`, `datapoints_touched` and `seconds`, all from the first kept draw on.
+    """
+    states, stats = states_of(trace), group(trace, "sample_stats")
+    sizes = [int(n) for n in sizes if 0 < n <= states.shape[1]]
+    shape = (states.shape[0], len(sizes))
+    error = np.empty(shape)
+    for chain in range(shape[0]):
+        done, total = 0, np.zeros_like(reference)
+        for place, n in enumerate(sizes):
+            if n > done:
+                total += clique_probabilities(states[chain, done:n], cliques) * (n - done)
+                done = n
+            error[chain, place] = clique_error(total / done, reference)
+    rows = np.asarray(sizes, dtype=np.int64) - 1
+    costs = {
+        name: stats[column].transpose("chain", "draw").to_numpy().cumsum(axis=1)[:, rows]
+        for name, column in (("datapoints_touched", "datapoints_touched"), ("seconds", "perf_counter_diff"))
+    }
+    data = {name: (("chain", "n_draws"), values) for name, values in {"error": error, **costs}.items()}
+    return xr.Dataset(data, coords={"n_draws": sizes})
+
+
+def influence_matrix(log_joint: np.ndarray) -> np.ndarray:
+    """Return C_ij = max_x |P(x_i = 1 | x) - P(x_i = 1 | x with j flipped)|, by enumeration of a binary law.
+
+    Parameters
+    ----------
+    log_joint
+        Unnormalised log density of every state, shape (2, ..., 2).
+
+    Returns
+    -------
+    np.ndarray
+        Shape (D, D), zero diagonal. Dobrushin's condition is a largest row sum below 1: then single-site Gibbs
+        contracts at a known rate. It may fail although sweeps contract.
+    """
+    n = np.ndim(log_joint)
+    influence = np.zeros((n, n))
+    for i in range(n):
+        log_odds = log_joint.take(1, axis=i) - log_joint.take(0, axis=i)
+        probability = 1.0 / (1.0 + np.exp(-np.expand_dims(log_odds, i)))
+        for j in range(n):
+            if j != i:
+                influence[i, j] = np.abs(probability.take(1, axis=j) - probability.take(0, axis=j)).max()
+    return influence
+
+
+def influence_bound(fields: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return an upper bound of the influence matrix that needs no enumeration: C_ij <= tanh(h_ij / 4).
+
+    h_ij is the largest change of the log odds of site i when site j flips: max over x of |pair_ij + sum_k triple_ijk
+    x_k|.
+
+    Parameters
+    ----------
+    fields
+        (linear, pair, triple), the polynomial of the log density; see ``BinaryMRF.fields()``.
+    """
+    _, pair, triple = fields
+    highest = pair + np.maximum(triple, 0.0).sum(axis=2)
+    lowest = pair + np.minimum(triple, 0.0).sum(axis=2)
+    return _without_diagonal(np.tanh(np.maximum(np.abs(highest), np.abs(lowest)) / 4.0))
+
+
+def influence_at(fields: tuple[np.ndarray, np.ndarray, np.ndarray], state: Any) -> np.ndarray:
+    """Return tanh(|change of the log odds of i when j flips| / 4) at one state: what is typical, beside the bound.
+
+    Parameters
+    ----------
+    fields
+        As in :func:`influence_bound`.
+    state
+        0 or 1 for each site, shape (D,).
+    """
+    _, pair, triple = fields
+    return _without_diagonal(np.tanh(np.abs(pair + triple @ np.asarray(state, dtype=np.float64)) / 4.0))
+
+
+def all_states(n_sites: int) -> np.ndarray:
+    """Return all 2^n states of binary sites, shape (2^n, n); the last site changes fastest."""
+    return np.array(list(itertools.product((0, 1), repeat=n_sites)))
+
+
+def _without_diagonal(matrix: np.ndarray) -> np.ndarray:
+    np.fill_diagonal(matrix, 0.0)
+    return matrix

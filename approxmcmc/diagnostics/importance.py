@@ -1,0 +1,180 @@
+"""How far weighted draws can be trusted: effective sample size, Pareto k, and the sample size that the KL asks for.
+
+With rho = d nu / d mu (target nu, proposal mu), L = KL(nu || mu) = E_nu log rho and I_n(f) = (1/n) sum f(X_i) rho(X_i),
+X_i ~ mu, about exp(L) draws are necessary and sufficient:
+
+    n = exp(L + t), t >= 0:  E |I_n(f) - I(f)| <= ||f||_{L2(nu)} (exp(-t/4) + 2 sqrt(P_nu(log rho > L + t/2))),
+    n = exp(L - t), t >= 0:  P(I_n(1) >= 1 - delta) <= exp(-t/2) + P_nu(log rho <= L - t/2) / (1 - delta).
+
+The effective sample size sees only the points that were drawn: a proposal that misses the target looks fine. Read it
+together with Pareto k and with L.
+
+Reference: Chatterjee and Diaconis (2018), The sample size required in importance sampling, theorem 1.1.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics.estimands import resolve
+from approxmcmc.diagnostics.records import group
+from approxmcmc.errors import InvalidInputError
+
+
+def importance_diagnostics(log_weights: Any) -> dict[str, float]:
+    """Return what a vector of log weights says about itself.
+
+    Parameters
+    ----------
+    log_weights
+        log w_t, known up to a constant, shape (n,); -inf where the target is 0.
+
+    Returns
+    -------
+    dict
+        ``ess`` = (sum w)^2 / sum w^2; ``pareto_k``, the tail index fitted by Pareto-smoothed importance sampling
+        (ArviZ; over 0.7 the estimates are not to be trusted, NaN where there is no tail to fit); ``log_normalizer``,
+        the log of the mean weight; ``kl``, the plug-in estimate of KL(target || proposal).
+
+    Examples
+    --------
+    >>> round(importance_diagnostics([0.0, 0.0, 0.0, 0.0])["ess"], 6)
+    4.0
+    """
+    log_weights = _vector(log_weights)
+    largest = log_weights.max()
+    weights = np.exp(log_weights - largest)
+    log_normalizer = float(largest + np.log(weights.mean()))
+    shares = weights / weights.sum()
+    positive = shares > 0.0
+    return {
+        "ess": float(weights.sum() ** 2 / (weights**2).sum()),
+        "pareto_k": _pareto_k(log_weights),
+        "log_normalizer": log_normalizer,
+        "kl": float(shares[positive] @ (log_weights[positive] - log_normalizer)),
+    }
+
+
+def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Dataset:
+    """Return self-normalised estimates, sum w f / sum w, with their standard errors.
+
+    Parameters
+    ----------
+    trace
+        What `importance_sampling` returned.
+    estimands
+        Functions of the posterior Dataset by name; None = every variable.
+
+    Returns
+    -------
+    xarray.Dataset
+        Each estimand with a leading dim ``moment`` of (mean, mcse), mcse = sqrt(sum w^2 (f - mean)^2) / sum w, the
+        delta method (Owen 2013, equation 9.9).
+
+    Examples
+    --------
+    >>> importance_estimates(trace)["B"].sel(moment="mean")  # doctest: +SKIP
+    """
+    weights = group(trace, "sample_stats")["weight"]
+    weights = weights / weights.sum(("chain", "draw"))
+    out = {}
+    for name, function in resolve(estimands, trace).items():
+        values = function(group(trace, "posterior")).astype(np.float64)
+        mean = (weights * values).sum(("chain", "draw"))
+        mcse = ((weights**2 * (values - mean) ** 2).sum(("chain", "draw"))) ** 0.5
+        out[name] = xr.concat([mean, mcse], dim="moment")
+    return xr.Dataset(out, coords={"moment": ["mean", "mcse"]})
+
+
+def chatterjee_diaconis_bound(
+    n_draws: Any,
+    *,
+    kl: float | None = None,
+    tail: Callable[[float], float] | None = None,
+    log_weights: Any = None,
+    delta: float = 0.5,
+) -> xr.Dataset:
+    """Bound the error of importance sampling with n draws by the KL divergence and its fluctuation.
+
+    Parameters
+    ----------
+    n_draws
+        Numbers of draws n, a number or a vector.
+    kl, tail
+        L = KL(target || proposal), and the function s -> P_target(log rho > s), where they are known.
+    log_weights
+        Log weights of a run, instead: L and the tail are then estimated from the weighted draws, and a run that missed
+        a part of the target underestimates both.
+    delta
+        Of the lower bound, in (0, 1).
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``n_draws``. `t` = log n - L. `error_bound`: bound of E |I_n(f) - I(f)| in units of ||f||_{L2(target)}, NaN
+        where n < exp(L); over 1 it says nothing and is still reported. `mass_bound`: bound of the probability that the
+        mean weight, whose expectation is 1, reaches 1 - delta, NaN where n > exp(L). Attributes: `kl`, `needed` =
+        exp(L).
+
+    Raises
+    ------
+    InvalidInputError
+        When neither `kl` and `tail` nor `log_weights` are given, or a number is out of range.
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> bound = chatterjee_diaconis_bound(np.exp(0.5 + 4.0), kl=0.5, tail=norm(0.5, 1.0).sf)
+    >>> round(float(bound["error_bound"]), 6)
+    0.669542
+    """
+    if log_weights is not None:
+        kl, tail = _plug_in(_vector(log_weights))
+    if kl is None or tail is None:
+        raise InvalidInputError("chatterjee_diaconis_bound needs `kl` and `tail`, or `log_weights`")
+    n = np.asarray(n_draws, dtype=np.float64)
+    if not (kl >= 0.0 and np.all(n > 0.0) and 0.0 < delta < 1.0):
+        raise InvalidInputError(
+            f"chatterjee_diaconis_bound: needs kl >= 0, n_draws > 0 and delta in (0, 1), found {kl}, {n}, {delta}"
+        )
+    t = np.log(n) - kl
+    pairs = np.array([_bounds(value, kl, tail, delta) for value in t.ravel()]).reshape(*t.shape, 2)
+    dims = ("n_draws",) if n.ndim else ()
+    data = {"t": (dims, t), "error_bound": (dims, pairs[..., 0]), "mass_bound": (dims, pairs[..., 1])}
+    attrs = {"kl": float(kl), "needed": math.exp(kl), "estimated": int(log_weights is not None)}
+    return xr.Dataset(data, coords={"n_draws": (dims, n)}, attrs=attrs)
+
+
+def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, float]:
+    error = math.exp(-t / 4.0) + 2.0 * math.sqrt(float(tail(kl + t / 2.0))) if t >= 0.0 else math.nan
+    mass = math.exp(t / 2.0) + (1.0 - float(tail(kl + t / 2.0))) / (1.0 - delta) if t <= 0.0 else math.nan
+    return error, mass
+
+
+def _plug_in(log_weights: np.ndarray) -> tuple[float, Callable[[float], float]]:
+    found = importance_diagnostics(log_weights)
+    log_rho = log_weights - found["log_normalizer"]
+    shares = np.exp(log_rho) / len(log_rho)
+    return max(found["kl"], 0.0), lambda s: float(shares[log_rho > s].sum())
+
+
+def _pareto_k(log_weights: np.ndarray) -> float:
+    from arviz_stats.base import array_stats
+
+    positive = log_weights[log_weights > -np.inf]
+    if positive.size < 25 or np.ptp(positive) == 0.0:  # ArviZ needs a tail to fit; equal weights have none
+        return math.nan
+    try:
+        return float(array_stats.psislw(-positive)[1])  # it takes log-likelihoods, whose negatives are the log weights
+    except ValueError:  # all weights of the tail are equal, as on a few discrete states: there is no tail to fit
+        return math.nan
+
+
+def _vector(log_weights: Any) -> np.ndarray:
+    values = np.asarray(log_weights, dtype=np.float64).ravel()
+    if not values.size or np.isnan(values).any() or not np.isfinite(values.max()):
+        raise InvalidInputError("log_weights must hold numbers or -inf, one of them finite")
+    return values

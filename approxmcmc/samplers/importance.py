@@ -1,0 +1,97 @@
+"""Importance sampling: independent draws of a proposal, weighted by the ratio of target and proposal.
+
+    x_t ~ Q,    log w_t = log P~(x_t) - log Q(x_t),    E_P f is estimated by sum_t w_t f(x_t) / sum_t w_t.
+
+P~ need not be normalised; mean w_t estimates its normalising constant. No chain and no test: every draw evaluates all
+terms.
+
+Reference: Owen (2013), Monte Carlo theory, methods and examples, chapter 9.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import SamplingResult, Variables
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+
+
+def weighted_draws(
+    target: Any, proposal: Any, draws: int, rng: np.random.Generator
+) -> tuple[SamplingResult, Variables]:
+    """Draw from the proposal and weight; return arrays of one chain, and the variables that they hold."""
+    started = time.perf_counter()
+    log_target, n_obs, variables = log_density_of(target)
+    proposal_law = log_law(proposal, "proposal")
+    x = np.asarray(proposal.rvs(size=draws, random_state=rng), dtype=np.float64)
+    log_proposal = np.asarray(proposal_law(x))
+    states = x.reshape(draws, -1)
+    if variables is None:
+        variables = Variables({"x": () if states.shape[1] == 1 else (states.shape[1],)})
+    if states.shape[1] != variables.size:
+        raise IncompatibleError(
+            f"importance_sampling: the proposal draws vectors of length {states.shape[1]}, {target!r} has "
+            f"{variables.size} coordinates"
+        )
+    with np.errstate(invalid="ignore"):
+        log_weight = log_target(states) - log_proposal.reshape(draws)
+    _check(log_weight, states)
+    shifted = np.exp(log_weight - log_weight.max())
+    seconds = np.full((1, draws), (time.perf_counter() - started) / draws)
+    counts = np.full((1, draws), n_obs, dtype=np.int64)
+    stats = {
+        "log_weight": log_weight[None],
+        "weight": (shifted / shifted.sum())[None],
+        "datapoints_touched": counts,
+        "likelihood_evaluations": counts.copy(),
+        "perf_counter_diff": seconds,
+    }
+    attrs = {"sampling_time": float(seconds.sum()), "tuning_steps": 0, "thin": 1, "stopped": "", "n_obs": n_obs}
+    return SamplingResult(states[None], stats, None, None, {}, attrs), variables
+
+
+def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int, Variables | None]:
+    """Return a vectorised log density of states (n, dim), its number of terms, and its variables if it has any."""
+    if hasattr(target, "log_density"):
+        return target.log_density, target.n_obs, target.variables
+    if hasattr(target, "compile"):
+        compiled = target.compile()
+
+        def of_one(theta: np.ndarray) -> float:
+            prior = float(compiled.log_prior(theta))
+            if not prior > -np.inf:
+                return prior
+            return prior + float(full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum())
+
+        return lambda states: np.array([of_one(theta) for theta in states]), target.n_obs, target.variables
+    law = log_law(target, "target")
+    return lambda states: np.asarray(law(states[:, 0] if states.shape[1] == 1 else states)).reshape(-1), 1, None
+
+
+def log_law(law: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the log density, or log probability, of a frozen law of `scipy.stats` or of anything like it."""
+    if not hasattr(law, "rvs") and role == "proposal":
+        raise IncompatibleError(f"importance_sampling: the proposal needs rvs(size, random_state), found {law!r}")
+    for name in ("logpdf", "logpmf"):
+        # scipy.stats gives a frozen law of discrete numbers a logpdf that only raises
+        if hasattr(law, name) and not (name == "logpdf" and hasattr(getattr(law, "dist", None), "_pmf")):
+            return getattr(law, name)
+    needed = "a frozen law with logpdf or logpmf" + ("" if role == "proposal" else ", or a target of the library")
+    raise IncompatibleError(f"importance_sampling: the {role} must be {needed}; found {law!r}")
+
+
+def _check(log_weight: np.ndarray, states: np.ndarray) -> None:
+    bad = np.flatnonzero(np.isnan(log_weight) | (log_weight == np.inf))
+    if bad.size:
+        raise NotFiniteError(
+            f"importance_sampling: the log weight of draw {bad[0]} is {log_weight[bad[0]]} at x = {states[bad[0]]}; "
+            "target or proposal has no proper density there"
+        )
+    if not (log_weight > -np.inf).any():
+        raise InvalidInputError(
+            f"importance_sampling: none of {len(states)} draws has positive density under the target; "
+            "the proposal must cover it"
+        )

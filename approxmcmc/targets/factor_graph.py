@@ -1,0 +1,226 @@
+"""Discrete distributions as products of tables: p(x) is proportional to prod_f psi_f(x_f), x_f the sites of factor f.
+
+Every site has finitely many states 0, 1, ... . The terms of the log density are the tables' entries log psi_f(x_f);
+the conditional of one site has the terms of the factors that hold it. Both are read by one kernel: a row of integers
+per term says where its table starts, then the sites that it depends on, each with its stride. Rows of one site lie
+together, each with a table of its own whose last axis is that site: a test that evaluates a term at two states of the
+site touches two places in memory, one row and one table.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledConditionals, CompiledTarget, Variables, content_hash
+from approxmcmc.engine.batches import log_terms_type, prior_kernel
+from approxmcmc.engine.bind import BATCH_FASTMATH, bind, type_of
+from approxmcmc.errors import InvalidInputError
+
+LARGEST_STATE_SPACE = 2**22
+STATES_AT_ONCE = 64  # of a vectorised log density; 64 x 161700 entries take 80 MB
+
+
+class FactorGroup(NamedTuple):
+    """Factors of one shape: `sites` (F, k), and `log_tables` (F, n_1, ..., n_k), axes in the order of the sites."""
+
+    sites: np.ndarray
+    log_tables: np.ndarray
+
+
+def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    base, rows, tables = data
+    first = base[0]
+    for place in range(lo, hi):
+        row = first + order[place]
+        entry = np.int64(rows[row, 0])
+        for c in range(WIDTH):  # type: ignore[name-defined]  # noqa: F821 (bound, so that the loop unrolls)
+            entry += rows[row, 2 * c + 2] * int(theta[rows[row, 2 * c + 1]])
+        out[place - lo] = tables[entry]
+
+
+def _no_prior(theta):  # type: ignore[no-untyped-def]  # a template
+    return 0.0
+
+
+class FactorGraph:
+    """A discrete distribution given by tables; the base of the targets with names.
+
+    Parameters
+    ----------
+    n_states
+        Number of states of every site, shape (D,).
+    groups
+        The factors, those of one shape together. Tables may hold -inf.
+    variables
+        Names of the sites in the trace.
+    """
+
+    def __init__(self, n_states: Sequence[int], groups: Sequence[FactorGroup], variables: Variables) -> None:
+        self.n_states = np.asarray(n_states, dtype=np.int64)
+        self.groups = tuple(groups)
+        self.variables = variables
+        self.n_obs = sum(len(group.sites) for group in self.groups)
+
+    # --- the distribution ---
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log density of states of shape (..., D); -inf where a number is no state."""
+        states = np.asarray(states, dtype=np.float64)
+        flat = states.reshape(-1, self.n_states.size)
+        whole = flat.astype(np.int64)
+        valid = ((flat == whole) & (whole >= 0) & (whole < self.n_states)).all(axis=1)
+        out = np.full(len(flat), -np.inf)
+        places = np.flatnonzero(valid)
+        for start in range(0, places.size, STATES_AT_ONCE):
+            part = places[start : start + STATES_AT_ONCE]
+            out[part] = sum(_entries(group, whole[part]).sum(axis=1) for group in self.groups)
+        return out.reshape(states.shape[:-1])
+
+    def conditional(self, states: np.ndarray, site: int) -> np.ndarray:
+        """Return p(x_site = k | all other sites) for states of shape (n, D); shape (n, n_states[site])."""
+        from scipy.special import softmax
+
+        states = np.array(states, dtype=np.int64)
+        around = [group for group in (_of_site(group, site) for group in self.groups) if len(group.sites)]
+        logits = np.empty((len(states), self.n_states[site]))
+        for k in range(self.n_states[site]):
+            states[:, site] = k
+            for start in range(0, len(states), 16 * STATES_AT_ONCE):
+                part = slice(start, start + 16 * STATES_AT_ONCE)
+                logits[part, k] = sum(_entries(group, states[part]).sum(axis=1) for group in around)
+        return np.asarray(softmax(logits, axis=1))
+
+    @functools.cached_property
+    def log_joint(self) -> np.ndarray:
+        """Unnormalised log density of every state, by enumeration; shape (n_1, ..., n_D).
+
+        Raises
+        ------
+        InvalidInputError
+            When there are more than 2^22 states.
+        """
+        size = math.prod(self.n_states.tolist())
+        if size > LARGEST_STATE_SPACE:
+            raise InvalidInputError(
+                f"{type(self).__name__}: enumeration needs at most {LARGEST_STATE_SPACE} states, this one has "
+                f"{size:.3g}; sample it, for instance with Gibbs(ExactTest())"
+            )
+        total = np.zeros(self.n_states)
+        for group in self.groups:
+            for sites, table in zip(group.sites, group.log_tables, strict=True):
+                ascending = np.argsort(sites)
+                shape = np.ones(self.n_states.size, dtype=np.int64)
+                shape[sites] = table.shape
+                total += table.transpose(ascending).reshape(shape)
+        return total
+
+    def log_normalizer(self) -> float:
+        """Return log sum_x prod_f psi_f(x_f), by enumeration."""
+        from scipy.special import logsumexp
+
+        return float(logsumexp(self.log_joint))
+
+    def joint(self, sites: Sequence[int]) -> np.ndarray:
+        """Return the joint probabilities of some sites, by enumeration; one axis per site, in the order of `sites`."""
+        sites = [int(site) for site in sites]
+        others = tuple(site for site in range(self.n_states.size) if site not in sites)
+        probability = np.exp(self.log_joint - self.log_normalizer()).sum(axis=others)
+        return np.asarray(probability.transpose(np.argsort(np.argsort(sites))))
+
+    # --- what samplers ask for ---
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed."""
+        return {}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Constants for the trace."""
+        return {}
+
+    def initial_point(self) -> np.ndarray:
+        """Return the state 0 of every site; shape (D,)."""
+        return np.zeros(self.n_states.size)
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """Return independent uniform states; shape (D,)."""
+        return np.floor(rng.random(self.n_states.size) * self.n_states)
+
+    def content_hash(self) -> str:
+        """Return a hash of the tables and of what they are tables of."""
+        names = {name: list(shape) for name, shape in self.variables.shapes.items()}
+        arrays = [array for group in self.groups for array in group]
+        return content_hash(type(self).__name__, names, self.n_states, *arrays)
+
+    def compile(self) -> CompiledTarget:
+        """Compile the terms of the joint density, for samplers that compare whole states."""
+        data = (np.zeros(1, dtype=np.int64), *_rows(self.groups, by_site=False))
+        return CompiledTarget(_kernel(data), prior_kernel(_no_prior), data, self.n_obs)
+
+    def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
+        """Compile the conditionals of the sites; the fast form only where a subclass has one and it is wanted."""
+        form = self.fields() if fields else None
+        # A chain that keeps fields reads no table: a single row stands for all of them.
+        groups = self.groups if form is None else (FactorGroup(np.zeros((1, 1), np.int64), np.zeros((1, 1))),)
+        tables = _rows(groups, by_site=True)
+        n_terms = np.zeros(self.n_states.size, dtype=np.int64)
+        for group in self.groups:
+            n_terms += np.bincount(group.sites.ravel(), minlength=self.n_states.size)
+        first = np.concatenate([[0], np.cumsum(n_terms)[:-1]])
+        kernel = _kernel((np.zeros(1, dtype=np.int64), *tables))
+        return CompiledConditionals(kernel, tables, first, n_terms, self.n_states, form)
+
+    def fields(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return the coefficients of the fast form; None here."""
+        return None
+
+
+def _kernel(data: tuple[np.ndarray, ...]) -> object:
+    width = data[1].shape[1] // 2
+    return bind(_log_terms, log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH, WIDTH=width)
+
+
+def _entries(group: FactorGroup, states: np.ndarray) -> np.ndarray:
+    """Return log psi_f of integer states (n, D); shape (n, F)."""
+    axes = [states[:, group.sites[:, c]] for c in range(group.sites.shape[1])]
+    return np.asarray(group.log_tables[(np.arange(len(group.sites)), *axes)])
+
+
+def _of_site(group: FactorGroup, site: int) -> FactorGroup:
+    holds = (group.sites == site).any(axis=1)
+    return FactorGroup(group.sites[holds], group.log_tables[holds])
+
+
+def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return (rows, tables): one row per factor, or one per factor and site that it holds, sorted by site."""
+    width = max(group.sites.shape[1] for group in groups)
+    owners, columns, strides, blocks = [], [], [], []
+    for group in groups:
+        count, arity = group.sites.shape
+        for axis in range(arity) if by_site else [arity - 1]:
+            shift = arity - 1 - axis  # rolls the owner to the last place
+            tables = group.log_tables.transpose(0, *(1 + (c - shift) % arity for c in range(arity)))
+            steps = np.cumprod([1, *tables.shape[:1:-1]])[::-1]
+            pad = (0, width - arity)  # stride 0: a padded column counts for nothing
+            columns.append(np.pad(np.roll(group.sites, shift, axis=1), ((0, 0), pad)))
+            strides.append(np.tile(np.pad(steps, pad), (count, 1)))
+            owners.append(group.sites[:, axis] if by_site else np.zeros(count, dtype=np.int64))
+            blocks.append(np.ascontiguousarray(tables).reshape(count, -1))
+    ranked = np.argsort(np.concatenate(owners), kind="stable")
+    sizes = np.concatenate([np.full(len(block), block.shape[1]) for block in blocks])
+    starts = np.empty_like(sizes)
+    starts[ranked] = np.cumsum(sizes[ranked]) - sizes[ranked]
+    flat = np.empty(int(sizes.sum()))
+    if flat.size > np.iinfo(np.int32).max:
+        raise InvalidInputError(f"the tables hold {flat.size:.3g} entries with their copies, at most 2^31 are possible")
+    done = 0
+    for block in blocks:
+        flat[starts[done : done + len(block), None] + np.arange(block.shape[1])] = block
+        done += len(block)
+    pairs = np.stack([np.concatenate(columns), np.concatenate(strides)], axis=2).reshape(len(ranked), 2 * width)
+    rows = np.concatenate([starts[:, None], pairs], axis=1)[ranked]
+    return np.ascontiguousarray(rows, dtype=np.int32), flat

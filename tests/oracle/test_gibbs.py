@@ -1,0 +1,208 @@
+"""Gibbs against a textbook implementation, draw for draw, against its own transition matrix, and with planted bugs."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.engine import order as order_module
+from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.samplers import gibbs, gibbs_sweep
+from tests import textbook
+from tests.oracle.test_textbook import plant
+
+N, SWEEPS, SEED = 6, 60, 20140621
+
+
+def field():
+    return amc.targets.BinaryMRF.random_triples(N, 0.5, 0)
+
+
+def textbook_gibbs(tables, decide):
+    """Return the states after each sweep and the pairs read, from triples in lexicographic order and plain NumPy."""
+    sequences, _ = seed_sequences(SEED, 1)
+    own = streams(sequences[0])
+    triples = list(itertools.combinations(range(N), 3))
+    # Pairs of a site: those where it comes first in its triple, then second, then third.
+    pairs = [
+        [(t, axis) for axis in range(3) for t, triple in enumerate(triples) if triple[axis] == i] for i in range(N)
+    ]
+    x, order = np.zeros(N, dtype=int), np.arange((N - 1) * (N - 2) // 2)
+    draws, read = [], []
+    for _ in range(SWEEPS):
+        read.append(0)
+        for i in range(N):
+            differences = []
+            for t, axis in pairs[i]:
+                at = [list(x[list(triples[t])]) for _ in range(2)]
+                at[0][axis], at[1][axis] = 0, 1
+                differences.append(tables[(t, *at[1])] - tables[(t, *at[0])])
+            log_u = -own.uniform.standard_exponential()
+            threshold = log_u - np.log1p(-np.exp(log_u))
+            x[i], n = decide(own.order, order, np.array(differences), threshold / len(differences))
+            read[-1] += n
+        draws.append(x.copy())
+    return np.array(draws), np.array(read)
+
+
+CASES = {
+    "fields": (amc.Gibbs(), textbook.exact),
+    "terms": (amc.Gibbs(conditional="terms"), textbook.exact),
+    "sequential": (amc.Gibbs(amc.SequentialTTest(0.1, 4)), textbook.sequential_t(0.1, 4)),
+}
+
+
+def differs(case: str) -> bool:
+    sampler, decide = CASES[case]
+    trace = amc.sample(
+        field(), sampler, draws=SWEEPS, tune=0, chains=1, random_seed=SEED, initvals=np.zeros(N), audit_every=3,
+        progressbar=False,
+    )  # fmt: skip
+    draws, read = textbook_gibbs(field().groups[0].log_tables, decide)
+    same_read = np.array_equal(trace.sample_stats["datapoints_touched"].values[0], read)
+    return not (np.array_equal(trace.posterior["x"].values[0], draws) and same_read)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_chains_equal_the_textbook(case):
+    assert not differs(case)
+
+
+@pytest.fixture
+def fresh_kernels():
+    _bind.cache_clear()
+    yield
+    _bind.cache_clear()
+
+
+SWEEP_BUGS = {
+    "all sites read the terms of the first": ("base[0] = first[site]", "pass", "sequential"),
+    "the other state is left behind": ("x[site] = other[site] = decision", "x[site] = decision", "sequential"),
+    "the audit draws from the chain's stream": ("audit_rng.random() <", "uniform_rng.random() <", "sequential"),
+    "the last site is never visited": ("in range(x.shape[0])", "in range(x.shape[0] - 1)", "fields"),
+    "the cached sum is that of another site": ("if CACHES_LIKELIHOOD:", "if CACHES_LIKELIHOOD and site == 0:", "terms"),
+    "answers are turned round": (
+        "decision, log_odds = TEST(",
+        "decision, log_odds = 0, 0.0\n                TEST(",
+        "terms",
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", SWEEP_BUGS)
+@pytest.mark.usefixtures("fresh_kernels")
+def test_planted_bugs_of_the_sweep_are_seen(bug, monkeypatch):
+    right, wrong, case = SWEEP_BUGS[bug]
+    plant(monkeypatch, gibbs_sweep, "advance", right, wrong)
+    monkeypatch.setattr(gibbs, "advance", gibbs_sweep.advance)
+    assert differs(case)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_a_metropolis_threshold_is_seen(monkeypatch):
+    monkeypatch.setattr(gibbs, "logit_uniform", lambda rng: -rng.standard_exponential())
+    assert differs("terms")
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_subsets_with_replacement_are_seen(monkeypatch):
+    from approxmcmc.acceptance import sequential_t
+
+    plant(monkeypatch, order_module, "draw_next", "order[other] = order[place]", "pass")
+    monkeypatch.setattr(sequential_t, "draw_next", compiled(order_module.draw_next))
+    assert differs("sequential")
+
+
+def test_fields_without_third_order_are_seen(monkeypatch):
+    right = amc.targets.BinaryMRF.fields
+    monkeypatch.setattr(amc.targets.BinaryMRF, "fields", lambda self: (*right(self)[:2], 0.0 * right(self)[2]))
+    assert differs("fields")
+
+
+# --- the exact sweep on all states ---
+
+
+def sweep_matrix(target) -> np.ndarray:
+    """Return the transition matrix of one systematic sweep over binary sites, from the target's conditionals."""
+    n = target.n_states.size
+    states = np.array(list(itertools.product((0, 1), repeat=n)))
+    place = 2 ** np.arange(n - 1, -1, -1)
+    sweep = np.eye(len(states))
+    for site in range(n):
+        one = target.conditional(states, site)[:, 1]
+        step = np.zeros_like(sweep)
+        for value, probability in ((0, 1.0 - one), (1, one)):
+            moved = states.copy()
+            moved[:, site] = value
+            step[np.arange(len(states)), moved @ place] = probability
+        sweep = sweep @ step
+    return sweep
+
+
+def dobrushin(matrix: np.ndarray) -> float:
+    return max(0.5 * np.abs(row - matrix).sum(axis=1).max() for row in matrix)
+
+
+@pytest.mark.parametrize(
+    ("target", "eta"),
+    [
+        (functools.partial(amc.targets.alarm_network), {1: 0.855439, 2: 0.635970, 5: 0.209621}),
+        (functools.partial(amc.targets.BinaryMRF.random_triples, 8, 0.3, 0), {1: 0.976161, 2: 0.510798}),
+        (functools.partial(amc.targets.BinaryMRF.random_triples, 8, 0.1, 0), {1: 0.627177, 2: 0.083085}),
+        (functools.partial(amc.targets.BinaryMRF.random_triples, 6, 0.3, 0), {1: 0.898325, 2: 0.384982}),
+    ],
+    ids=["alarm", "D=8, s=.3", "D=8, s=.1", "D=6, s=.3"],
+)
+def test_contraction_of_exact_sweeps(target, eta):
+    target = target()
+    sweep = sweep_matrix(target)
+    law = np.exp(target.log_joint - target.log_normalizer()).ravel()
+    np.testing.assert_allclose(law @ sweep, law, atol=1e-12)
+    for k, expected in eta.items():
+        assert dobrushin(np.linalg.matrix_power(sweep, k)) == pytest.approx(expected, abs=1e-6)
+    if target.n_states.size == 5:
+        assert sorted(np.abs(np.linalg.eigvals(sweep)))[-2] == pytest.approx(0.687525, abs=1e-6)
+
+
+@pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.Gibbs(amc.SequentialTTest(0.0, 3))], ids=["exact", "epsilon=0"])
+def test_transition_frequencies_are_those_of_the_matrix(sampler):
+    # Chi-square of 8 states x 8 after 40000 sweeps: false-fail rate 5e-7. One conditional off by 0.03 near 1/2 adds 40000 *
+    # 0.03^2 / 0.25 = 144 to its 56: false-pass rate 3e-3.
+    target = amc.targets.BinaryMRF(3, [[0, 1, 2]] * 4, np.random.default_rng(2).normal(0.0, 0.2, (4, 2, 2, 2)))
+    x = amc.sample(
+        target, sampler, draws=40_000, tune=0, chains=1, random_seed=SEED, audit_every=None, progressbar=False
+    )
+    number = x.posterior["x"].values[0] @ [4, 2, 1]
+    counts = np.zeros((8, 8))
+    np.add.at(counts, (number[:-1], number[1:]), 1)
+    expected = counts.sum(axis=1, keepdims=True) * sweep_matrix(target)
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    from scipy.stats import chi2
+
+    assert expected.min() > 5 and chi_square < chi2.isf(5e-7, 8 * 7)
+
+
+# --- what the sequential test realises ---
+
+
+@pytest.mark.needs_jit
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "realised", "fraction"),
+    [(0.01, 0.8945, 0.760), (0.05, 0.8683, 0.575), (0.10, 0.8335, 0.440), (0.15, 0.7988, 0.343), (0.20, 0.7660, 0.270),
+     (0.25, 0.7363, 0.216)],
+)  # fmt: skip
+def test_recursion_gives_the_reference_curve(epsilon, realised, fraction):
+    """The conditional .9, and the data read averaged over log odds L ~ N(0, tau^2), tau = sqrt(2 * 4851) * 0.02."""
+    test = {"epsilon": epsilon, "batch_size": 500, "n_obs": 4851, "rule": "barker"}
+    tau = math.sqrt(2 * 4851) * 0.02
+    at_nine = amc.acceptance_probability_error(math.log(9.0), tau, **test)
+    assert 0.9 + float(at_nine["error"]) == pytest.approx(realised, abs=1e-4)
+    grid = np.linspace(-4.0, 4.0, 81)
+    weights = np.exp(-0.5 * grid**2)
+    fractions = amc.acceptance_probability_error(tau * grid, tau, **test)["data_fraction"].values
+    assert fractions @ weights / weights.sum() == pytest.approx(fraction, abs=1.5e-3)

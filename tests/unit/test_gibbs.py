@@ -1,0 +1,171 @@
+"""Gibbs: what it counts and records, what it starts from, and which pairings it refuses."""
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import Component
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import logistic
+from tests.unit.test_bayesian_network import weather
+from tests.unit.test_mrf import mixed
+
+N_SITES, PAIRS = 6, 10
+TEST = amc.SequentialTTest(0.1, 4)
+
+
+def field():
+    return amc.targets.BinaryMRF.random_triples(N_SITES, 0.3, 0)
+
+
+def run(target, sampler, *, draws=20, tune=3, chains=2, seed=1, **options):
+    return amc.sample(
+        target, sampler, draws=draws, tune=tune, chains=chains, random_seed=seed, progressbar=False, **options
+    )
+
+
+def stats(trace) -> dict:
+    return {name: values.to_numpy() for name, values in trace["sample_stats"].data_vars.items()}
+
+
+def test_draws_are_integer_states_with_the_names_of_the_target():
+    x = run(field(), amc.Gibbs()).posterior["x"]
+    assert x.dims == ("chain", "draw", "site") and x.dtype == np.int64 and set(np.unique(x)) <= {0, 1}
+    network = run(weather().given(rain=1), amc.Gibbs())
+    assert set(network.posterior.data_vars) == {"sky", "road"} and network.posterior["road"].dtype == np.int64
+    assert int(network.observed_data["rain"]) == 1
+
+
+@pytest.mark.parametrize("thin", [1, 3])
+def test_costs_of_reading_all_terms(thin):
+    for sampler in (amc.Gibbs(conditional="terms"), amc.Gibbs(amc.SequentialTTest(0.0, 4))):
+        found = stats(run(field(), sampler, thin=thin, audit_every=None))
+        assert (found["decisions_made"] == N_SITES * thin).all()
+        assert (found["datapoints_touched"] == N_SITES * PAIRS * thin).all()
+        assert (found["likelihood_evaluations"] == 2 * N_SITES * PAIRS * thin).all()
+
+
+def test_costs_of_fields_are_those_of_the_flips():
+    trace = run(field(), amc.Gibbs(), initvals=np.zeros(N_SITES), tune=0)
+    found, x = stats(trace), trace.posterior["x"].to_numpy()
+    flips = np.abs(np.diff(x, axis=1, prepend=0)).sum(axis=2)  # a site is visited once a sweep, so each flip shows
+    assert (found["likelihood_evaluations"] == 2 * PAIRS * flips).all() and flips.sum() > 0
+    assert (found["datapoints_touched"] == N_SITES * PAIRS).all()
+    assert (found["decision_rounds"] == N_SITES).all()
+
+
+def test_costs_of_sites_with_different_numbers_of_terms():
+    trace = run(mixed(), amc.Gibbs())
+    assert (stats(trace)["datapoints_touched"] == 13).all()
+    assert trace.posterior.attrs["n_obs"] == pytest.approx(13 / 6)
+    assert run(field(), amc.Gibbs()).sample_stats.attrs["n_obs"] == PAIRS
+    states = run(weather(), amc.Gibbs())
+    assert (stats(states)["datapoints_touched"] == 6).all()  # sky in 3 tables, rain in 2, road in 1
+    assert (stats(states)["likelihood_evaluations"] == 3 * 3 + 2 * 2 + 1 * 4).all()
+
+
+def test_rounds_and_reads_of_a_sequential_test():
+    found = stats(run(field(), amc.Gibbs(TEST), draws=50))
+    assert (found["datapoints_touched"] < N_SITES * PAIRS).any()
+    assert (found["likelihood_evaluations"] == 2 * found["datapoints_touched"]).all()
+    assert (found["decision_rounds"] >= N_SITES).all() and (found["decision_rounds"] <= 3 * N_SITES).all()
+
+
+def test_audits_of_all_decisions():
+    found = stats(run(field(), amc.Gibbs(TEST), audit_every=1, draws=100))
+    assert (found["decisions_audited"] == N_SITES).all()
+    assert 0 < found["wrong_decisions"].sum() < found["decisions_audited"].sum() / 4
+    assert (found["wrong_accepts"] <= found["wrong_decisions"]).all()
+    never = stats(run(field(), amc.Gibbs(amc.SequentialTTest(0.0, 4)), audit_every=1))
+    assert not never["wrong_decisions"].any()
+
+
+@pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.Gibbs(conditional="terms"), amc.Gibbs(scan="random")])
+@pytest.mark.parametrize("target", [field(), mixed(), weather()], ids=["triples", "mixed", "states"])
+def test_lp_is_the_log_density(sampler, target):
+    trace = run(target, sampler)
+    states = np.concatenate([np.atleast_3d(values.to_numpy()) for values in trace.posterior.values()], axis=2)
+    np.testing.assert_allclose(trace.sample_stats["lp"], target.log_density(states), atol=1e-10)
+
+
+def test_records_follow_the_test():
+    assert {"accepted", "acceptance_rate", "decisions_audited", "max_term_ratio"}.isdisjoint(
+        stats(run(field(), amc.Gibbs()))
+    )
+    sequential = stats(run(field(), amc.Gibbs(TEST)))
+    assert {"decisions_audited", "max_term_ratio"} <= sequential.keys() and "lp" not in sequential
+    barker = stats(run(field(), amc.Gibbs(amc.MinibatchBarker(batch_size=4)), audit_every=2))
+    assert {"log_ratio_variance", "audit_acceptance_error"} <= barker.keys()
+    assert barker["decisions_made"].sum() == 2 * 20 * N_SITES
+
+
+def test_a_random_scan_may_leave_sites_out():
+    trace = run(field(), amc.Gibbs(scan="random"), draws=200)
+    assert (stats(trace)["decisions_made"] == N_SITES).all()
+    still = run(amc.targets.BinaryMRF(2, [[0, 1]], np.zeros((1, 2, 2))), amc.Gibbs(scan="random"), draws=400, chains=1)
+    same = np.diff(still.posterior["x"].to_numpy()[0], axis=0) == 0
+    # Of two fair sites one is left out in half of the sweeps: a site stays with probability 5/8, not 1/2.
+    assert same.mean() == pytest.approx(0.625, abs=5 * 0.5 / np.sqrt(400))
+
+
+def test_starts():
+    with pytest.raises(InvalidInputError, match="log density -inf"):
+        run(field(), amc.Gibbs(), initvals=np.full(N_SITES, 0.5))
+    with pytest.raises(InvalidInputError, match="log density -inf"):
+        run(weather(), amc.Gibbs(), initvals={"sky": 3, "rain": 0, "road": 0})
+    assert run(weather(), amc.Gibbs(), initvals={"sky": 2, "rain": 0, "road": 0}).posterior.sizes["draw"] == 20
+
+
+def test_impossible_states_are_never_drawn():
+    tables = {"cause": [0.5, 0.5, 0.0], "effect": [[1.0, 0.0], [0.3, 0.7], [0.5, 0.5]]}
+    trace = run(amc.targets.BayesianNetwork(tables, {"effect": ["cause"]}, {"effect": 1}), amc.Gibbs(), draws=50)
+    assert (trace.posterior["cause"] == 1).all()
+
+
+def test_refusals():
+    with pytest.raises(IncompatibleError, match="discrete target"):
+        amc.Gibbs().build(logistic(n=20))
+    with pytest.raises(IncompatibleError, match="between two states"):
+        amc.Gibbs(TEST).build(weather())
+    with pytest.raises(IncompatibleError, match="at least 2 terms"):
+        amc.Gibbs(TEST).build(amc.targets.alarm_network())
+    with pytest.raises(IncompatibleError, match="ignores the terms"):
+        amc.Gibbs(amc.AlwaysAccept()).build(field())
+    with pytest.raises(IncompatibleError, match="acceptance test"):
+        amc.Gibbs(amc.RandomWalk(1.0))
+    with pytest.raises(InvalidInputError, match="scan"):
+        amc.Gibbs(scan="diagonal")
+    with pytest.raises(InvalidInputError, match="conditional"):
+        amc.Gibbs(conditional="fast")
+    with pytest.raises(IncompatibleError, match="discrete target"):
+        amc.SingleSite().build_proposal(logistic(n=20))
+
+
+def test_settings_survive_a_dict():
+    sampler = amc.Gibbs(amc.SequentialTTest(0.05, 20), scan="random", conditional="terms")
+    assert Component.from_dict(sampler.to_dict()) == sampler
+
+
+def test_cost_summary_reads_gibbs_traces():
+    row = amc.cost_summary(run(field(), amc.Gibbs(TEST), draws=50, audit_every=1)).loc["all"]
+    assert 0.4 < row["data_fraction"] < 1.0 and row["decisions_audited"] == 2 * 50 * N_SITES
+    assert amc.cost_summary(run(field(), amc.Gibbs())).loc["all", "data_fraction"] == 1.0
+
+
+def test_realised_conditional_refuses_what_it_cannot_do():
+    contexts = np.zeros((2, N_SITES))
+    with pytest.raises(IncompatibleError, match="exact"):
+        amc.realised_conditional(field(), amc.ExactTest(), contexts, [0, 1])
+    with pytest.raises(InvalidInputError, match="contexts"):
+        amc.realised_conditional(field(), TEST, contexts, [0])
+
+
+def test_realised_conditional_without_error():
+    contexts = np.array([[0, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 0]])
+    found = amc.realised_conditional(
+        field(), amc.SequentialTTest(0.0, 4), contexts, [2, 5], replications=300, random_seed=1
+    )
+    exact = [field().conditional(contexts[k : k + 1], site)[0, 1] for k, site in enumerate((2, 5))]
+    np.testing.assert_allclose(found["exact"], exact, atol=1e-12)
+    assert (np.abs(found["realised"] - found["exact"]) < 5 * 0.5 / np.sqrt(300)).all()
+    assert (found["data_fraction"] == 1.0).all()
