@@ -194,8 +194,15 @@ def figure_8(results) -> list:
     figure, axes = subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
     for panel, column, word in ((axes[0], "pairs", "pairs of tables read"), (axes[1], "seconds", "seconds")):
         for place, (label, curve) in enumerate(data.groupby("setting", sort=False)):
-            style = "--" if label in ("exact", "all_pairs") else "-"
-            panel.plot(curve[column], curve.error, style, color=COLOURS[place % len(COLOURS)], marker=".", label=label)
+            style = {"exact": "--", "all_pairs": ":"}.get(label, "-")
+            panel.plot(
+                curve[column],
+                curve.error,
+                style,
+                color=INK if style != "-" else COLOURS[place % len(COLOURS)],
+                marker=".",
+                label=label,
+            )
         panel.set_xscale("log")
         panel.set_yscale("log")
         panel.set_xlabel(word)

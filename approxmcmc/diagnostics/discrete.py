@@ -72,8 +72,7 @@ def empirical_conditional(
     for site in range(states.shape[2]):
         exact = conditional(context, site)[:, 1]
         places = np.clip(np.searchsorted(edges, exact, side="right") - 1, 0, n_bins - 1)
-        for total, weights in zip(totals, (1.0, exact, after[:, site]), strict=True):
-            np.add.at(total, places, weights)
+        np.add.at(totals.T, places, np.stack([np.ones_like(exact), exact, after[:, site]], axis=1))
         context[:, site] = after[:, site]
     count, exact_sum, ones = totals
     lower, upper = clopper_pearson(ones, count, confidence)
@@ -114,20 +113,21 @@ def clique_probabilities(states: Any, cliques: np.ndarray, *, weights: Any = Non
     """
     states = np.asarray(states)
     flat = states.reshape(-1, states.shape[-1])
-    share = np.full(len(flat), 1.0 / len(flat)) if weights is None else np.ravel(weights) / np.sum(weights)
+    share = np.ones(len(flat)) if weights is None else np.asarray(weights, dtype=np.float64).ravel()
+    share = share / share.sum()
     k = cliques.shape[1]
     columns = np.ascontiguousarray(flat.T.astype(np.uint8))  # one byte a state: the gathers below are bound by memory
     out = np.empty((len(cliques), 2**k))
     for m, clique in enumerate(cliques):
-        number = np.zeros(len(flat), dtype=np.uint8 if k <= 8 else np.int64)
+        number: Any = np.zeros(len(flat), dtype=np.uint8 if k <= 8 else np.int64)
         for site in clique:
             number = 2 * number + columns[site]
-        out[m] = np.bincount(number, share, minlength=2**k)
+        out[m] = np.bincount(number, weights=share, minlength=2**k)
     return out
 
 
 def clique_error(probabilities: np.ndarray, reference: np.ndarray) -> float:
-    """Return (1/M) sum_m sum_s |P_hat_m(s) - P_m(s)|, equation 12: the mean L1 distance, without the factor 1/2."""
+    """Return (1/M) sum_m sum_s abs(P_hat_m(s) - P_m(s)), equation 12: the mean L1 distance, without the factor 1/2."""
     return float(np.abs(np.asarray(probabilities) - reference).sum(axis=-1).mean())
 
 
@@ -184,7 +184,7 @@ def clique_errors_over_draws(
 
 
 def influence_matrix(log_joint: np.ndarray) -> np.ndarray:
-    """Return C_ij = max_x |P(x_i = 1 | x) - P(x_i = 1 | x with j flipped)|, by enumeration of a binary law.
+    """Return C_ij, the largest change of P(x_i = 1 given the rest) when j flips, by enumeration of a binary law.
 
     Parameters
     ----------
@@ -211,8 +211,8 @@ def influence_matrix(log_joint: np.ndarray) -> np.ndarray:
 def influence_bound(fields: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     """Return an upper bound of the influence matrix that needs no enumeration: C_ij <= tanh(h_ij / 4).
 
-    h_ij is the largest change of the log odds of site i when site j flips: max over x of |pair_ij + sum_k triple_ijk
-    x_k|.
+    h_ij is the largest change of the log odds of site i when site j flips: max over x of
+    abs(pair_ij + sum_k triple_ijk x_k).
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def influence_bound(fields: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.nda
 
 
 def influence_at(fields: tuple[np.ndarray, np.ndarray, np.ndarray], state: Any) -> np.ndarray:
-    """Return tanh(|change of the log odds of i when j flips| / 4) at one state: what is typical, beside the bound.
+    """Return tanh(h / 4), h the change of the log odds of i when j flips, at one state: what is typical, not largest.
 
     Parameters
     ----------

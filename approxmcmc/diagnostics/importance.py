@@ -114,9 +114,9 @@ def chatterjee_diaconis_bound(
     Returns
     -------
     xarray.Dataset
-        Dim ``n_draws``. `t` = log n - L. `error_bound`: bound of E |I_n(f) - I(f)| in units of ||f||_{L2(target)}, NaN
-        where n < exp(L); over 1 it says nothing and is still reported. `mass_bound`: bound of the probability that the
-        mean weight, whose expectation is 1, reaches 1 - delta, NaN where n > exp(L). Attributes: `kl`, `needed` =
+        Dim ``n_draws``. `t` = log n - L. `error_bound`: bound of E abs(I_n(f) - I(f)) in units of ||f||_{L2(target)},
+        NaN where n < exp(L); over 1 it says nothing and is still reported. `mass_bound`: bound of the probability that
+        the mean weight, whose expectation is 1, reaches 1 - delta, NaN where n > exp(L). Attributes: `kl`, `needed` =
         exp(L).
 
     Raises

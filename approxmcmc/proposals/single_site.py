@@ -4,6 +4,7 @@ Symmetric, so log q(x|x') - log q(x'|x) = 0.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,8 @@ class SingleSite(Component):
     >>> amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())
     MetropolisHastings(proposal=SingleSite(), test=ExactTest(rule='metropolis'))
     """
+
+    proposes_states: ClassVar[bool] = True
 
     def build_proposal(self, target: Target) -> Part:
         """Return the part that proposes; it has nothing to learn."""

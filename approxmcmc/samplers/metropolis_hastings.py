@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledTarget,
     Component,
+    DiscreteTarget,
     Part,
     Proposal,
     Streams,
@@ -169,6 +170,11 @@ class MetropolisHastings(Component):
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
         """Check the pairing, compile it, and return the program that starts chains."""
+        if isinstance(target, DiscreteTarget) and not getattr(self.proposal, "proposes_states", False):
+            raise IncompatibleError(
+                f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "
+                "use SingleSite, or Gibbs"
+            )
         if isinstance(audit_every, str):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
             audit_every = max(50, round(20 * target.n_obs / batch_size))

@@ -41,7 +41,11 @@ def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]
         out[place - lo] = tables[entry]
 
 
-def _no_prior(theta):  # type: ignore[no-untyped-def]  # a template
+def _log_support(theta):  # type: ignore[no-untyped-def]  # a template; no table may be read at what is no state
+    for i in range(theta.shape[0]):
+        n_states = N_STATES[i % len(N_STATES)]  # type: ignore[name-defined]  # noqa: F821 (one number where all agree)
+        if not 0.0 <= theta[i] < n_states or theta[i] != math.floor(theta[i]):
+            return -math.inf
     return 0.0
 
 
@@ -159,7 +163,9 @@ class FactorGraph:
     def compile(self) -> CompiledTarget:
         """Compile the terms of the joint density, for samplers that compare whole states."""
         data = (np.zeros(1, dtype=np.int64), *_rows(self.groups, by_site=False))
-        return CompiledTarget(_kernel(data), prior_kernel(_no_prior), data, self.n_obs)
+        sizes = tuple(self.n_states.tolist())
+        support = prior_kernel(_log_support, N_STATES=sizes[:1] if len(set(sizes)) == 1 else sizes)
+        return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
         """Compile the conditionals of the sites; the fast form only where a subclass has one and it is wanted."""

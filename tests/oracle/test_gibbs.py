@@ -170,8 +170,8 @@ def test_contraction_of_exact_sweeps(target, eta):
 
 @pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.Gibbs(amc.SequentialTTest(0.0, 3))], ids=["exact", "epsilon=0"])
 def test_transition_frequencies_are_those_of_the_matrix(sampler):
-    # Chi-square of 8 states x 8 after 40000 sweeps: false-fail rate 5e-7. One conditional off by 0.03 near 1/2 adds 40000 *
-    # 0.03^2 / 0.25 = 144 to its 56: false-pass rate 3e-3.
+    # Chi-square of 8 states x 8 after 40000 sweeps: false-fail rate 5e-7. One conditional off by 0.03 near 1/2 adds
+    # 40000 * 0.03^2 / 0.25 = 144 to its 56: false-pass rate 3e-3.
     target = amc.targets.BinaryMRF(3, [[0, 1, 2]] * 4, np.random.default_rng(2).normal(0.0, 0.2, (4, 2, 2, 2)))
     x = amc.sample(
         target, sampler, draws=40_000, tune=0, chains=1, random_seed=SEED, audit_every=None, progressbar=False

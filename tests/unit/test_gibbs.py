@@ -137,6 +137,8 @@ def test_refusals():
         amc.Gibbs(scan="diagonal")
     with pytest.raises(InvalidInputError, match="conditional"):
         amc.Gibbs(conditional="fast")
+    with pytest.raises(IncompatibleError, match="discrete states"):
+        amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()).build(field())
     with pytest.raises(IncompatibleError, match="discrete target"):
         amc.SingleSite().build_proposal(logistic(n=20))
 
@@ -169,3 +171,15 @@ def test_realised_conditional_without_error():
     np.testing.assert_allclose(found["exact"], exact, atol=1e-12)
     assert (np.abs(found["realised"] - found["exact"]) < 5 * 0.5 / np.sqrt(300)).all()
     assert (found["data_fraction"] == 1.0).all()
+
+
+@pytest.mark.parametrize("target", [field(), weather()], ids=["binary", "several states"])
+def test_metropolis_hastings_over_states(target):
+    trace = run(target, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()), draws=200, tune=0, chains=1)
+    states = np.concatenate([np.atleast_3d(values.to_numpy()) for values in trace.posterior.values()], axis=2)[0]
+    assert ((states >= 0) & (states < target.n_states)).all()
+    assert (np.abs(np.diff(states, axis=0)) > 0).sum(axis=1).max() == 1
+    np.testing.assert_allclose(trace.sample_stats["lp"].values[0], target.log_density(states), atol=1e-10)
+    assert trace.sample_stats.attrs["n_obs"] == target.n_obs  # all factors: a decision compares whole states
+    with pytest.raises(InvalidInputError, match="log density -inf"):
+        run(target, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()), initvals=np.full(states.shape[1], 7.0))
