@@ -58,3 +58,18 @@ def logarithmic(collection: PlotCollection) -> None:
     """Give both axes a logarithmic scale."""
     for name, setter in (("xscale", visuals.set_xscale), ("yscale", visuals.set_yscale)):
         collection.map(setter, name, ignore_aes=collection.aes_set, scale="log", store_artist=False)
+    if collection.backend == "matplotlib":
+        for panel in collection.viz["plot"].data_vars.values():
+            for axes in panel.to_numpy().ravel():
+                _thin_tick_labels(axes.xaxis)
+
+
+def _thin_tick_labels(axis: Any) -> None:
+    """Label 1, 2 and 5 of each decade where few decades are shown, else decades: Matplotlib's own labels overlap."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high < 30.0 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -11,7 +11,7 @@ def sentences(contest: Contest) -> list[str]:
     """Return three sentences on the first estimand at the largest common budget."""
     if contest.reference is None or not contest.estimands:
         return [
-            f"There is no gold standard for {contest.target}, so the risk of no setting is known.",
+            f"There is no gold standard by NUTS for {contest.target}, so no risk is stated here.",
             "Cost and diagnostics below are those of the chains alone.",
             "R-hat and effective sample size cannot say how far a biased sampler is off.",
         ]

@@ -58,7 +58,8 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
         "title": f"{results.study.name}: risk report",
         "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
         "banners": [*notes, *banners(results, contests)],
-        "answer": [sentence for contest in contests for sentence in sentences(contest)] or ["No cell is done yet."],
+        "answer": list(dict.fromkeys(sentence for contest in contests for sentence in sentences(contest)))
+        or ["No cell is done yet."],
         "sections": sections,
         "footer": "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort.",
     }
@@ -107,6 +108,10 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
 
 def gold_section(results: "StudyResults") -> Section:
     """Return the gates of the gold standards, what became of each, and the commands that make them again."""
+    if results.study.gold is None:
+        return Section(
+            "Gold standard", ("The study declares none: its own figures say what the chains are held against.",)
+        )
     reports = {name: results.gold_report(name) for name in results.study.targets}
     text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
     table = census.gates_table(reports)
