@@ -1,18 +1,15 @@
 """Costs in the trace equal what an instrumented likelihood counts, step by step."""
 
-import os
-
 import numpy as np
 import pytest
 
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from approxmcmc.api import sample
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from tests.models import normal_logprior, normal_mean
-
-JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+from tests.models import logistic, normal_logprior, normal_mean
 
 
 def run_counted(test, *, steps=40, audit_every=None):
@@ -80,3 +77,24 @@ def test_audits_are_booked_apart():
 def test_rounds_are_looks():
     counts, _, _ = run_counted(SequentialTTest(0.2, 10))
     np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / 10))
+
+
+@pytest.mark.needs_jit
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+def test_audits_are_off_the_clock():
+    """An audit here reads 400 times the data of a step; a draw's seconds must not show it, the run's seconds must.
+
+    Wide limits, since a machine may be busy: unpaused clocks would differ by two orders of magnitude.
+    """
+    target = logistic(n=20_000)
+    sampler = MetropolisHastings(RandomWalk(0.01), SequentialTTest(0.5, 100))
+    settings = {"draws": 300, "tune": 0, "chains": 1, "random_seed": 3, "initvals": np.zeros(3), "progressbar": False}
+
+    def seconds(audit_every):
+        trace = sample(target, sampler, audit_every=audit_every, **settings)
+        on_the_clock = float(trace.sample_stats["perf_counter_diff"].median())
+        return on_the_clock, trace.posterior.attrs["sampling_time"] / 300
+
+    plain, audited = seconds(None), seconds(1)
+    assert audited[0] < 10 * plain[0]
+    assert audited[1] > 10 * audited[0]
