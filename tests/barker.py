@@ -23,13 +23,13 @@ def _repeat(
     for r in range(out.shape[0]):
         count[:] = 0
         value[:] = 0.0
-        threshold = THRESHOLD(uniform)  # noqa: F821
-        decision, log_odds = TEST(  # noqa: F821
+        threshold = THRESHOLD(uniform)  # noqa: F821 (bound)
+        decision, log_odds = TEST(  # noqa: F821 (bound)
             rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
         )
         out[r, 0] = decision
-        out[r, 1] = ACCEPTANCE_PROBABILITY(log_odds)  # noqa: F821
-        out[r, 2] = count[READ]  # noqa: F821
+        out[r, 1] = ACCEPTANCE_PROBABILITY(log_odds)  # noqa: F821 (bound)
+        out[r, 2] = count[READ]  # noqa: F821 (bound)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,9 +129,9 @@ class SequentialTTest(Component):
         Examples
         --------
         >>> import approxmcmc as amc
-        >>> round(
-        ...     amc.SequentialTTest.from_type_one_error(0.1, n_obs=10_000, batch_size=500).epsilon, 4
-        ... )  # doctest: +SKIP
+        >>> test = amc.SequentialTTest.from_type_one_error(0.1, n_obs=10_000, batch_size=500)
+        >>> round(test.epsilon, 4)
+        0.0055
         """
         from approxmcmc.acceptance.recursion import epsilon_for_type_one_error
 

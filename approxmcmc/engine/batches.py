@@ -32,7 +32,7 @@ def log_terms_type(data_type: Any) -> Any:
 
 def _terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
     for place in range(lo, hi):
-        out[place - lo] = LOGLIK(theta, data, order[place])  # type: ignore[name-defined]  # noqa: F821
+        out[place - lo] = LOGLIK(theta, data, order[place])  # type: ignore[name-defined]  # noqa: F821 (bound)
 
 
 def _linear_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
@@ -48,7 +48,7 @@ def _linear_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-d
         out[place - lo] = eta
         responses[place - lo] = y[row]
     for i in range(hi - lo):
-        out[i] = LOGLIK_ETA(out[i], responses[i])  # type: ignore[name-defined]  # noqa: F821
+        out[i] = LOGLIK_ETA(out[i], responses[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
 
 
 def batch_kernel(loglik: Callable[..., float], data: tuple[np.ndarray, ...]) -> Any:

@@ -93,5 +93,5 @@ def _with_globals(template: Callable[..., Any], parts: dict[str, Any]) -> types.
 
 
 def type_of(value: Any) -> Any:
-    """Return the numba type of a run-time value; arrays count as read-only nowhere, so that one kernel serves all."""
+    """Return the numba type of a run-time value; a read-only array has a type, and so a kernel, of its own."""
     return typeof(value)

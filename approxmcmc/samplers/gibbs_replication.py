@@ -31,8 +31,8 @@ def _replicate(  # type: ignore[no-untyped-def]  # a template
     uniform_rng, order_rng = streams
     ones = 0
     for _ in range(replications):
-        decision, _ = TEST(  # noqa: F821
-            order_rng, log_terms, data, n, at_zero, at_one, THRESHOLD(uniform_rng), shift,  # noqa: F821
+        decision, _ = TEST(  # noqa: F821 (bound)
+            order_rng, log_terms, data, n, at_zero, at_one, THRESHOLD(uniform_rng), shift,  # noqa: F821 (bound)
             order, work, params, state, count, value,
         )  # fmt: skip
         ones += decision

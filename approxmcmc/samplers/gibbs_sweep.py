@@ -125,37 +125,37 @@ def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SY
         value[:] = 0.0
         value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = math.nan
         for repeat in range(thin):
-            if FORM == FIELDS and (first_sweep + draw * thin + repeat) % SWEEPS_BETWEEN_REFRESHES == 0:  # noqa: F821
+            if FORM == FIELDS and (first_sweep + draw * thin + repeat) % SWEEPS_BETWEEN_REFRESHES == 0:  # noqa: F821 (bound)
                 refresh(x, fields, coefficients)
             for place in range(x.shape[0]):
-                site = place if SYSTEMATIC else int(scan_rng.random() * x.shape[0])  # noqa: F821
+                site = place if SYSTEMATIC else int(scan_rng.random() * x.shape[0])  # noqa: F821 (bound)
                 n = n_terms[site]
-                if FORM == FIELDS:  # noqa: F821
-                    draw_by_field(THRESHOLD(uniform_rng), x, fields, coefficients, site, n, log_density, count)  # noqa: F821
+                if FORM == FIELDS:  # noqa: F821 (bound)
+                    draw_by_field(THRESHOLD(uniform_rng), x, fields, coefficients, site, n, log_density, count)  # noqa: F821 (bound)
                     continue
                 group = group_of[site]
                 order = orders[order_start[group] : order_start[group] + n]
                 base[0] = first[site]
-                if FORM == STATES:  # noqa: F821
+                if FORM == STATES:  # noqa: F821 (bound)
                     draw_by_states(
                         uniform_rng.standard_exponential(), log_terms, data, n, n_states[site], site, x, order, work,
                         log_weights, log_density, count,
                     )  # fmt: skip
                     continue
-                threshold = THRESHOLD(uniform_rng)  # noqa: F821
-                audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821
+                threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
+                audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
                 old = x[site]
                 x[site], other[site] = 0.0, 1.0
                 if CACHES_LIKELIHOOD:  # noqa: F821 (every site has terms of its own: no cache lasts)
                     test_state[0] = sum_terms(log_terms, x, data, order, n, work[1])
                     count[EVALUATIONS] += n
-                decision, log_odds = TEST(  # noqa: F821
+                decision, log_odds = TEST(  # noqa: F821 (bound)
                     order_rng, log_terms, data, n, x, other, threshold, 0.0,
                     order, work, test_params[group], test_state, count, value,
                 )  # fmt: skip
                 if audited:
                     pause = nanoseconds()
-                    exact = AUDIT(  # noqa: F821
+                    exact = AUDIT(  # noqa: F821 (bound)
                         audit_rng, log_terms, data, n, x, other, threshold, 0.0, order, work, test_params[group], value
                     )
                     count[AUDITS] += 1

@@ -89,11 +89,11 @@ def _advance(  # type: ignore[no-untyped-def]
         value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = math.nan
         for repeat in range(thin):
             step = first_step + draw * thin + repeat
-            log_q_ratio = PROPOSE(proposal_rng, proposal_params, proposal_state, theta, proposed)  # noqa: F821
-            threshold = THRESHOLD(uniform_rng)  # noqa: F821
-            proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821
+            log_q_ratio = PROPOSE(proposal_rng, proposal_params, proposal_state, theta, proposed)  # noqa: F821 (bound)
+            threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
+            proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821 (bound)
             log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
-            audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821
+            audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
             if math.isnan(log_rest):
                 return draw
             if log_rest == -math.inf:  # outside the support: no datum can change the answer
@@ -101,7 +101,7 @@ def _advance(  # type: ignore[no-untyped-def]
                 count[AUDITS] += 1 if audited else 0
                 decision, log_ratio = 0, log_rest
             else:
-                decision, log_ratio = TEST(  # noqa: F821
+                decision, log_ratio = TEST(  # noqa: F821 (bound)
                     order_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
                     order, work, test_params, test_state, count, value,
                 )  # fmt: skip
@@ -109,7 +109,7 @@ def _advance(  # type: ignore[no-untyped-def]
                     return draw
                 if audited:
                     pause = nanoseconds()
-                    exact = AUDIT(  # noqa: F821
+                    exact = AUDIT(  # noqa: F821 (bound)
                         audit_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
                         order, work, test_params, value,
                     )  # fmt: skip
@@ -122,9 +122,9 @@ def _advance(  # type: ignore[no-untyped-def]
             if decision == 1:
                 theta[:] = proposed
                 current_log_prior[0] = proposed_log_prior
-            acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821
+            acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821 (bound)
             if step < n_tune:
-                ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821
+                ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821 (bound)
             count[ACCEPTED] = decision
             value[ACCEPTANCE_RATE] += acceptance / thin
         draws[draw, :] = theta

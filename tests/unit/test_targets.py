@@ -44,6 +44,14 @@ class TestLogisticRegression:
         assert target.variables.coords == {"coef": ["intercept", "age", "dose"]}
         np.testing.assert_array_equal(target.X[:, 0], 1.0)
 
+    def test_read_only_arrays_are_sampled_like_others(self):
+        """Pandas and workers hand out arrays that may not be written to; numba gives them a type of their own."""
+        frozen = X.copy()
+        frozen.flags.writeable = False
+        theta = np.array([0.4, -1.1])
+        expected = terms(LogisticRegression(X, y), theta)
+        np.testing.assert_array_equal(terms(LogisticRegression(frozen, y), theta), expected)
+
     def test_the_users_prior_is_used(self):
         def prior(theta):
             return -abs(theta[0])
