@@ -19,7 +19,7 @@ import numpy as np
 
 # Columns of the integer and float records that a chain template fills for every kept draw. The output room names and
 # documents each of them in its schema; the order here is the order in memory.
-COUNT_NAMES = (
+CORE_COUNTS = (
     "datapoints_touched",
     "likelihood_evaluations",
     "decisions_made",
@@ -29,6 +29,16 @@ COUNT_NAMES = (
     "wrong_accepts",
     "accepted",
 )
+OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
+    "gradient_evaluations",
+    "bound_evaluations",
+    "auxiliary_updates",
+    "statistic_evaluations",
+    "bright_count",
+    "dark_proposals",
+    "tolerance_stops",
+)
+COUNT_NAMES = CORE_COUNTS + OPTIONAL_COUNTS
 VALUE_NAMES = (
     "acceptance_rate",
     "perf_counter_diff",
@@ -40,6 +50,8 @@ VALUE_NAMES = (
     "skewness_ratio",
     "audit_acceptance_error",
     "audit_acceptance_noise",
+    "epsilon",
+    "draw_weight",
 )
 
 
@@ -152,6 +164,28 @@ class CompiledTarget(NamedTuple):
     n_obs: int
 
 
+class CompiledGradient(NamedTuple):
+    """What a gradient proposal needs of a target: compiled functions and the arrays that they read.
+
+    ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta) over i in ``order[lo:hi]`` to
+    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal hands both on in its
+    parameters, and books a gradient of one term as one of ``gradient_evaluations``.
+    """
+
+    add_gradient: Any
+    add_prior_gradient: Any
+    data: tuple[np.ndarray, ...]
+    n_obs: int
+
+
+@runtime_checkable
+class DifferentiableTarget(Protocol):
+    """A target that knows the gradient of its log prior and of every term."""
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
+
+
 class CompiledConditionals(NamedTuple):
     """What Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
 
@@ -207,7 +241,8 @@ class Part(NamedTuple):
 
     `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
     and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
-    and `describe` tells what it has learnt. `records` names the optional members of `VALUE_NAMES` that it fills.
+    and `describe` tells what it has learnt. `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it
+    fills. A compiled kernel among the parameters reaches the template as a function pointer.
     """
 
     functions: Mapping[str, Any]

@@ -21,6 +21,7 @@ from typing import Any
 
 from numba import config, njit, typeof
 from numba import types as nb
+from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.disk_cache import install
 
@@ -93,5 +94,12 @@ def _with_globals(template: Callable[..., Any], parts: dict[str, Any]) -> types.
 
 
 def type_of(value: Any) -> Any:
-    """Return the numba type of a run-time value; a read-only array has a type, and so a kernel, of its own."""
+    """Return the numba type of a run-time value; a read-only array has a type, and so a kernel, of its own.
+
+    A kernel among the values of a tuple is a function pointer, of the only signature that it was compiled for.
+    """
+    if isinstance(value, tuple):
+        return nb.Tuple([type_of(item) for item in value])
+    if isinstance(value, Dispatcher):
+        return nb.FunctionType(value.nopython_signatures[0])
     return typeof(value)

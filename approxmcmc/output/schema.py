@@ -105,11 +105,32 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "Looks at the data that the decisions took; ExactTest: 1 per decision.",
     ),
     StatVariable(
+        "statistic_evaluations",
+        "int64",
+        "1",
+        "statistic evaluations",
+        "Sufficient or change statistics evaluated by an auxiliary simulation.",
+    ),
+    StatVariable(
         "bright_count",
         "int64",
         "1",
         "bright data points",
         "Size of Firefly's bright set at the kept step.",
+    ),
+    StatVariable(
+        "tolerance_stops",
+        "int64",
+        "1",
+        "stops by tolerance",
+        "Decisions that stopped because the log ratio was known to within the absolute tolerance.",
+    ),
+    StatVariable(
+        "dark_proposals",
+        "int64",
+        "1",
+        "dark data proposed",
+        "Dark data whose switch to bright Firefly proposed.",
     ),
     StatVariable(
         "decisions_audited",
@@ -215,6 +236,20 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "importance weight",
         "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
+    ),
+    StatVariable(
+        "epsilon",
+        "float64",
+        "1",
+        "epsilon in force",
+        "Epsilon of the sequential test at the kept step, where it changes along the chain.",
+    ),
+    StatVariable(
+        "draw_weight",
+        "float64",
+        "1",
+        "weight of the draw",
+        "Weight in averages over draws: the step size of a decreasing schedule. `risk` uses it.",
     ),
 )
 

@@ -18,7 +18,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 LOG_FACTOR = 0
 
 
-def _propose_independent(rng, params, state, theta, out):  # type: ignore[no-untyped-def]  # bound into a template
+def _propose_independent(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     scale = params[0]
     factor = math.exp(state[LOG_FACTOR])
     for j in range(theta.shape[0]):
@@ -26,7 +26,7 @@ def _propose_independent(rng, params, state, theta, out):  # type: ignore[no-unt
     return 0.0
 
 
-def _propose_correlated(rng, params, state, theta, out):  # type: ignore[no-untyped-def]  # bound into a template
+def _propose_correlated(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     lower = params[0]
     factor = math.exp(state[LOG_FACTOR])
     for j in range(theta.shape[0]):

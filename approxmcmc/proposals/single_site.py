@@ -13,7 +13,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.random_walk import keep
 
 
-def _propose(rng, params, state, theta, out):  # type: ignore[no-untyped-def]  # bound into a template
+def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     n_states = params[0]
     out[:] = theta
     site = int(rng.random() * theta.shape[0])

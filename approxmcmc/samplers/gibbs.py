@@ -24,6 +24,7 @@ from numba import types as nb
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import (
+    CORE_COUNTS,
     COUNT_NAMES,
     VALUE_NAMES,
     AcceptanceTest,
@@ -168,8 +169,8 @@ class GibbsProgram:
         audited = bool(self.test.functions["AUDITED"])
         exact = bool(self.test.functions["CACHES_LIKELIHOOD"])
         self.audit_probability = 1.0 / audit_every if audited and audit_every else 0.0
-        skipped = {"accepted", *(() if audited else AUDIT_COUNTS)}
-        self.count_names = [name for name in COUNT_NAMES if name not in skipped]
+        written = {*CORE_COUNTS, *self.test.records} - {"accepted", *(() if audited else AUDIT_COUNTS)}
+        self.count_names = [name for name in COUNT_NAMES if name in written]
         recorded = {"perf_counter_diff", *self.test.records, *(("lp",) if exact else ())}
         self.value_names = [name for name in VALUE_NAMES if name in recorded]
         n_obs = float(conditionals.n_terms.mean())

@@ -20,6 +20,7 @@ from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import (
+    CORE_COUNTS,
     COUNT_NAMES,
     VALUE_NAMES,
     AcceptanceTest,
@@ -89,7 +90,9 @@ def _advance(  # type: ignore[no-untyped-def]
         value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = math.nan
         for repeat in range(thin):
             step = first_step + draw * thin + repeat
-            log_q_ratio = PROPOSE(proposal_rng, proposal_params, proposal_state, theta, proposed)  # noqa: F821 (bound)
+            log_q_ratio = PROPOSE(  # noqa: F821 (bound)
+                proposal_rng, proposal_params, proposal_state, theta, proposed, count
+            )
             threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
             proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821 (bound)
             log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
@@ -190,8 +193,15 @@ class MetropolisHastingsProgram:
         audited_test = bool(test.functions["AUDITED"])
         self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
         exact = bool(test.functions["CACHES_LIKELIHOOD"])
-        self.count_names = [name for name in COUNT_NAMES if audited_test or name not in AUDIT_COUNTS]
-        recorded = {"acceptance_rate", "perf_counter_diff", *test.records, *(("lp",) if exact else ())}
+        written = {*CORE_COUNTS, *proposal.records, *test.records} - {*(() if audited_test else AUDIT_COUNTS)}
+        self.count_names = [name for name in COUNT_NAMES if name in written]
+        recorded = {
+            "acceptance_rate",
+            "perf_counter_diff",
+            *proposal.records,
+            *test.records,
+            *(("lp",) if exact else ()),
+        }
         self.value_names = [name for name in VALUE_NAMES if name in recorded]
         self.attrs: Mapping[str, Any] = {"audit_every": audit_every or 0} if audited_test else {}
         self.kernel = bind(_advance, self._signature(), **{"AUDIT": audit, **proposal.functions, **test.functions})

@@ -25,7 +25,7 @@ STEPS, SEED = 150, 20140621
 EPSILON, BATCH_SIZE = 0.1, 10
 
 
-def _propose_scaled(rng, params, state, theta, out):
+def _propose_scaled(rng, params, state, theta, out, count):
     factor = math.exp(params[0] * rng.standard_normal())
     for j in range(theta.shape[0]):
         out[j] = theta[j] * factor
