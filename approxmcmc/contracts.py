@@ -51,7 +51,7 @@ VALUE_NAMES = (
     "audit_acceptance_error",
     "audit_acceptance_noise",
     "epsilon",
-    "draw_weight",
+    "weight",
 )
 
 

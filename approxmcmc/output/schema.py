@@ -244,13 +244,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "epsilon in force",
         "Epsilon of the sequential test at the kept step, where it changes along the chain.",
     ),
-    StatVariable(
-        "draw_weight",
-        "float64",
-        "1",
-        "weight of the draw",
-        "Weight in averages over draws: the step size of a decreasing schedule. `risk` uses it.",
-    ),
 )
 
 BY_NAME: dict[str, StatVariable] = {variable.name: variable for variable in SAMPLE_STATS}
