@@ -274,6 +274,31 @@ class DiscreteTarget(Target, Protocol):
 
 
 @runtime_checkable
+class DoublyIntractableTarget(Protocol):
+    """A posterior p(theta) exp(theta's(y)) / Z(theta) whose normaliser Z nobody can afford at every step.
+
+    What samplers do instead is simulate: draw y' from the model at theta, and look at s(y').
+    """
+
+    @property
+    def variables(self) -> Variables:
+        """Names and shapes of theta, which has one entry per statistic."""
+
+    @property
+    def observed_statistics(self) -> np.ndarray:
+        """s(y); float64, shape (dim,)."""
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+
+    def build_simulator(self, auxiliary: Any) -> "Simulator":
+        """Return the simulator that an auxiliary setting ("auto", "exact", `Auxiliary`) stands for, or refuse."""
+
+    def log_normalizer(self, theta: np.ndarray) -> float | None:
+        """Return log Z(theta) where it can be computed, else None."""
+
+
+@runtime_checkable
 class Proposal(Protocol):
     """Where to go: draws theta' from q(.|theta) and knows log q(theta|theta') - log q(theta'|theta)."""
 
@@ -287,6 +312,21 @@ class AcceptanceTest(Protocol):
 
     def build_test(self, target: Target) -> Part:
         """Check that the target has what this test needs, and return the part that decides."""
+
+
+class Simulator(NamedTuple):
+    """How to draw auxiliary data: a plain function that a template binds, and what it reads and writes.
+
+    ``simulate(rng, theta, params, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape
+    (dim,). It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`.
+    `state` is a tuple of scratch arrays that belongs to one chain; `exact` says whether draws are exact or the end
+    of a finite Markov chain.
+    """
+
+    simulate: Callable[..., None]
+    params: tuple[Any, ...]
+    make_state: Callable[[], tuple[np.ndarray, ...]]
+    exact: bool
 
 
 class Chain(Protocol):
