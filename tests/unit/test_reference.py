@@ -22,7 +22,7 @@ from approxmcmc.reference import (
     reference_posterior,
 )
 from approxmcmc.reference.gates import with_common_names
-from approxmcmc.reference.model_hash import model_hash
+from approxmcmc.interop.model_hash import model_hash
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000
@@ -424,7 +424,7 @@ def test_a_black_box_has_no_hash_and_is_not_cached(sampler, tmp_path):
 
 @pytest.mark.slow
 def test_model_hash_is_the_same_in_another_process(build):
-    code = f"{MODEL_SOURCE}\nfrom approxmcmc.reference.model_hash import model_hash\nprint(model_hash(build()))"
+    code = f"{MODEL_SOURCE}\nfrom approxmcmc.interop.model_hash import model_hash\nprint(model_hash(build()))"
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == model_hash(build())

@@ -1,0 +1,1 @@
+"""Models written elsewhere, as targets; `pymc` is imported by who needs it."""

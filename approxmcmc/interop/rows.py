@@ -1,0 +1,254 @@
+"""The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why there is none."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.variable import TensorConstant
+
+from approxmcmc.errors import IncompatibleError
+
+
+def refuse_unsuitable(model: Any) -> None:
+    """Refuse what can be told without looking at the data.
+
+    Raises
+    ------
+    IncompatibleError
+        When the model has none or several observed variables, missing values, discrete or no free variables.
+    """
+    observed = [variable.name for variable in model.observed_RVs]
+    free = [variable.name for variable in model.free_RVs]
+    missing = [name for name in free if name.endswith("_unobserved")]
+    discrete = [variable.name for variable in model.free_RVs if not str(variable.dtype).startswith("float")]
+    if missing:
+        reason = (
+            f"missing values in the observed data became the parameters {missing}; leave out the rows with missing "
+            "values, or impute them before the model"
+        )
+    elif not observed:
+        reason = "the model has no observed variable; give one variable observed="
+    elif len(observed) > 1:
+        reason = (
+            f"the model has {len(observed)} observed variables {observed}, and a row must be one term; join them in "
+            "one (a pm.CustomDist with one row per datum), or use pm.sample"
+        )
+    elif discrete:
+        reason = (
+            f"the free variables {discrete} are discrete, and proposals here are continuous; sum them out "
+            "(pm.Mixture), or use pm.sample"
+        )
+    elif not free:
+        reason = "the model has no free variable; there is nothing to sample"
+    else:
+        return
+    raise IncompatibleError(f"from_pymc: {reason}")
+
+
+def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
+    """Refuse free variables with one entry for each row.
+
+    Raises
+    ------
+    IncompatibleError
+        Naming the variables.
+    """
+    dims = model.named_vars_to_dims
+    by_dim = {v.name for v in model.free_RVs if row_dim is not None and row_dim in dims.get(v.name, ())}
+    by_size = {
+        v.name
+        for v in model.free_RVs
+        if n_rows in np.shape(model.initial_point()[model.rvs_to_values[v].name])
+        and (row_dim is None or v.name not in dims)
+    }
+    if by_dim | by_size:
+        raise IncompatibleError(
+            f"from_pymc: the free variables {sorted(by_dim | by_size)} have an axis as long as the data ({n_rows} "
+            "rows): a latent variable for each row cannot be subsampled; integrate it out, or use pm.sample. If that "
+            "axis counts something else, give the variables dims and name the dim of the rows by row_dim="
+        )
+
+
+class Rows:
+    """The likelihood of the model's observed variable as a graph over chosen rows."""
+
+    def __init__(self, model: Any, row_dim: str | None) -> None:
+        observed = model.observed_RVs[0]
+        self.model, self.value = model, model.rvs_to_values[observed]
+        self.name, self.row_dim, self.dims = observed.name, row_dim, model.named_vars_to_dims
+        self.n_rows = self._count()
+        refuse_row_latents(model, self.n_rows, row_dim)
+        self.variable = self._unscaled(observed)
+        self.parameters = model.replace_rvs_by_values(self.variable.owner.inputs)
+        self.index = pt.lvector("index")
+        self.inputs: list[Any] = []
+        arrays: list[np.ndarray] = []
+        self.replacements: dict[Any, Any] = {}
+        for leaf in leaves([*self.parameters, self.value]):
+            axis = self._row_axis(leaf)
+            if axis is not None:
+                array = np.ascontiguousarray(np.moveaxis(value_of(leaf), axis, 0))
+                shape = (None, *array.shape[1:])
+                given = pt.tensor(f"rows_{len(arrays)}", shape=shape, dtype=array.dtype.name)
+                self.replacements[leaf] = pt.moveaxis(given[self.index], 0, axis)
+                self.inputs.append(given)
+                arrays.append(array)
+            elif is_shared(leaf):
+                self.replacements[leaf] = pt.constant(value_of(leaf))
+        self.data = tuple(arrays)
+        self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
+
+    def _count(self) -> int:
+        shape = np.shape(evaluate(self.value))
+        if not shape:
+            raise IncompatibleError(f"from_pymc: the observed variable {self.name!r} is one number, it has no rows")
+        dims = self.dims.get(self.name)
+        if self.row_dim is not None and dims is not None and dims[0] != self.row_dim:
+            raise IncompatibleError(
+                f"from_pymc: row_dim {self.row_dim!r} must be the first dim of the observed variable {self.name!r}, "
+                f"found the dims {tuple(dims)}; transpose the data"
+            )
+        return int(shape[0])
+
+    def _unscaled(self, observed: Any) -> Any:
+        """Return the observed variable without the factor total_size / N, which is 1 on all rows."""
+        if not isinstance(observed.owner.op, MinibatchRandomVariable):
+            return observed
+        variable, *total = observed.owner.inputs
+        sizes = [int(evaluate(size)) for size in total if getattr(size, "data", 0) is not None]
+        if sizes[:1] not in ([], [self.n_rows]):
+            raise IncompatibleError(
+                f"from_pymc: {self.name!r} has total_size {sizes[0]} and {self.n_rows} rows, which rescales the "
+                "likelihood; leave total_size out, or give all rows"
+            )
+        return variable
+
+    def _row_axis(self, leaf: Any) -> int | None:
+        dims = self.dims.get(leaf.name)
+        if self.row_dim is not None and dims is not None:
+            return list(dims).index(self.row_dim) if self.row_dim in dims else None
+        axes = [axis for axis, length in enumerate(np.shape(value_of(leaf))) if length == self.n_rows]
+        if len(axes) > 1:
+            raise IncompatibleError(
+                f"from_pymc: the array {leaf.name or 'without a name'} has shape {np.shape(value_of(leaf))}, and "
+                f"{self.name!r} has {self.n_rows} rows: which axis counts rows cannot be told. Make it a pm.Data with "
+                "dims, and name the dim of the rows by row_dim="
+            )
+        return axes[0] if axes else None
+
+    def all_terms(self) -> Any:
+        """Return the log-likelihood of all rows, a vector."""
+        return sum_trailing(self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)[0])
+
+    def terms(self) -> Any:
+        """Return the log-likelihood of the rows `index`, a vector."""
+        replacements = {**self.replacements, **self._sizes()}
+        [value, *parameters] = rebuild([self.value, *self.parameters], replacements)
+        node = self.variable.owner
+        try:
+            outputs = _apply(node, dict(zip(node.inputs, parameters, strict=True)))
+            terms = pm.logp(outputs[node.outputs.index(self.variable)], value)
+        except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
+            raise self._not_separate(first_line(error)) from error
+        [terms] = rebuild([terms], {})
+        if terms.ndim == 0:
+            raise self._not_separate("its log density is one number")
+        return sum_trailing(terms)
+
+    def _not_separate(self, reason: str) -> IncompatibleError:
+        return IncompatibleError(
+            f"from_pymc: the rows of the observed variable {self.name!r} have no log densities of their own "
+            f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is no sum of "
+            "independent terms. Such models need all data at every step: use pm.sample"
+        )
+
+    def _sizes(self) -> dict[Any, Any]:
+        """Map the constants that fix a random variable's size to the number of rows read."""
+        count = self.index.shape[0]
+        variables = [v for v in (*ancestors(self.parameters), self.variable) if v.owner is not None]
+        random = [v.owner for v in variables if isinstance(v.owner.op, RandomVariable | SymbolicRandomVariable)]
+        sizes = [size for node in random if (size := node.op.size_param(node)) is not None]
+        fixed = [v for v in ancestors(sizes) if isinstance(v, TensorConstant) and v.ndim == 1 and self.n_rows in v.data]
+        return {v: pt.stack([count if n == self.n_rows else pt.constant(n) for n in v.data]) for v in fixed}
+
+
+def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
+    """Rebuild graphs over other leaves, shapes and all; assertions about static shapes are left out on the way.
+
+    `clone_replace` does not do: where a static shape no longer fits it asserts the old one.
+    """
+    known = dict(replacements)
+    for node in toposort(graphs):
+        if all(output in known for output in node.outputs):
+            continue
+        if isinstance(node.op, SpecifyShape):
+            known[node.outputs[0]] = known.get(node.inputs[0], node.inputs[0])
+        elif any(variable in known for variable in node.inputs):
+            for old, new in zip(node.outputs, _apply(node, known), strict=True):
+                known.setdefault(old, new)
+    return [known.get(graph, graph) for graph in graphs]
+
+
+def _apply(node: Any, known: Mapping[Any, Any]) -> list[Any]:
+    """Apply a node's operation to the new inputs; operations that hold a graph of fixed shape are opened or remade."""
+    inputs = [known.get(variable, variable) for variable in node.inputs]
+    if isinstance(node.op, SymbolicRandomVariable):
+        parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
+        return list(node.op.rv_op(*parameters).owner.outputs)
+    if isinstance(node.op, OpFromGraph):
+        inner = zip(node.op.inner_inputs, inputs, strict=True)
+        if not all(old.type.is_super(new.type) for old, new in inner):
+            return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)))
+    return list(node.op.make_node(*inputs).outputs)
+
+
+def over_flat(graphs: Sequence[Any], theta: Any, values: Sequence[Any], start: Mapping[str, Any]) -> list[Any]:
+    """Rebuild graphs of the value variables as graphs of the flat vector."""
+    pieces, position = {}, 0
+    for value in values:
+        shape = np.shape(start[value.name])
+        stop = position + math.prod(shape)
+        pieces[value] = theta[position:stop].reshape(shape).astype(value.dtype)
+        position = stop
+    return rebuild(graphs, pieces)
+
+
+def leaves(graphs: Sequence[Any]) -> list[Any]:
+    """List the arrays, constant or shared, that graphs depend on."""
+    found = [v for v in ancestors(graphs) if v.owner is None and isinstance(v, SharedVariable | TensorConstant)]
+    return [leaf for leaf in found if isinstance(value_of(leaf), np.ndarray)]
+
+
+def is_shared(leaf: Any) -> bool:
+    """Whether a leaf can change its value."""
+    return isinstance(leaf, SharedVariable)
+
+
+def value_of(leaf: Any) -> Any:
+    """Return the value of a constant or shared variable, without a copy."""
+    return leaf.get_value(borrow=True) if isinstance(leaf, SharedVariable) else leaf.data
+
+
+def evaluate(variable: Any) -> Any:
+    """Return the value of a variable without parameters."""
+    return value_of(variable) if isinstance(variable, SharedVariable | TensorConstant) else variable.eval()
+
+
+def sum_trailing(terms: Any) -> Any:
+    """Sum the terms of a row over all axes but the first."""
+    return terms.sum(axis=tuple(range(1, terms.ndim))) if terms.ndim > 1 else terms
+
+
+def first_line(error: Exception) -> str:
+    """Return the beginning of an error's message."""
+    return str(error).strip().split("\n", 1)[0][:200]
