@@ -36,6 +36,7 @@ from approxmcmc.interop.rows import (
     first_line,
     is_shared,
     leaves,
+    merge_branches,
     over_flat,
     rebuild,
     refuse_unsuitable,
@@ -137,7 +138,7 @@ class PyMCTarget:
         self._shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
         self._rows = rows
         [terms] = over_flat([rows.terms()], self._theta, self._values, self._start)
-        self._terms: Any = rewrite_graph(terms, include=REWRITES)
+        self._terms: Any = merge_branches(rewrite_graph(terms, include=REWRITES))
         self._prior: Any = rewrite_graph(self._log_prior(rows), include=REWRITES)
         self.variables = self._describe_variables(deterministics)
         self._hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
@@ -187,8 +188,8 @@ class PyMCTarget:
         return np.concatenate([np.ravel(point[value.name]) for value in self._values]).astype(np.float64)
 
     def _compile_terms(self) -> None:
-        inputs = [self._theta, self._rows.index, *self._rows.inputs]
-        example = (self.initial_point(), np.arange(min(4, self.n_obs)), *self.data)
+        inputs = [self._theta, *self._rows.inputs]
+        example = (self.initial_point(), *(array[:4] for array in self.data))
         try:
             self._terms_function = _numba_function(inputs, [self._terms], example)
         except (TypeError, ValueError, AssertionError, IndexError) as error:
@@ -217,7 +218,7 @@ class PyMCTarget:
                 start += size
                 if not index.size:
                     break
-                found = np.asarray(self._terms_function(theta, index, *self.data)[0])
+                found = np.asarray(self._terms_function(theta, *(array[index] for array in self.data))[0])
                 same = expected.shape == (self.n_obs,) and found.shape == index.shape
                 if not same or not np.allclose(found, expected[index], TOLERANCE, 1e-10, equal_nan=True):
                     raise IncompatibleError(
@@ -251,14 +252,16 @@ class PyMCTarget:
         self._refuse_changed_data()
         prior = bind(_log_prior, LOG_PRIOR.signature, cache=False, PRIOR=self._prior_function)
         signature = log_terms_type(type_of(self.data)).signature
-        terms = bind(_log_terms, signature, cache=False, TERMS=self._terms_function)
+        terms = bind(_log_terms, signature, cache=False, TERMS=self._terms_function, ROWS=_row_reader(len(self.data)))
         return CompiledTarget(terms, prior, self.data, self.n_obs)
 
     def compile_gradient(self) -> CompiledGradient:
         """Hand the compiled gradients to the proposal."""
         self._refuse_changed_data()
         signature = log_terms_type(type_of(self.data)).signature
-        gradient = bind(_add_gradient, signature, cache=False, GRADIENT=self._gradient_function)
+        gradient = bind(
+            _add_gradient, signature, cache=False, GRADIENT=self._gradient_function, ROWS=_row_reader(len(self.data))
+        )
         prior = bind(_add_prior_gradient, _VOID, cache=False, GRADIENT=self._prior_gradient_function)
         return CompiledGradient(gradient, prior, self.data, self.n_obs)
 
@@ -272,8 +275,8 @@ class PyMCTarget:
 
     @functools.cached_property
     def _gradient_function(self) -> Any:
-        inputs = [self._theta, self._rows.index, *self._rows.inputs]
-        example = (self.initial_point(), np.arange(min(4, self.n_obs)), *self.data)
+        inputs = [self._theta, *self._rows.inputs]
+        example = (self.initial_point(), *(array[:4] for array in self.data))
         return _numba_function(inputs, [pt.grad(self._terms.sum(), self._theta)], example)
 
     def _refuse_changed_data(self) -> None:
@@ -299,10 +302,28 @@ _VOID = log_terms_type(type_of((np.zeros(1),))).signature.return_type(VECTOR, VE
 
 
 def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    index = order[lo:hi] if order.shape[0] > 0 else np.arange(lo, hi)
-    terms = TERMS(theta, index, *data)[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
+    terms = TERMS(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
     for i in range(hi - lo):
         out[i] = terms[i]
+
+
+@functools.cache
+def _row_reader(n_arrays: int) -> Any:
+    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
+
+    Written out for each number of arrays, because compiled code cannot loop over a tuple of arrays of several types.
+    """
+    chosen, views = ("".join(f"data[{k}][{rows}], " for k in range(n_arrays)) for rows in ("index", "lo:hi"))
+    source = f"""
+def rows(data, order, lo, hi):
+    if order.shape[0] > 0:
+        index = order[lo:hi]
+        return ({chosen})
+    return ({views})
+"""
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    return scope["rows"]
 
 
 def _log_prior(theta):  # type: ignore[no-untyped-def]  # a template
@@ -310,8 +331,7 @@ def _log_prior(theta):  # type: ignore[no-untyped-def]  # a template
 
 
 def _add_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    index = order[lo:hi] if order.shape[0] > 0 else np.arange(lo, hi)
-    gradient = GRADIENT(theta, index, *data)[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
+    gradient = GRADIENT(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
     for j in range(out.shape[0]):
         out[j] += gradient[j]
 

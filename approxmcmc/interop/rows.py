@@ -12,6 +12,8 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Switch
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.variable import TensorConstant
@@ -90,17 +92,16 @@ class Rows:
         refuse_row_latents(model, self.n_rows, row_dim)
         self.variable = self._unscaled(observed)
         self.parameters = model.replace_rvs_by_values(self.variable.owner.inputs)
-        self.index = pt.lvector("index")
         self.inputs: list[Any] = []
         arrays: list[np.ndarray] = []
         self.replacements: dict[Any, Any] = {}
         for leaf in leaves([*self.parameters, self.value]):
             axis = self._row_axis(leaf)
             if axis is not None:
-                array = np.ascontiguousarray(np.moveaxis(value_of(leaf), axis, 0))
+                array = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
                 shape = (None, *array.shape[1:])
                 given = pt.tensor(f"rows_{len(arrays)}", shape=shape, dtype=array.dtype.name)
-                self.replacements[leaf] = pt.moveaxis(given[self.index], 0, axis)
+                self.replacements[leaf] = pt.moveaxis(given, 0, axis)
                 self.inputs.append(given)
                 arrays.append(array)
             elif is_shared(leaf):
@@ -151,7 +152,7 @@ class Rows:
         return sum_trailing(self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)[0])
 
     def terms(self) -> Any:
-        """Return the log-likelihood of the rows `index`, a vector."""
+        """Return the log-likelihood of the rows given to `inputs`, a vector."""
         replacements = {**self.replacements, **self._sizes()}
         [value, *parameters] = rebuild([self.value, *self.parameters], replacements)
         node = self.variable.owner
@@ -174,7 +175,7 @@ class Rows:
 
     def _sizes(self) -> dict[Any, Any]:
         """Map the constants that fix a random variable's size to the number of rows read."""
-        count = self.index.shape[0]
+        count = self.inputs[0].shape[0]
         variables = [v for v in (*ancestors(self.parameters), self.variable) if v.owner is not None]
         random = [v.owner for v in variables if isinstance(v.owner.op, RandomVariable | SymbolicRandomVariable)]
         sizes = [size for node in random if (size := node.op.size_param(node)) is not None]
@@ -210,6 +211,31 @@ def _apply(node: Any, known: Mapping[Any, Any]) -> list[Any]:
         if not all(old.type.is_super(new.type) for old, new in inner):
             return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)))
     return list(node.op.make_node(*inputs).outputs)
+
+
+def merge_branches(graph: Any) -> Any:
+    """Rebuild switch(c, f(a), f(b)) as f(switch(c, a, b)), which computes f once.
+
+    The Bernoulli density switch(y, -softplus(-eta), -softplus(eta)) is the case that matters: compiled code evaluates
+    both branches, and the softplus is most of the cost of a row. The graph must be stabilised before: log(sigmoid) and
+    log(1 - sigmoid) would be merged under the logarithm, and overflow.
+    """
+
+    def choose(condition: Any, yes: Any, no: Any) -> Any:
+        one, other = yes.owner, no.owner
+        same = one is not None and other is not None and one.op == other.op and isinstance(one.op, Elemwise)
+        if same and len(one.inputs) == len(other.inputs) == 1:
+            return one.op(choose(condition, one.inputs[0], other.inputs[0]))
+        return pt.switch(condition, yes, no)
+
+    known: dict[Any, Any] = {}
+    for node in toposort([graph]):
+        inputs = [known.get(variable, variable) for variable in node.inputs]
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
+            known[node.outputs[0]] = choose(*inputs)
+        elif any(variable in known for variable in node.inputs):
+            known.update(zip(node.outputs, _apply(node, known), strict=True))
+    return known.get(graph, graph)
 
 
 def over_flat(graphs: Sequence[Any], theta: Any, values: Sequence[Any], start: Mapping[str, Any]) -> list[Any]:
