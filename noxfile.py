@@ -152,5 +152,21 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench", *session.posargs, env=ONE_THREAD)
 
 
+@nox.session(python=MAIN)
+@nox.parametrize("end", ["oldest", "newest"])
+def pymc_versions(session: nox.Session, end: str) -> None:
+    """Run the tests of PyMC models at both ends of the versions of PyMC, PyTensor and numba that are admitted."""
+    resolution = {"oldest": "lowest-direct", "newest": "highest"}[end]
+    python = f"--python={session.virtualenv.location}"
+    session.run_install(
+        "uv", "pip", "install", python, "--upgrade", f"--resolution={resolution}", "--editable=.", "--group=test"
+    )
+    session.run(
+        "python", "-c", "import numba, pymc, pytensor; print(pymc.__version__, pytensor.__version__, numba.__version__)"
+    )
+    files = ["tests/unit/test_pymc.py", "tests/statistical/test_pymc.py"]
+    session.run("python", "-m", "pytest", "-m", "", "-k", "not nuts", *files, *session.posargs, env=ONE_THREAD)
+
+
 if __name__ == "__main__":
     nox.main()

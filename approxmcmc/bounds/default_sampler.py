@@ -1,0 +1,96 @@
+"""The sampler for a user who named none: mode, curvature, pilot, and one sentence that says what was chosen.
+
+1. the mode of the posterior and the curvature there: N(mode, H^-1);
+2. a random walk of 2.38 / sqrt(d) of its standard deviations (Roberts, Gelman and Gilks 1997);
+3. pilot pairs of an exact chain, and the sequential test that reads least at a mean acceptance error of 0.02;
+4. the exact test instead, where the designed one would read most of the data all the same.
+"""
+
+import dataclasses
+import math
+import time
+from typing import Any
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.bounds.design import design_test
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.targets import Laplace, laplace
+
+ALLOWED_ERROR = 0.02
+# A pilot that starts in a draw of the Laplace approximation needs no long burn-in: 420 passes over the data.
+SHORT_PILOT: dict[str, Any] = {"n_pairs": 100, "tune": 20, "thin": 2}
+# A datum read for a test costs up to twice one read in an exact pass: two values of theta, and only the current one is
+# sometimes cached. Below this share of the data the test pays.
+WORTHWHILE_FRACTION = 0.6
+
+
+@dataclasses.dataclass(frozen=True)
+class DefaultSampler:
+    """A sampler that was chosen for a target, and why.
+
+    Parameters
+    ----------
+    sampler
+        What to run.
+    laplace
+        The normal approximation at the mode; chains start in draws of it.
+    sentence
+        One line for the user.
+    attrs
+        What the choice cost, and the predicted error: for the trace.
+    """
+
+    sampler: MetropolisHastings
+    laplace: Laplace
+    sentence: str
+    attrs: dict[str, Any]
+
+
+def default_sampler(target: Any, *, random_seed: Any = None) -> DefaultSampler:
+    """Choose a sampler for a tall-data target, by its mode, its curvature and a pilot run.
+
+    Parameters
+    ----------
+    target
+        A target with continuous parameters and terms.
+    random_seed
+        Of the pilot.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no mode; see `find_mode`.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> chosen = amc.bounds.default_sampler(target, random_seed=1)
+    >>> chosen.sampler.proposal.scale == 2.38 / 2**0.5
+    True
+    """
+    began = time.perf_counter()
+    fit = laplace(target)
+    proposal = RandomWalk(2.38 / math.sqrt(target.variables.size), preconditioner=fit)
+    designed = design_test(
+        target, proposal=proposal, error=ALLOWED_ERROR, initvals=fit, random_seed=random_seed, **SHORT_PILOT
+    )
+    pays = designed.data_fraction < WORTHWHILE_FRACTION
+    test = designed.test if pays else ExactTest()
+    steps = f"a random walk of {proposal.scale:.2g} posterior standard deviations around the mode"
+    cost = f"{designed.data_fraction:.0%} of {target.n_obs} data per decision"
+    if pays:
+        says = f"{steps}, {test!r}: expect {cost}, a mean acceptance error of {designed.error:.2g}"
+    else:
+        says = f"{steps}, ExactTest(): an approximate test would read {cost} at an error of {ALLOWED_ERROR}"
+    attrs = {
+        "setup_mode_seconds": fit.seconds,
+        "setup_mode_passes": fit.passes,
+        "setup_design_seconds": time.perf_counter() - began - fit.seconds,
+        "setup_design_likelihood_evaluations": designed.setup_likelihood_evaluations,
+        "chosen": says,
+    }
+    return DefaultSampler(MetropolisHastings(proposal, test), fit, says, attrs)
