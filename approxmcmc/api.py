@@ -4,12 +4,13 @@ import functools
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Sampler, Target
+from approxmcmc.contracts import DiscreteTarget, Sampler, Target
 from approxmcmc.diagnostics.health import problems
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -44,9 +45,13 @@ def sample(
     Parameters
     ----------
     target
-        The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``.
+        The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``, or a
+        ``pymc.Model`` (see `from_pymc`).
     sampler
-        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``.
+        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: a
+        random walk scaled by the curvature at the mode, with the sequential test that a pilot run designs for an
+        acceptance error of 0.02, or the exact test where that one would read most of the data. A line on the terminal
+        and the attribute ``chosen`` say which (see `bounds.default_sampler`).
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``.
     tune
@@ -60,8 +65,9 @@ def sample(
         An int, a sequence with one int per chain, a `numpy.random.Generator`, or None (the entropy is stored in the
         trace).
     initvals
-        Starting values: None (the target's initial point plus U(-1, 1); random states of a discrete target), a
-        dict by variable, an array of shape (dim,) or (chains, dim), or a list of dicts.
+        Starting values: None (a draw of the Laplace approximation where target or proposal was built on one; random
+        states of a discrete target; otherwise the target's initial point plus U(-1, 1)), what `laplace` returned (a
+        draw of it for each chain), a dict by variable, an array of shape (dim,) or (chains, dim), or a list of dicts.
     thin
         Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
     time_limit
@@ -70,7 +76,8 @@ def sample(
     audit_every
         Each decision of an approximate test is audited with probability 1 / audit_every against the decision on all
         data with the same uniform. "auto" = max(50, 20 N / batch_size), so that audits add about a tenth to the work
-        of the first looks; 1 = all; None = none. Audits are outside every counter and every clock but `time_limit`.
+        of the first looks, ten times more with control variates; 1 = all; None = none. Audits are outside every
+        counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -111,6 +118,10 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
+    target = _as_target(target)
+    chosen: Mapping[str, Any] = {}
+    if sampler is None:
+        sampler, initvals, chosen = _choose_sampler(target, initvals, random_seed, say=progressbar)
     _check_roles(target, sampler)
     counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     draws, tune, chains, thin = (_integer(value, name, least) for name, (value, least) in counts.items())
@@ -125,9 +136,8 @@ def sample(
     program = sampler.build(target, audit_every=audit_every)
     compiled = time.perf_counter()
     own = [streams(sequence) for sequence in sequences]
-    points, evaluations = starting_points(
-        program, target.variables, functools.partial(random_start, target), initvals, own
-    )
+    draw_start = functools.partial(random_start, target, proposal=getattr(sampler, "proposal", None))
+    points, evaluations = starting_points(program, target.variables, draw_start, initvals, own)
     running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
     ready = time.perf_counter()
 
@@ -152,6 +162,8 @@ def sample(
         "setup_compile_seconds": compiled - started,
         "setup_start_seconds": ready - compiled,
         "setup_likelihood_evaluations": evaluations * target.n_obs,
+        **chosen,
+        **getattr(target, "setup_attrs", {}),  # what was paid before: the search for a mode, an expansion
     }
     trace = build_trace(
         result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
@@ -237,6 +249,30 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
             stacklevel=2,
         )
     return trace
+
+
+def _choose_sampler(target: Any, initvals: Any, random_seed: Any, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:
+    """Return the default sampler, where its chains start, and what the choice cost."""
+    from approxmcmc.bounds.default_sampler import default_sampler
+
+    if not isinstance(target, Target) or isinstance(target, DiscreteTarget):
+        raise IncompatibleError(
+            f"sample: for {type(target).__name__} there is no default sampler; name one, such as Gibbs(ExactTest()) "
+            "for discrete states"
+        )
+    chosen = default_sampler(target, random_seed=random_seed)
+    if say:
+        print(f"approxmcmc: {chosen.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
+    return chosen.sampler, chosen.laplace if initvals is None else initvals, chosen.attrs
+
+
+def _as_target(target: Any) -> Any:
+    """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
+    if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
+        from approxmcmc.interop.pymc import from_pymc
+
+        return from_pymc(target)
+    return target
 
 
 def _check_roles(target: Any, sampler: Any) -> None:

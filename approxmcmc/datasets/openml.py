@@ -22,8 +22,8 @@ CHILD = "import sys; from approxmcmc.datasets.openml import save; save(sys.argv[
 N_TRAIN = 60_000  # of the 70000 images, in their original order
 
 
-def download(path: Path, *, insist: bool = False) -> None:
-    """Download the images of 7 and 9 to `path`, in at most `TIME_LIMIT` seconds.
+def download(path: Path, *, insist: bool = False, child: str | None = None) -> None:
+    """Download the images of 7 and 9, or what `child` fetches, to `path`, in at most `TIME_LIMIT` seconds.
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ def download(path: Path, *, insist: bool = False) -> None:
         The ``.npz`` file to write.
     insist
         Try even when another attempt has failed within `QUIET_PERIOD` seconds.
+    child
+        Python code of the process that downloads; its argument is the path.
 
     Raises
     ------
@@ -41,7 +43,7 @@ def download(path: Path, *, insist: bool = False) -> None:
     if not insist:
         _refuse_soon_after(failure)
     try:
-        run_limited([sys.executable, "-c", CHILD, str(path)], TIME_LIMIT)
+        run_limited([sys.executable, "-c", child or CHILD, str(path)], TIME_LIMIT)
     except DatasetError as error:
         with contextlib.suppress(OSError):  # a read-only cache only loses the note
             failure.parent.mkdir(parents=True, exist_ok=True)
@@ -64,10 +66,10 @@ def run_limited(command: list[str], seconds: float) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise DatasetError(f"the download from OpenML was stopped after {seconds:g} s") from error
+        raise DatasetError(f"the download was stopped after {seconds:g} s") from error
     except subprocess.CalledProcessError as error:
         last_line = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[-1]
-        raise DatasetError(f"the download from OpenML failed: {last_line}") from error
+        raise DatasetError(f"the download failed: {last_line}") from error
 
 
 def fetch_sevens_and_nines() -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ MAX_QUADRATURE_ERROR = 1e-4
 
 
 def grid_reference(
-    log_density: Callable[[np.ndarray], float],
+    log_density: Callable[[np.ndarray], Any],
     variables: Variables,
     bounds: Any,
     *,
@@ -25,6 +25,7 @@ def grid_reference(
     chains: int = 4,
     draws: int = 1000,
     random_seed: int = 0,
+    vectorized: bool = False,
 ) -> xr.DataTree:
     """Return a gold standard of one or two parameters without Monte Carlo error in its moments.
 
@@ -42,6 +43,8 @@ def grid_reference(
         Shape of the draws.
     random_seed
         Seed of the one uniform number and the shuffling behind the draws.
+    vectorized
+        Whether `log_density` takes all points at once, shape (n, dim), and returns an array of n values.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def grid_reference(
         raise InvalidInputError(f"grid_reference: n_points must be odd and at least 5, found {n_points!r}.")
     axes = [np.linspace(low, high, n_points) for low, high in bounds]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    weights = _weights(log_density, grid)
+    weights = _weights(log_density, grid, vectorized)
     mean, sd = _moments(grid, weights)
     _check_grid(grid, weights, mean, sd)
 
@@ -108,10 +111,11 @@ def grid_reference(
     )
 
 
-def _weights(log_density: Callable[[np.ndarray], float], grid: np.ndarray) -> np.ndarray:
+def _weights(log_density: Callable[[np.ndarray], Any], grid: np.ndarray, vectorized: bool) -> np.ndarray:
     """Return the density at every grid point, the largest 1; shape of the grid without its last axis."""
     points = grid.reshape(-1, grid.shape[-1])
-    log_values = np.array([log_density(theta) for theta in points], dtype=np.float64).reshape(grid.shape[:-1])
+    values = log_density(points) if vectorized else [log_density(theta) for theta in points]
+    log_values = np.array(values, dtype=np.float64).reshape(grid.shape[:-1])
     largest = log_values.max()
     if not np.isfinite(largest):
         where = f"theta = {points[int(log_values.argmax())].tolist()}" if largest != -np.inf else "every point"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledConditionals, CompiledTarget, Variables, content_hash
-from approxmcmc.engine.batches import log_terms_type, prior_kernel
+from approxmcmc.engine.batches import datum_at, log_terms_type, prior_kernel
 from approxmcmc.engine.bind import BATCH_FASTMATH, bind, type_of
 from approxmcmc.errors import InvalidInputError
 
@@ -34,7 +34,7 @@ def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]
     base, rows, tables = data
     first = base[0]
     for place in range(lo, hi):
-        row = first + order[place]
+        row = first + datum_at(order, place)
         entry = np.int64(rows[row, 0])
         for c in range(WIDTH):  # type: ignore[name-defined]  # noqa: F821 (bound, so that the loop unrolls)
             entry += rows[row, 2 * c + 2] * int(theta[rows[row, 2 * c + 1]])

@@ -17,8 +17,9 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 from approxmcmc.engine.batches import batch_kernel
+from approxmcmc.engine.gradients import gradient_kernel
 from approxmcmc.engine.identity import content_id
-from approxmcmc.engine.numerics import softplus
+from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
@@ -35,6 +36,20 @@ def _log_term(theta, data, i):  # type: ignore[no-untyped-def]  # compiled
     first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
     a, b = -settings[0] * first * first, -settings[0] * second * second
     return settings[1] * (a + softplus(b - a) - settings[2])
+
+
+def _grad_log_term(theta, data, i, out):  # type: ignore[no-untyped-def]  # compiled
+    x, settings = data
+    first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
+    share = sigmoid(settings[0] * (first * first - second * second))  # of the second component
+    scale = 2.0 * settings[0] * settings[1]
+    out[0] += scale * ((1.0 - share) * first + share * second)
+    out[1] += scale * share * second
+
+
+def _grad_log_prior(theta, out):  # type: ignore[no-untyped-def]  # compiled
+    out[0] -= theta[0] / 10.0
+    out[1] -= theta[1]
 
 
 def _log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
@@ -85,7 +100,7 @@ class GaussianMixture(TallDataTarget):
         self.data = (x, np.array([0.5 / self.variance, 1.0 / self.temperature, constant]))
         self.n_obs = x.size
         self.variables = Variables({"theta1": (), "theta2": ()})
-        self.prior = Prior(1.0, _log_prior, who="GaussianMixture")
+        self.prior = Prior(1.0, _log_prior, who="GaussianMixture", gradient=_grad_log_prior)
 
     @classmethod
     def simulated(
@@ -104,6 +119,9 @@ class GaussianMixture(TallDataTarget):
 
     def _log_terms(self) -> Any:
         return batch_kernel(_log_term, self.data)
+
+    def _term_gradients(self) -> Any:
+        return gradient_kernel(_grad_log_term, self.data)
 
     def _identity(self) -> str:
         return content_id(_log_term)

@@ -1,16 +1,18 @@
 """What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, Variables, content_hash
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, CompiledTermRange, Variables, content_hash
 from approxmcmc.engine.batches import prior_kernel
+from approxmcmc.engine.bind import bind
+from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, difference_prior_gradient_kernel, prior_gradient_kernel
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import check_compiles, plain_function
+from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 
 
 def _gaussian_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
@@ -18,6 +20,11 @@ def _gaussian_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
     for j in range(theta.shape[0]):
         total += theta[j] * theta[j]
     return -0.5 * PRECISION * total  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+def _gaussian_gradient(theta, out):  # type: ignore[no-untyped-def]  # compiled
+    for j in range(theta.shape[0]):
+        out[j] -= PRECISION * theta[j]  # type: ignore[name-defined]  # noqa: F821 (bound)
 
 
 class Prior:
@@ -29,13 +36,24 @@ class Prior:
         Standard deviation, positive; ``inf`` is the flat prior. Ignored where a function is given.
     function
         ``log_prior(theta) -> float`` up to a constant, -inf outside the support; plain Python, compiled here.
+    gradient
+        ``grad_log_prior(theta, out)``, which adds the gradient to `out`; None: central differences of `function`.
     """
 
-    def __init__(self, scale: float, function: Callable[..., float] | None, *, who: str, name: str = "prior") -> None:
+    def __init__(
+        self,
+        scale: float,
+        function: Callable[..., float] | None,
+        *,
+        who: str,
+        name: str = "prior",
+        gradient: Callable[..., None] | None = None,
+    ) -> None:
         if function is None and not scale > 0.0:
             raise InvalidInputError(f"{who}: prior_scale must be positive (inf for a flat prior), found {scale}")
         self.scale, self.who, self.name = float(scale), who, name
         self.function = None if function is None else plain_function(function, name, who=who)
+        self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}", who=who)
 
     def compile(self, dim: int) -> Any:
         """Return the compiled log prior of `dim` parameters."""
@@ -43,6 +61,18 @@ class Prior:
             return prior_kernel(_gaussian_log_prior, PRECISION=1.0 / self.scale**2)
         check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float", who=self.who)
         return prior_kernel(self.function)
+
+    def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
+        """Return the compiled gradient; a user's own is compared with differences at `at` first."""
+        if self.function is None:
+            return bind(_gaussian_gradient, ADD_PRIOR_GRADIENT, PRECISION=1.0 / self.scale**2)
+        if self.gradient is None:
+            return difference_prior_gradient_kernel(self.function)
+        name = f"grad_{self.name}"
+        check_fills(self.gradient, name, (at, np.zeros_like(at)), f"{name}(theta, out)", who=self.who)
+        kernel, log_prior = prior_gradient_kernel(self.gradient), self.compile(at.size)
+        check_gradient(log_prior, kernel, at, name, labels, who=self.who)
+        return kernel
 
     def identity(self) -> str:
         """Return a hash of what the prior is."""
@@ -71,6 +101,37 @@ class TallDataTarget(abc.ABC):
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
         return CompiledTarget(self._log_terms(), self.prior.compile(self.variables.size), self.data, self.n_obs)
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Compile the gradients of terms and prior.
+
+        Raises
+        ------
+        IncompatibleError
+            When the model has no gradient; the message says how to give one.
+        InvalidInputError
+            When a user's gradient differs from finite differences; the message names the worst coordinate.
+        """
+        at = self.initial_point() + 0.1
+        add_prior_gradient = self.prior.compile_gradient(at, self.variables.labels())
+        return CompiledGradient(self._term_gradients(), add_prior_gradient, self.data, self.n_obs)
+
+    def _term_gradients(self) -> Any:
+        """Return the compiled batch kernel of the gradients of the terms."""
+        raise IncompatibleError(f"{type(self).__name__} has no gradient; use RandomWalk, which needs none")
+
+    def compile_term_range(self) -> CompiledTermRange:
+        """Compile a bound of the range of the terms between two states, for `BernsteinTest`.
+
+        Raises
+        ------
+        IncompatibleError
+            When nothing bounds the terms; the message says how to give a bound.
+        """
+        raise IncompatibleError(
+            f"{type(self).__name__} does not bound its terms; BernsteinTest needs range=<number>, an upper bound of "
+            "max l - min l, or range='observed', which guarantees nothing"
+        )
 
     def initial_point(self) -> np.ndarray:
         """Return the origin; shape (dim,)."""

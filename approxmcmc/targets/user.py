@@ -5,11 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Variables
+from approxmcmc.contracts import CompiledTermRange, Variables
 from approxmcmc.engine.batches import batch_kernel
+from approxmcmc.engine.gradients import gradient_kernel
 from approxmcmc.engine.identity import content_id
-from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets.checks import check_compiles, checked_array, plain_function
+from approxmcmc.engine.term_range import user_range
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import (
+    CHECKED_ROWS,
+    check_compiles,
+    check_fills,
+    check_gradient,
+    checked_array,
+    plain_function,
+)
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
@@ -30,6 +39,14 @@ class Target(TallDataTarget):
         Number of terms N.
     dim
         Length of theta.
+    grad_loglik
+        ``grad_loglik(theta, data, i, out)`` adds the gradient of ``loglik(theta, data, i)`` in theta to `out`, shape
+        (dim,). Gradient proposals need it; it is compared with finite differences before they run.
+    grad_logprior
+        ``grad_logprior(theta, out)`` adds the gradient of `logprior`. None: central differences, 2 dim + 1 calls.
+    term_range
+        ``term_range(theta, proposed) -> float``: an upper bound of max l - min l over all data, l_i =
+        ``loglik(proposed, data, i) - loglik(theta, data, i)``. :class:`BernsteinTest` needs it for its guarantee.
     var_names
         Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
         scalars, or several names with `dims` and `coords`. Default ``"theta"``, a vector.
@@ -68,6 +85,9 @@ class Target(TallDataTarget):
         data: Any,
         n_obs: int,
         dim: int,
+        grad_loglik: Callable[..., None] | None = None,
+        grad_logprior: Callable[..., None] | None = None,
+        term_range: Callable[..., float] | None = None,
         var_names: Sequence[str] | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
@@ -75,7 +95,8 @@ class Target(TallDataTarget):
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
         self._loglik = plain_function(loglik, "loglik", who="Target")
-        self.prior = Prior(1.0, logprior, who="Target", name="logprior")
+        self._grad_loglik = None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik", who="Target")
+        self.prior = Prior(1.0, logprior, who="Target", name="logprior", gradient=grad_logprior)
         self.n_obs = _positive_integer(n_obs, "n_obs")
         dim = _positive_integer(dim, "dim")
         self.data = self._checked_data(data)
@@ -85,6 +106,7 @@ class Target(TallDataTarget):
             raise InvalidInputError(
                 f"Target: initial_point must have shape ({dim},), found {self._initial_point.shape}"
             )
+        self._term_range = None if term_range is None else plain_function(term_range, "term_range", who="Target")
         self._pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
         check_compiles(self._loglik, "loglik", (self._initial_point + 0.1, self.data, 0), expected, who="Target")
@@ -100,6 +122,41 @@ class Target(TallDataTarget):
 
     def _log_terms(self) -> Any:
         return batch_kernel(self._loglik, self.data)
+
+    def _term_gradients(self) -> Any:
+        if self._grad_loglik is None:
+            raise IncompatibleError(
+                f"{self!r} has no gradient: pass grad_loglik=, a function grad_loglik(theta, data, i, out) that adds "
+                "the gradient of loglik to out, or use RandomWalk, which needs none"
+            )
+        at, labels = self.initial_point() + 0.1, self.variables.labels()
+        expected = "grad_loglik(theta, data, i, out)"
+        check_fills(self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected, who="Target")
+        terms, kernel = self._log_terms(), gradient_kernel(self._grad_loglik, self.data)
+        for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(np.int64)):
+            self._check_row(terms, kernel, at, np.array([i]), labels)
+        return kernel
+
+    def _check_row(self, terms: Any, kernel: Any, at: np.ndarray, row: np.ndarray, labels: Sequence[str]) -> None:
+        term = np.empty(1)
+
+        def value(theta: np.ndarray) -> float:
+            terms(theta, self.data, row, 0, 1, term)
+            return float(term[0])
+
+        def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
+            kernel(theta, self.data, row, 0, 1, out)
+
+        check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="Target")
+
+    def compile_term_range(self) -> CompiledTermRange:
+        """Compile the user's bound of the range of the terms, where one was given."""
+        if self._term_range is None:
+            return super().compile_term_range()
+        arguments = (self._initial_point, self._initial_point + 0.1)
+        expected = "term_range(theta, proposed) -> float"
+        check_compiles(self._term_range, "term_range", arguments, expected, who="Target")
+        return CompiledTermRange(user_range(self._term_range), np.zeros(1))
 
     def _identity(self) -> str:
         return content_id(self._loglik)

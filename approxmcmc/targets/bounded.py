@@ -1,0 +1,130 @@
+"""The user's own lower bound of a likelihood, for Firefly."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledBound, CompiledTarget, Target, content_hash
+from approxmcmc.engine.batches import datum_at
+from approxmcmc.engine.identity import content_id
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import check_compiles, checked_array, plain_function
+from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
+
+
+def _gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    for place in range(lo, hi):
+        out[place - lo] = GAP(theta, data, datum_at(order, place))  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+def _log_bound(theta, sums):  # type: ignore[no-untyped-def]  # a template
+    return LOG_BOUND(theta, sums)  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+class BoundedLikelihood:
+    """A target together with lower bounds 0 < B_i(theta) <= p(x_i | theta) of its terms; a target again.
+
+    Parameters
+    ----------
+    target
+        The target.
+    gap
+        ``gap(theta, data, i) -> float``: log p(x_i | theta) - log B_i(theta) >= 0. `data` is the target's tuple of
+        arrays, with those of `bound_data` behind them.
+    log_bound
+        ``log_bound(theta, sums) -> float``: sum_i log B_i(theta) over all data, in closed form, from the arrays in
+        `sums`. It must count constants as the target's terms do: gaps and bounds add up to the log-likelihood.
+    sums
+        An array or a tuple of arrays.
+    bound_data
+        Further arrays that `gap` reads, an array or a tuple.
+
+    Raises
+    ------
+    InvalidInputError
+        When arrays hold anything but finite numbers, or `target` is none.
+    CompilationError
+        When a function does not compile, or returns anything but one number; raised here, before sampling.
+
+    Notes
+    -----
+    Sample it with ``Firefly(proposal, bound="own")``, which looks at B_i <= L_i and at the sum for some random theta
+    first, and at the gap of every datum that it reads later; all other samplers see the target alone.
+
+    Examples
+    --------
+    A bound of a normal likelihood, lower by 0.01 everywhere:
+
+    >>> import numpy as np, approxmcmc as amc
+    >>> x = np.random.default_rng(0).normal(size=1000)
+    >>> normal = amc.Target(
+    ...     lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2, lambda theta: 0.0, data=x, n_obs=1000, dim=1
+    ... )
+    >>> sums = np.array([x @ x, x.sum(), 1000.0])
+    >>> def log_bound(theta, sums):
+    ...     return -0.5 * (sums[0][0] - 2 * theta[0] * sums[0][1] + sums[0][2] * theta[0] ** 2) - 0.01 * sums[0][2]
+    >>> target = amc.targets.BoundedLikelihood(normal, lambda theta, data, i: 0.01, log_bound, sums)
+    >>> sampler = amc.Firefly(amc.RandomWalk(0.05), bound="own")
+    >>> trace = amc.sample(target, sampler, draws=100, tune=0, chains=1, random_seed=1, progressbar=False)
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        gap: Callable[..., float],
+        log_bound: Callable[..., float],
+        sums: Any,
+        bound_data: Any = (),
+    ) -> None:
+        who = "BoundedLikelihood"
+        if not isinstance(target, Target):
+            raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
+        self.target, self.n_obs, self.variables = target, target.n_obs, target.variables
+        arrays = sums if isinstance(sums, (tuple, list)) else (sums,)
+        more = bound_data if isinstance(bound_data, (tuple, list)) else (bound_data,)
+        self._sums = tuple(checked_array(array, f"sums[{k}]", who=who) for k, array in enumerate(arrays))
+        self._more = tuple(checked_array(array, f"bound_data[{k}]", who=who) for k, array in enumerate(more))
+        self._data = (*target.compile().data, *self._more)
+        self._gap, self._log_bound = (
+            plain_function(function, name, who=who) for function, name in ((gap, "gap"), (log_bound, "log_bound"))
+        )
+        theta = np.asarray(target.initial_point(), dtype=np.float64) + 0.1
+        check_compiles(self._gap, "gap", (theta, self._data, 0), "gap(theta, data, i) -> float", who=who)
+        check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float", who=who)
+
+    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
+        """Return the user's bound, "own"; see `Firefly`."""
+        check_kind(kind, ("own",), at, who="BoundedLikelihood")
+        return bind_bound(self._data, self._sums, _gaps, _log_bound, GAP=self._gap, LOG_BOUND=self._log_bound)
+
+    def compile(self) -> CompiledTarget:
+        """Compile the target."""
+        return self.target.compile()
+
+    def initial_point(self) -> np.ndarray:
+        """Return the target's; shape (dim,)."""
+        return self.target.initial_point()
+
+    def content_hash(self) -> str:
+        """Return a hash of target and bound."""
+        functions = content_id(self._gap, content_id(self._log_bound))
+        return content_hash(self.target.content_hash(), functions, *self._sums, *self._more)
+
+    def to_pymc(self) -> Any:
+        """Return the target's PyMC twin."""
+        return self.target.to_pymc()  # type: ignore[attr-defined]  # a target without one says so
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed."""
+        return self.target.observed_data
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Predictors and other constants."""
+        return self.target.constant_data
+
+    def __repr__(self) -> str:
+        """Name the target."""
+        return f"BoundedLikelihood({self.target!r})"

@@ -1,0 +1,245 @@
+"""Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
+
+`EstimatedLikelihood` has an unbiased estimate of p(y|theta), as particle filters and importance sampling give;
+`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), of whatever quality.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numba import config, njit
+
+from approxmcmc.contracts import CompiledEstimator, CompiledTarget, content_hash
+from approxmcmc.engine.bind import VECTOR, type_of
+from approxmcmc.engine.identity import content_id
+from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import checked_array, plain_function
+from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.user import _positive_integer, _variables
+
+
+class _EstimatedTarget:
+    """What the two kinds share: a prior, data, names, and a random function that compiles."""
+
+    of: ClassVar[str]
+    signature: ClassVar[str]
+
+    def __init__(
+        self,
+        estimate: Callable[..., float],
+        logprior: Callable[..., float],
+        *,
+        dim: int,
+        data: Any,
+        n_obs: int,
+        n_terms: int | None,
+        log_likelihood: Callable[[np.ndarray], float] | None,
+        var_names: Sequence[str] | None,
+        initial_point: Any,
+    ) -> None:
+        who = type(self).__name__
+        self._estimate = plain_function(estimate, "estimate", who=who)
+        self.prior = Prior(1.0, logprior, who=who, name="logprior")
+        dim, self.n_obs = _positive_integer(dim, "dim"), _positive_integer(n_obs, "n_obs")
+        self.n_terms = self.n_obs if n_terms is None else _positive_integer(n_terms, "n_terms")
+        arrays = data if isinstance(data, (tuple, list)) else (data,)
+        self.data = tuple(checked_array(array, f"data[{k}]", who=who) for k, array in enumerate(arrays))
+        self.variables = _variables(dim, var_names, {}, {})
+        self._log_likelihood = log_likelihood
+        self._initial_point = np.zeros(dim) if initial_point is None else np.asarray(initial_point, dtype=np.float64)
+        if self._initial_point.shape != (dim,):
+            raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {self._initial_point.shape}")
+        self.prior.compile(dim)
+        self._check_estimate()
+
+    def _check_estimate(self) -> None:
+        """Compile the function alone, and compare it with plain Python on equal random numbers."""
+        who, points = type(self).__name__, [self._initial_point] * (2 if self.of == "ratio" else 1)
+        generator = np.random.default_rng(0)
+        try:
+            plain = float(self._estimate(np.random.default_rng(0), *points, self.data))
+        except Exception as error:
+            raise CompilationError(
+                f"{who}: the estimate fails in plain Python with {type(error).__name__}: {error}\n"
+                f"  expected signature: {self.signature}\n  call it once by hand with np.random.default_rng()"
+            ) from error
+        if config.DISABLE_JIT:
+            return
+        compiled = njit(error_model="numpy")(self._estimate)
+        try:
+            compiled.compile((type_of(generator), *(VECTOR for _ in points), type_of(self.data)))
+            fast = float(compiled(generator, *points, self.data))
+        except Exception as error:
+            first = " | ".join(line.strip() for line in str(error).splitlines()[:3])
+            raise CompilationError(
+                f"{who}: the estimate does not compile: {first}\n  expected signature: {self.signature}\n"
+                "  use plain loops, and of the generator random(), standard_normal() and standard_exponential()"
+            ) from error
+        if not (math.isclose(fast, plain, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(fast) and math.isnan(plain))):
+            raise CompilationError(
+                f"{who}: the estimate returns {fast} when compiled and {plain} in plain Python with equal random "
+                "numbers; look for integer overflow, or generator methods whose compiled form draws differently"
+            )
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+        return self.prior.compile(self.variables.size)
+
+    def build_estimator(self) -> CompiledEstimator:
+        """Return the estimator and what it reads."""
+        return CompiledEstimator(self._estimate, self.of, self.data, self.n_terms)
+
+    def log_likelihood(self, theta: np.ndarray) -> float | None:
+        """Return what the user's `log_likelihood` returns, or None where there is none."""
+        return None if self._log_likelihood is None else float(self._log_likelihood(theta))
+
+    def initial_point(self) -> np.ndarray:
+        """Return the point around which chains start; shape (dim,)."""
+        return self._initial_point.copy()
+
+    def content_hash(self) -> str:
+        """Return a hash of functions and data."""
+        names = {name: list(shape) for name, shape in self.variables.shapes.items()}
+        sizes = [self.n_obs, self.n_terms]
+        return content_hash(
+            type(self).__name__, content_id(self._estimate), self.prior.identity(), names, sizes, *self.data
+        )
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The arrays in `data`, as data_0, data_1 and so on."""
+        return {f"data_{k}": array for k, array in enumerate(self.data)}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Nothing."""
+        return {}
+
+    def compile(self) -> CompiledTarget:
+        """Refuse: there are no terms."""
+        self._refuse("it has random estimates and no terms")
+
+    def to_pymc(self) -> Any:
+        """Refuse: there is no PyMC twin."""
+        self._refuse("it has no PyMC twin")
+
+    def _refuse(self, why: str) -> NoReturn:
+        sampler = "PseudoMarginal" if self.of == "likelihood" else "NoisyMetropolisHastings"
+        raise IncompatibleError(f"{self!r}: {why}; use {sampler}")
+
+    def __repr__(self) -> str:
+        """Say the estimate's name and the dimension."""
+        return f"{type(self).__name__}({self._estimate.__name__}, dim={self.variables.size})"
+
+
+class EstimatedLikelihood(_EstimatedTarget):
+    """A posterior with an unbiased, non-negative random estimate of its likelihood; for :class:`PseudoMarginal`.
+
+    Parameters
+    ----------
+    estimate
+        ``estimate(rng, theta, data) -> float``: the *log* of an estimate of p(y|theta) that is unbiased (of p, not of
+        its log), up to a factor that does not depend on theta; -inf for an estimate of 0. Plain Python, compiled here;
+        `rng` is a `numpy.random.Generator`, theta a float64 vector (dim,), `data` the tuple of arrays given here.
+    logprior
+        ``logprior(theta) -> float``, up to a constant; -inf outside the support.
+    dim
+        Length of theta.
+    data
+        An array or a tuple of arrays, of any length.
+    n_obs, n_terms
+        Terms of the likelihood, and terms that one estimate reads; only for the trace's counts. Default 1 and all.
+    log_likelihood
+        ``log_likelihood(theta) -> float``, the exact one, where it is known: decisions are then audited.
+    var_names
+        One name for the vector theta, or `dim` names of scalars.
+    initial_point
+        Where chains start, shape (dim,); default the origin.
+
+    Raises
+    ------
+    InvalidInputError, CompilationError
+        When arrays or functions cannot be used; raised here, before sampling.
+
+    Examples
+    --------
+    A normal mean whose likelihood is estimated by importance sampling of a latent effect:
+
+    >>> import math, numpy as np, approxmcmc as amc
+    >>> def estimate(rng, theta, data):
+    ...     total = 0.0
+    ...     for _ in range(20):
+    ...         total += math.exp(-0.5 * (data[0][0] - theta[0] - rng.standard_normal()) ** 2)
+    ...     return math.log(total / 20)
+    >>> amc.targets.EstimatedLikelihood(estimate, lambda theta: -0.5 * theta[0] ** 2, dim=1, data=np.array([1.0]))
+    EstimatedLikelihood(estimate, dim=1)
+    """
+
+    of = "likelihood"
+    signature = "estimate(rng, theta, data) -> float, the log of the estimate"
+
+    def __init__(
+        self,
+        estimate: Callable[..., float],
+        logprior: Callable[..., float],
+        *,
+        dim: int,
+        data: Any = (),
+        n_obs: int = 1,
+        n_terms: int | None = None,
+        log_likelihood: Callable[[np.ndarray], float] | None = None,
+        var_names: Sequence[str] | None = None,
+        initial_point: Any = None,
+    ) -> None:
+        super().__init__(
+            estimate, logprior, dim=dim, data=data, n_obs=n_obs, n_terms=n_terms, log_likelihood=log_likelihood,
+            var_names=var_names, initial_point=initial_point,
+        )  # fmt: skip
+
+
+class EstimatedRatio(_EstimatedTarget):
+    """A posterior with a random estimate of its likelihood ratio; for :class:`NoisyMetropolisHastings`.
+
+    Parameters
+    ----------
+    estimate
+        ``estimate(rng, theta, proposed, data) -> float``: an estimate of log p(y|theta') - log p(y|theta).
+    logprior, dim, data, n_obs, n_terms, log_likelihood, var_names, initial_point
+        As for :class:`EstimatedLikelihood`.
+
+    Raises
+    ------
+    InvalidInputError, CompilationError
+        When arrays or functions cannot be used; raised here, before sampling.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> def estimate(rng, theta, proposed, data):
+    ...     return 0.5 * (theta[0] ** 2 - proposed[0] ** 2) + 0.1 * rng.standard_normal()
+    >>> amc.targets.EstimatedRatio(estimate, lambda theta: 0.0, dim=1)
+    EstimatedRatio(estimate, dim=1)
+    """
+
+    of = "ratio"
+    signature = "estimate(rng, theta, proposed, data) -> float, a log ratio"
+
+    def __init__(
+        self,
+        estimate: Callable[..., float],
+        logprior: Callable[..., float],
+        *,
+        dim: int,
+        data: Any = (),
+        n_obs: int = 1,
+        n_terms: int | None = None,
+        log_likelihood: Callable[[np.ndarray], float] | None = None,
+        var_names: Sequence[str] | None = None,
+        initial_point: Any = None,
+    ) -> None:
+        super().__init__(
+            estimate, logprior, dim=dim, data=data, n_obs=n_obs, n_terms=n_terms, log_likelihood=log_likelihood,
+            var_names=var_names, initial_point=initial_point,
+        )  # fmt: skip

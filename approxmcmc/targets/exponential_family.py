@@ -1,0 +1,169 @@
+"""What doubly intractable targets share: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
+
+Z(theta) sums exp(theta's(y')) over all data that could have been seen, and depends on theta: a Metropolis-Hastings
+ratio asks for a number that nobody can afford. Exchange samplers ask for draws y' ~ f(.|theta) instead, of which only
+s(y') counts.
+
+Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 3.
+"""
+
+import abc
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTarget, Simulator, Variables, content_hash
+from approxmcmc.engine.batches import prior_kernel
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.tall_data import Prior
+
+
+def _uniform_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
+    for j in range(theta.shape[0]):
+        if not LOW <= theta[j] <= HIGH:  # type: ignore[name-defined]  # noqa: F821 (bound)
+            return -math.inf
+    return 0.0
+
+
+class FamilyPrior:
+    """Independent N(0, scale^2), flat where the scale is infinite, or uniform between two bounds."""
+
+    def __init__(self, scale: float | None, bounds: Any, *, who: str) -> None:
+        if (scale is None) == (bounds is None):
+            raise InvalidInputError(
+                f"{who}: needs prior_scale (inf for a flat prior) or prior_bounds=(low, high), one of the two; found "
+                f"prior_scale={scale!r}, prior_bounds={bounds!r}"
+            )
+        self.normal = None if scale is None else Prior(scale, None, who=who)
+        self.bounds = None if bounds is None else tuple(float(bound) for bound in bounds)
+        if self.bounds and not (len(self.bounds) == 2 and -math.inf < self.bounds[0] < self.bounds[1] < math.inf):
+            raise InvalidInputError(f"{who}: prior_bounds must be two finite numbers, low < high, found {bounds!r}")
+
+    def compile(self, dim: int) -> Any:
+        """Return the compiled log prior."""
+        if self.normal is not None:
+            return self.normal.compile(dim)
+        assert self.bounds is not None
+        return prior_kernel(_uniform_log_prior, LOW=self.bounds[0], HIGH=self.bounds[1])
+
+    def identity(self) -> str:
+        """Return what the prior is, as text."""
+        return self.normal.identity() if self.normal is not None else f"uniform{self.bounds!r}"
+
+    def __str__(self) -> str:
+        """Return the argument that made it."""
+        return f"prior_scale={self.normal.scale:g}" if self.normal is not None else f"prior_bounds={self.bounds}"
+
+
+class ExponentialFamily(abc.ABC):
+    """A posterior over the natural parameter of an exponential family on a finite space, given one observation.
+
+    Subclasses set `variables`, `observed_statistics` and `prior`, and say how to simulate.
+    """
+
+    variables: Variables
+    prior: FamilyPrior
+    _observed_statistics: np.ndarray
+    n_obs = 1  # one lattice, one graph: nothing to take a subset of
+
+    @property
+    def observed_statistics(self) -> np.ndarray:
+        """s(y); float64, shape (dim,)."""
+        return self._observed_statistics.copy()
+
+    @abc.abstractmethod
+    def build_simulator(self, auxiliary: Any) -> Simulator:
+        """Return the simulator that "auto", "exact" or an `Auxiliary` stands for."""
+
+    @abc.abstractmethod
+    def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
+        """Return log Z of each row of `thetas`, shape (n, dim), where it can be computed, else None."""
+
+    def log_normalizer(self, theta: Any) -> float | None:
+        """Return log Z(theta) where it can be computed, else None."""
+        found = self._log_normalizers(self._checked_theta(theta)[np.newaxis])
+        return None if found is None else float(found[0])
+
+    @abc.abstractmethod
+    def change_statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (response, design) of the pseudo-likelihood, a logistic regression without intercept.
+
+        The pseudo-likelihood is the product of the full conditionals of sites or dyads, P(y_i = 1 | rest) =
+        1 / (1 + exp(-theta'design_i)). Shapes (n,), values 0 and 1, and (n, dim).
+        """
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+        return self.prior.compile(self.variables.size)
+
+    def log_density(self, theta: Any) -> float:
+        """Return the log posterior density up to a constant: log p(theta) + theta's(y) - log Z(theta).
+
+        Raises
+        ------
+        IncompatibleError
+            Where Z(theta) cannot be computed.
+        """
+        return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
+
+    def log_densities(self, thetas: Any) -> np.ndarray:
+        """Return the same at every row of `thetas`, shape (n, dim); for exact gold standards on a grid.
+
+        Examples
+        --------
+        >>> import numpy as np, approxmcmc as amc
+        >>> from approxmcmc.reference.grid import grid_reference
+        >>> chess = amc.targets.Ising(np.where(np.indices((4, 4)).sum(axis=0) % 2, 1, -1), prior_scale=0.5)
+        >>> gold = grid_reference(chess.log_densities, chess.variables, [(-5, 5)], n_points=201, vectorized=True)
+        >>> round(gold["reference_moments"]["theta"].sel(moment="mean").item(), 3)
+        -0.821
+        """
+        thetas = np.ascontiguousarray(thetas, dtype=np.float64)
+        log_prior = self.compile_log_prior()
+        density = np.array([log_prior(theta) for theta in thetas])
+        inside = density > -math.inf
+        log_normalizers = self._log_normalizers(thetas[inside])
+        if log_normalizers is None:
+            raise IncompatibleError(f"{self!r} has no computable normaliser; sample it with an exchange sampler")
+        density[inside] += thetas[inside] @ self._observed_statistics - log_normalizers
+        return density
+
+    def _checked_theta(self, theta: Any) -> np.ndarray:
+        array = np.atleast_1d(np.asarray(theta, dtype=np.float64))
+        if array.shape != (self.variables.size,) or not np.isfinite(array).all():
+            raise InvalidInputError(
+                f"{type(self).__name__}: theta must hold {self.variables.size} finite numbers, found {theta!r}"
+            )
+        return array
+
+    def content_hash(self) -> str:
+        """Return a hash of model, data and prior."""
+        arrays = [array for _, array in sorted(self.observed_data.items())]
+        return content_hash(type(self).__name__, self._identity(), self.prior.identity(), *arrays)
+
+    def _identity(self) -> str:
+        """Return what the likelihood is, beyond the data."""
+        return ""
+
+    @property
+    @abc.abstractmethod
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed."""
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """Constants for the trace."""
+        return {}
+
+    def compile(self) -> CompiledTarget:
+        """Refuse: the likelihood is no product of terms."""
+        self._refuse("its likelihood has a normaliser that depends on theta, and is no sum of terms")
+
+    def to_pymc(self) -> Any:
+        """Refuse: PyMC has no likelihood of this kind."""
+        self._refuse("PyMC has no likelihood with an intractable normaliser")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise IncompatibleError(f"{self!r}: {why}; use a sampler of the exchange family")

@@ -1,0 +1,206 @@
+"""Statistics of an undirected simple graph, each with its change when an edge is added.
+
+A statistic is two small functions: its value on a whole graph, and its *change statistic*, the difference that adding
+the edge (i, j) makes. Simulation needs the second only, once for every proposed toggle. A statistic that sums a
+function of the degrees, s(y) = sum_v f(d_v), is that one function, and such statistics have exact answers, see
+`ergm_exact`:
+
+    >>> pendants = degree_statistic("pendants", lambda degree: 1.0 if degree == 1 else 0.0)
+    >>> register_statistic(pendants)
+
+Any other statistic is written out:
+
+    >>> def four_cycles_change(adjacency, degrees, i, j):
+    ...     total = 0.0
+    ...     for k in range(adjacency.shape[0]):
+    ...         if adjacency[i, k]:
+    ...             for m in range(adjacency.shape[0]):
+    ...                 if m != i and m != j and k != j and adjacency[k, m] and adjacency[m, j]:
+    ...                     total += 1.0
+    ...     return total
+    >>> def four_cycles_value(adjacency):
+    ...     paths = adjacency @ adjacency
+    ...     np.fill_diagonal(paths, 0)
+    ...     return (paths * (paths - 1)).sum() / 8
+    >>> register_statistic(GraphStatistic("four_cycles", four_cycles_change, four_cycles_value))
+
+Registration toggles random dyads of random graphs, and compares the change with the difference of the values.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.engine.bind import INDICES, VECTOR, bind, compiled
+from approxmcmc.engine.identity import content_id
+from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.targets.checks import plain_function
+
+CHANGE_ARGUMENTS = nb.Array(nb.uint8, 2, "C"), INDICES, nb.int64, nb.int64
+CHECKED_SIZES, TOGGLES = (3, 5, 8), 40
+TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphStatistic:
+    """A statistic by name, value and change.
+
+    Parameters
+    ----------
+    name
+        What to call it in ``ERGM(statistics=...)`` and in the trace.
+    change
+        ``change(adjacency, degrees, i, j) -> float``: value with the edge (i, j) minus value without. `adjacency`
+        (uint8, n x n) and `degrees` (int64) are those of the graph *without* the edge. Plain Python, compiled here.
+    value
+        ``value(adjacency) -> float`` of a whole graph; int64, n x n. Plain NumPy, not compiled.
+    of_degree
+        ``of_degree(degree) -> float`` where the value is its sum over nodes; see :func:`degree_statistic`.
+    """
+
+    name: str
+    change: Callable[..., float]
+    value: Callable[..., float]
+    of_degree: Callable[..., float] | None = None
+
+
+def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatistic:
+    """Return the statistic s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
+    term = compiled(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))
+
+    def change(adjacency, degrees, i, j):  # type: ignore[no-untyped-def]  # compiled
+        return term(degrees[i] + 1) - term(degrees[i]) + term(degrees[j] + 1) - term(degrees[j])
+
+    def value(adjacency: np.ndarray) -> float:
+        return float(sum(of_degree(int(degree)) for degree in adjacency.sum(axis=0)))
+
+    return GraphStatistic(name, change, value, of_degree)
+
+
+def common_neighbours(adjacency, degrees, i, j):  # type: ignore[no-untyped-def]  # compiled
+    """Return the number of triangles that the edge (i, j) closes."""
+    total = 0
+    for k in range(adjacency.shape[0]):
+        total += adjacency[i, k] & adjacency[j, k]
+    return float(total)
+
+
+_REGISTERED = {
+    statistic.name: statistic
+    for statistic in (
+        degree_statistic("edges", lambda degree: 0.5 * degree),
+        degree_statistic("two_stars", lambda degree: degree * (degree - 1) / 2.0),
+        degree_statistic("three_stars", lambda degree: degree * (degree - 1) * (degree - 2) / 6.0),
+        degree_statistic("isolates", lambda degree: 1.0 if degree == 0 else 0.0),
+        GraphStatistic(
+            "triangles", common_neighbours, lambda adjacency: np.trace(adjacency @ adjacency @ adjacency) / 6
+        ),
+    )
+}
+
+
+def register_statistic(statistic: GraphStatistic) -> None:
+    """Make a statistic known by its name to `ERGM`, in this process.
+
+    Raises
+    ------
+    InvalidInputError
+        When the name belongs to a different statistic, or the change is not the difference of the values.
+    CompilationError
+        When the change does not compile.
+    """
+    check_statistic(statistic)
+    known = _REGISTERED.get(statistic.name)
+    if known is not None and content_id(known.change) != content_id(statistic.change):
+        raise InvalidInputError(f"register_statistic: the name {statistic.name!r} is taken by another statistic")
+    _REGISTERED[statistic.name] = statistic
+
+
+def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphStatistic, ...]:
+    """Return the statistics that names stand for, checked; objects pass through."""
+    if isinstance(statistics, (str, GraphStatistic)) or not len(statistics):
+        raise InvalidInputError(
+            f"ERGM: statistics must be a sequence of names, such as ('edges', 'two_stars'); found {statistics!r}"
+        )
+    found = []
+    for statistic in statistics:
+        if isinstance(statistic, str) and statistic not in _REGISTERED:
+            raise InvalidInputError(
+                f"ERGM: unknown statistic {statistic!r}; known are {', '.join(_REGISTERED)}; add yours with "
+                "register_statistic(GraphStatistic(name, change, value))"
+            )
+        found.append(_REGISTERED[statistic] if isinstance(statistic, str) else statistic)
+        if not isinstance(statistic, str):
+            check_statistic(statistic)
+    names = [statistic.name for statistic in found]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"ERGM: every statistic once, found {names}")
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def check_statistic(statistic: GraphStatistic) -> None:
+    """Compile the change, and compare it with differences of the value at random toggles of random graphs."""
+    who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
+    try:
+        change = bind(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
+    except InvalidInputError:
+        raise
+    except Exception as error:  # numba's own errors, and others that escape from its internals
+        raise CompilationError(
+            f"{who}: change does not compile: {' '.join(str(error).split())[:400]}\n  expected signature: {wanted}"
+        ) from error
+    rng = np.random.default_rng(0)
+    for n in CHECKED_SIZES:
+        graph = np.triu(rng.random((n, n)) < 0.5, 1).astype(np.int64)
+        graph += graph.T
+        for _ in range(TOGGLES):
+            i, j = rng.choice(n, 2, replace=False)
+            graph[i, j] = graph[j, i] = 0
+            got = change(graph.astype(np.uint8), graph.sum(axis=0), i, j)
+            without = statistic.value(graph.copy())
+            graph[i, j] = graph[j, i] = 1
+            difference = statistic.value(graph.copy()) - without
+            if not abs(got - difference) <= TOLERANCE * max(1.0, abs(difference)):
+                graph[i, j] = graph[j, i] = 0
+                raise InvalidInputError(
+                    f"{who}: adding the edge ({i}, {j}) changes the value by {difference}, change returns {got}; "
+                    f"the graph without the edge is\n{graph}\n  expected: {wanted}, value with the edge minus without"
+                )
+            if rng.random() < 0.5:
+                graph[i, j] = graph[j, i] = 0
+
+
+@functools.lru_cache(maxsize=64)
+def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Any:
+    """Return the compiled ``write(adjacency, degrees, i, j, out)`` that writes the changes of all statistics."""
+    place = len(statistics) - 1
+    change = compiled(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
+    if place == 0:
+
+        @compiled
+        def write(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]
+            out[0] = change(adjacency, degrees, i, j)
+
+        return write
+    write_others = change_kernel(statistics[:-1])
+
+    @compiled
+    def write_all(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]
+        write_others(adjacency, degrees, i, j, out)
+        out[place] = change(adjacency, degrees, i, j)
+
+    return write_all
+
+
+def write_changes(statistics: tuple[GraphStatistic, ...]) -> Any:
+    """Return the same kernel for calls from Python: ``write(adjacency, degrees, i, j, out)``."""
+    return bind(_write_changes, nb.void(*CHANGE_ARGUMENTS, VECTOR), CHANGES=change_kernel(statistics))
+
+
+def _write_changes(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]  # a template
+    CHANGES(adjacency, degrees, i, j, out)  # type: ignore[name-defined]  # noqa: F821 (bound)

@@ -1,0 +1,236 @@
+"""Collapsible lower bounds of likelihood terms: what Firefly needs of a target.
+
+A bound is useful when it is tight where the posterior lies, and when its sum over all data costs no pass over them.
+Here every log B_i is a quadratic function of theta, so that
+
+    sum_i log B_i(theta) = theta' Q theta + l' theta + c,
+
+with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta:
+
+- *Jaakkola-Jordan* (logistic): log B = a s^2 + s/2 + c with s = +-eta, a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
+  cosh(xi/2)); it touches the likelihood at s = xi and s = -xi.
+- *Taylor* (logistic): log B = log sigma(s_0) + sigma(-s_0) (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it
+  touches at s_0 alone, and is looser elsewhere.
+- *Student-t* (robust regression), r the residual in units of the scale: log B = alpha r^2 + c with alpha = -((nu + 1) /
+  2) / (nu + xi^2), the tangent in r^2; it touches at r = xi and r = -xi.
+
+References: Maclaurin and Adams (2014), Firefly Monte Carlo, sections 3.1 and 4; Jaakkola and Jordan (2000).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import CompiledBound
+from approxmcmc.engine.batches import datum_at, linear_predictor, log_terms_type
+from approxmcmc.engine.bind import BATCH_FASTMATH, INDICES, VECTOR, bind, compiled, type_of
+from approxmcmc.engine.numerics import exp_of_negative, log1p_of_fraction, softplus
+from approxmcmc.errors import InvalidInputError
+
+UNTUNED_LOGISTIC = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3
+UNTUNED_STUDENT = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
+ROWS = 65_536  # at a time, when sums over all data are formed: no second copy of the data
+
+
+# ---------------------------------------------------------------------------------------------- gaps of linear models
+
+
+@compiled
+def _copy_rows(touch, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    for place in range(lo, hi):
+        row = datum_at(order, place)
+        for k in range(out.shape[0]):
+            out[k, place - lo] = touch[row, k]
+
+
+def _linear_gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    # Gather first, arithmetic second, as in the batch kernel of the terms: the second loop vectorises over data.
+    X, touch = data
+    linear_predictor(theta, X, order, lo, hi, out)
+    own = np.empty((3, hi - lo))
+    _copy_rows(touch, order, lo, hi, own)
+    first, second, third = own[0], own[1], own[2]
+    for i in range(hi - lo):
+        out[i] = GAP(out[i], first[i], second[i], third[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+def _add_linear_gap_gradient(theta, data, order, lo, hi, weights, out):  # type: ignore[no-untyped-def]  # a template
+    X, touch = data
+    eta, own = np.empty(hi - lo), np.empty((3, hi - lo))
+    linear_predictor(theta, X, order, lo, hi, eta)
+    _copy_rows(touch, order, lo, hi, own)
+    for place in range(lo, hi):
+        i, row = place - lo, datum_at(order, place)
+        slope = weights[i] * SLOPE(eta[i], own[0, i], own[1, i], own[2, i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+        for j in range(theta.shape[0]):
+            out[j] += slope * X[row, j]
+
+
+def _quadratic(theta, sums):  # type: ignore[no-untyped-def]  # a template
+    Q, linear, constant = sums
+    total = constant[0]
+    for i in range(theta.shape[0]):
+        row = linear[i]
+        for j in range(theta.shape[0]):
+            row += Q[i, j] * theta[j]
+        total += row * theta[i]
+    return total
+
+
+def _add_quadratic_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  # a template
+    Q, linear, _ = sums
+    for i in range(theta.shape[0]):
+        row = 0.0
+        for j in range(theta.shape[0]):
+            row += Q[i, j] * theta[j]
+        out[i] += 2.0 * row + linear[i]
+
+
+def bind_bound(
+    data: tuple[np.ndarray, ...],
+    sums: tuple[np.ndarray, ...],
+    gaps: Any,
+    log_bound: Callable[..., float],
+    add_gap_gradient: Callable[..., None] | None = None,
+    add_bound_gradient: Callable[..., None] | None = None,
+    **parts: Any,
+) -> CompiledBound:
+    """Compile the templates of a bound for the types of its arrays; each takes of `parts` what it names."""
+    data_type, sums_type = type_of(data), type_of(sums)
+    gap_gradient = nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR, VECTOR)
+
+    def made(template: Any, signature: Any) -> Any:
+        own = {name: part for name, part in parts.items() if name in template.__code__.co_names}
+        return bind(template, signature, fastmath=BATCH_FASTMATH, **own)
+
+    return CompiledBound(
+        made(gaps, log_terms_type(data_type).signature),
+        made(log_bound, nb.float64(VECTOR, sums_type)),
+        data,
+        sums,
+        None if add_gap_gradient is None else made(add_gap_gradient, gap_gradient),
+        None if add_bound_gradient is None else made(add_bound_gradient, nb.void(VECTOR, sums_type, VECTOR)),
+    )
+
+
+def linear_bound(
+    X: np.ndarray,
+    gap: Callable[..., float],
+    slope: Callable[..., float],
+    touch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> CompiledBound:
+    """Return the bound of a linear model.
+
+    Parameters
+    ----------
+    X
+        Predictors, shape (n, p).
+    gap, slope
+        ``gap(eta, *touch_i)`` and its derivative in eta.
+    touch
+        Three numbers per datum, each of shape (n,), that say where and how its bound touches.
+    coefficients
+        log B_i = first_i eta_i^2 + second_i eta_i + third_i, each of shape (n,).
+    """
+    quadratic, linear, constant = coefficients
+    Q = np.zeros((X.shape[1], X.shape[1]))
+    for lo in range(0, X.shape[0], ROWS):
+        rows = X[lo : lo + ROWS]
+        Q += (rows * quadratic[lo : lo + ROWS, None]).T @ rows
+    sums = (Q, X.T @ linear, np.array([math.fsum(constant)]))
+    data = (X, np.ascontiguousarray(np.stack(np.broadcast_arrays(*touch), axis=1), dtype=np.float64))
+    kernels = (_linear_gaps, _quadratic, _add_linear_gap_gradient, _add_quadratic_gradient)
+    return bind_bound(data, sums, *kernels, GAP=gap, SLOPE=slope)
+
+
+def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
+    """Refuse a kind of bound that a target does not have, or a tuned one without a theta to touch at."""
+    if kind not in known:
+        raise InvalidInputError(f"{who}: bound must be one of {known}, found {kind!r}")
+    if kind in ("tuned", "taylor") and at is None:
+        raise InvalidInputError(f"{who}: the bound {kind!r} needs the theta at which it touches the likelihood")
+
+
+# ------------------------------------------------------------------------------------------------- logistic regression
+
+
+def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
+    """Return -log(2 cosh(eta/2)) - a eta^2 - c: the same for both responses."""
+    size = abs(eta)
+    return -0.5 * size - log1p_of_fraction(exp_of_negative(-size)) - a * eta * eta - c
+
+
+def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:
+    return -0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta
+
+
+def _taylor_gap(eta: float, eta_0: float, level: float, slope: float) -> float:
+    """Return the gap of a bound that touches at eta_0, where softplus is `level` and its slope sigma(eta_0)."""
+    step = eta - eta_0
+    return level + slope * step + 0.125 * step * step - softplus(eta)
+
+
+def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float:
+    return slope + 0.25 * (eta - eta_0) - 0.5 * (1.0 + math.tanh(0.5 * eta))
+
+
+def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
+    """Return log(2 cosh(x / 2))."""
+    return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
+
+
+def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and c of the bound that touches at s = xi and s = -xi; a = -1/8 at xi = 0."""
+    xi = np.abs(np.asarray(xi, dtype=np.float64))
+    small = xi < 1e-4  # tanh(x) / x = 1 - x^2 / 3: exact to a rounding there
+    a = -np.where(small, 0.125 * (1.0 - xi * xi / 12.0), np.tanh(0.5 * xi) / np.where(small, 1.0, 4.0 * xi))
+    return a, -a * xi * xi - log_2_cosh_half(xi)
+
+
+def logistic_bound(X: np.ndarray, y: np.ndarray, kind: str, at: np.ndarray | None) -> CompiledBound:
+    """Return the bound of logistic regression, y in {0, 1}: "tuned" and "untuned" (Jaakkola-Jordan), "taylor"."""
+    check_kind(kind, ("tuned", "untuned", "taylor"), at, who="LogisticRegression")
+    eta_0 = np.full(len(y), UNTUNED_LOGISTIC) if kind == "untuned" else X @ at
+    if kind == "taylor":
+        level, slope = np.logaddexp(0.0, eta_0), 0.5 * (1.0 + np.tanh(0.5 * eta_0))
+        linear = y - slope + 0.25 * eta_0
+        constant = slope * eta_0 - level - 0.125 * eta_0 * eta_0
+        coefficients = (np.full(len(y), -0.125), linear, constant)
+        return linear_bound(X, _taylor_gap, _taylor_slope, (eta_0, level, slope), coefficients)
+    a, c = jaakkola_coefficients(eta_0)
+    return linear_bound(X, _jaakkola_gap, _jaakkola_slope, (a, c, np.zeros(len(y))), (a, y - 0.5, c))
+
+
+# -------------------------------------------------------------------------------------------------- robust regression
+
+
+def student_coefficients(xi: np.ndarray, df: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and c of the bound of -((df + 1) / 2) log(1 + r^2 / df) that touches at r = xi and r = -xi."""
+    half, square = 0.5 * (df + 1.0), np.asarray(xi, dtype=np.float64) ** 2
+    alpha = -half / (df + square)
+    return alpha, -alpha * square - half * np.log1p(square / df)
+
+
+def student_bound(
+    X: np.ndarray, y: np.ndarray, df: float, scale: float, constant: float, kind: str, at: np.ndarray | None
+) -> CompiledBound:
+    """Return the Student-t bound of robust regression; `constant` is the log density of a residual of 0."""
+    check_kind(kind, ("tuned", "untuned"), at, who="RobustRegression")
+    xi = np.full(len(y), UNTUNED_STUDENT) if kind == "untuned" else (y - X @ at) / scale
+    alpha, c = student_coefficients(xi, df)
+    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
+
+    def gap(eta: float, response: float, alpha: float, c: float) -> float:
+        r = per_scale * (response - eta)
+        return -half * math.log1p(r * r / df) - alpha * r * r - c
+
+    def slope(eta: float, response: float, alpha: float, c: float) -> float:
+        r = per_scale * (response - eta)
+        return per_scale * 2.0 * r * (half / (df + r * r) + alpha)
+
+    curved = alpha / scale**2
+    return linear_bound(X, gap, slope, (y, alpha, c), (curved, -2.0 * curved * y, curved * y * y + c + constant))

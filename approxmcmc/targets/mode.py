@@ -1,0 +1,217 @@
+"""The mode of a posterior, and its Laplace approximation.
+
+Newton's method on all data, theta <- theta + t H^-1 g, g and -H gradient and Hessian of the log posterior, t halved
+until the density rises enough (Armijo). The decrement (g' H^-1 g)^(1/2) is the length of the step in posterior
+standard deviations: the one measure of convergence that knows the units of no parameter. A target that is no
+generalised linear model first climbs by BFGS, which needs gradients only.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.targets.general_expansion import GeneralExpansion
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.posterior import Posterior
+from approxmcmc.targets.quadratic import Quadratic, inverse, is_positive_definite
+
+# A step this long beside theta itself is no step at the mode: separable classes under a flat prior make the decrement
+# fall for ever while theta runs away by a constant.
+RUNAWAY = 1e-3
+Progress = Callable[[int, float], None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mode:
+    """Where the log posterior is largest; NumPy takes it for the array `theta`.
+
+    Parameters
+    ----------
+    theta
+        The mode; shape (dim,).
+    log_density
+        The log posterior density there, up to the target's constant.
+    precision
+        Minus the Hessian there; shape (dim, dim).
+    decrement
+        Whitened length of the gradient: the distance that is left, in posterior standard deviations.
+    passes, seconds
+        Passes over the data and seconds that the search took.
+    """
+
+    theta: np.ndarray
+    log_density: float
+    precision: np.ndarray
+    decrement: float
+    passes: int
+    seconds: float
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return theta."""
+        return np.array(self.theta, dtype=dtype)
+
+
+def find_mode(
+    target: Target,
+    *,
+    start: Any = None,
+    tolerance: float = 1e-4,
+    max_passes: int | None = None,
+    progress: Progress | None = None,
+) -> Mode:
+    """Return the mode of a posterior, found on all data.
+
+    Parameters
+    ----------
+    target
+        A target with continuous parameters. Generalised linear models use closed forms; others use their gradient
+        where they have one (`grad_loglik`), else differences.
+    start
+        Where to begin, shape (dim,); None is the target's initial point.
+    tolerance
+        Largest distance from the mode that is accepted, in posterior standard deviations.
+    max_passes
+        Passes over the data after which the search gives up; None is 100, and 100 (dim + 3)^2 where derivatives are
+        differences.
+    progress
+        Called as ``progress(passes, decrement)`` after every Newton step.
+
+    Raises
+    ------
+    IncompatibleError
+        For a discrete target, or one without terms.
+    InvalidInputError
+        When there is no mode to be found: the density is flat along a direction, or rises without bound.
+    NotFiniteError
+        When a term or the prior has no finite value and derivatives on the way.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> found = amc.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> np.asarray(found).shape, found.passes < 15
+    ((2,), True)
+    """
+    began = time.perf_counter()
+    posterior = Posterior(target)
+    theta = np.array(target.initial_point() if start is None else start, dtype=np.float64)
+    if theta.shape != (target.variables.size,):
+        raise InvalidInputError(f"find_mode: start must have shape ({target.variables.size},), found {theta.shape}")
+    general = isinstance(posterior.expansion, GeneralExpansion)
+    if max_passes is None:
+        max_passes = 100 * (theta.size + 3) ** 2 if general else 100
+    if general:
+        theta = _climb(posterior, theta, max_passes)
+    theta, here, decrement = _newton(posterior, theta, tolerance, max_passes, progress)
+    return Mode(theta, here.value, -here.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began)
+
+
+def laplace(
+    target: Target,
+    *,
+    start: Any = None,
+    tolerance: float = 1e-4,
+    max_passes: int | None = None,
+    progress: Progress | None = None,
+) -> Laplace:
+    """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are those of `find_mode`.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(400, 2))
+    >>> fit = amc.laplace(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> amc.RandomWalk(preconditioner=fit)
+    RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
+    """
+    found = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)
+    return Laplace(found.theta, inverse(found.precision), found.decrement, found.passes, found.seconds)
+
+
+def _climb(posterior: Posterior, theta: np.ndarray, max_passes: int) -> np.ndarray:
+    """Return a point near the mode of a target that is no generalised linear model, by BFGS."""
+    from scipy.optimize import minimize
+
+    expansion, n_obs = posterior.expansion, posterior.target.n_obs
+    assert isinstance(expansion, GeneralExpansion)
+
+    def objective(theta: np.ndarray) -> float:
+        value = float(posterior.log_prior(theta))
+        value = value + expansion.log_likelihood(theta) if value > -np.inf else value
+        return -value / n_obs if np.isfinite(value) else 1e300  # a wall for the line search
+
+    def slope(theta: np.ndarray) -> np.ndarray:
+        return -(expansion.gradient(theta) + posterior.prior_at(theta).gradient) / n_obs
+
+    if objective(theta) >= 1e300:
+        raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
+    # Gradients of the mean term: 1e-6 leaves what Newton's steps finish. Differences cannot promise less.
+    found = minimize(
+        objective, theta, jac=slope, method="BFGS", options={"gtol": 1e-6, "maxiter": 50 + 20 * theta.size}
+    )
+    expansion.forget_steps()
+    return np.asarray(found.x)
+
+
+def _newton(
+    posterior: Posterior, theta: np.ndarray, tolerance: float, max_passes: int, progress: Progress | None
+) -> tuple[np.ndarray, Quadratic, float]:
+    """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement."""
+    here, decrement = posterior.at(theta), np.inf
+    while posterior.expansion.passes <= max_passes:
+        bends_down = is_positive_definite(-here.hessian)
+        step = _step(-here.hessian, here.gradient, bends_down)
+        decrement = float(np.sqrt(here.gradient @ step))
+        if progress is not None:
+            progress(posterior.expansion.passes, decrement)
+        arrived = np.max(np.abs(step) / (1.0 + np.abs(theta))) < RUNAWAY
+        if decrement < tolerance and arrived:
+            if bends_down:
+                return theta, here, decrement
+            break
+        moved = _line_search(posterior, theta, here, step, decrement, max_passes)
+        if moved is None:
+            break
+        theta, here = moved
+    shape = "bends down" if is_positive_definite(-here.hessian) else "is flat or bends up"
+    raise InvalidInputError(
+        f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
+        f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
+        f"and the log posterior {shape} there. Classes that a plane separates, and collinear columns, "
+        "have no mode under a flat prior: give a proper prior, drop the columns, or begin nearer by start="
+    )
+
+
+def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
+    """Return the Newton step, in units where the diagonal is 1; where the function bends up, go up all the same."""
+    diagonal = np.abs(np.diag(precision))
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled = precision * np.outer(scale, scale)
+    if bends_down:
+        return np.asarray(scale * np.linalg.solve(scaled, scale * gradient))
+    values, vectors = np.linalg.eigh(scaled)
+    return np.asarray(scale * (vectors @ ((vectors.T @ (scale * gradient)) / np.maximum(np.abs(values), 1e-4))))
+
+
+def _line_search(
+    posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
+) -> tuple[np.ndarray, Quadratic] | None:
+    """Return the first of t = 1, 1/2, 1/4, ... whose density is higher by what the slope promises, or None."""
+    rounding = 1e-13 * abs(here.value)
+    for halving in range(40):
+        t = 0.5**halving
+        try:
+            there = posterior.at(theta + t * step)
+        except NotFiniteError:
+            continue  # over the edge of the support
+        if there.value >= here.value + 1e-4 * t * decrement**2 - rounding:
+            return theta + t * step, there
+        if posterior.expansion.passes > max_passes:
+            break
+    return None

@@ -1,0 +1,52 @@
+"""The log posterior of a target near a point: its likelihood by the expansion of its terms, its prior beside it."""
+
+import numpy as np
+
+from approxmcmc.contracts import DiscreteTarget, Target
+from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.targets.general_expansion import GeneralExpansion
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.linear_expansion import LinearExpansion
+from approxmcmc.targets.quadratic import Quadratic
+from approxmcmc.targets.tall_data import Prior
+
+
+class Posterior:
+    """The log posterior of a target, its derivatives, and the passes over the data that they took."""
+
+    def __init__(self, target: Target, order: int = 2) -> None:
+        if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
+            raise IncompatibleError(
+                f"a mode and an expansion need a target with continuous parameters and a likelihood, found {target!r}"
+            )
+        self.target, self.log_prior = target, target.compile().log_prior
+        self.expansion = (
+            LinearExpansion(target, order) if isinstance(target, LinearTarget) else GeneralExpansion(target, order)
+        )
+
+    def at(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion of the log posterior at theta."""
+        return self.expansion.at(theta) + self.prior_at(theta)
+
+    def prior_at(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion of the log prior at theta; in closed form where it is normal, else by differences."""
+        prior = getattr(self.target, "prior", None)
+        value, dim = float(self.log_prior(theta)), theta.size
+        if isinstance(prior, Prior) and prior.function is None:
+            return Quadratic(value, -theta / prior.scale**2, -np.eye(dim) / prior.scale**2)
+        steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
+        up, down = (np.array([self.log_prior(theta + sign * step) for step in steps]) for sign in (1.0, -1.0))
+        h = np.diag(steps)
+        hessian = np.empty((dim, dim))
+        for j in range(dim):
+            hessian[j, j] = (up[j] - 2.0 * value + down[j]) / h[j] ** 2
+            for k in range(j):
+                corners = sum(self.log_prior(theta + sign * (steps[j] + steps[k])) for sign in (1.0, -1.0))
+                pure = up[j] + down[j] + up[k] + down[k] - 2.0 * value
+                hessian[j, k] = hessian[k, j] = (corners - pure) / (2.0 * h[j] * h[k])
+        if not (np.isfinite(value) and np.isfinite(hessian).all()):
+            raise NotFiniteError(
+                f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
+                "support"
+            )
+        return Quadratic(value, (up - down) / (2.0 * h), hessian)

@@ -1,0 +1,61 @@
+"""A function near a point: value, gradient and Hessian; and the checks that expansions of all kinds share."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+
+ROWS = 4096  # data expanded at a time: at 50 columns they and a scaled copy fill 3 MB, and stay in cache
+# The least eigenvalue of -Hessian, scaled to a unit diagonal, that rounding cannot have made.
+FLAT = 1e-10
+
+
+class Quadratic(NamedTuple):
+    """Value, gradient (dim,) and Hessian (dim, dim) of a function at a point."""
+
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+
+    def __add__(self, other: Any) -> "Quadratic":
+        """Return the expansion of the sum of two functions."""
+        return Quadratic(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def inverse(precision: np.ndarray) -> np.ndarray:
+    """Return the symmetric inverse of a positive definite matrix, by way of a unit diagonal."""
+    scale = 1.0 / np.sqrt(np.diag(precision))
+    scaled = np.linalg.inv(precision * np.outer(scale, scale))
+    return 0.5 * (scaled + scaled.T) * np.outer(scale, scale)
+
+
+def is_positive_definite(precision: np.ndarray) -> bool:
+    """Return whether minus the Hessian bends down in every direction by more than rounding."""
+    diagonal = np.diag(precision)
+    if not np.all(diagonal > 0.0):
+        return False
+    scale = 1.0 / np.sqrt(diagonal)
+    return bool(np.linalg.eigvalsh(precision * np.outer(scale, scale))[0] > FLAT)
+
+
+def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
+    """Refuse rows of an expansion that hold NaN or infinity, naming the datum; `first` is the number of the first."""
+    bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+    if bad.size:
+        raise NotFiniteError(
+            f"the log-likelihood of datum {first + bad[0]} has no finite value and derivatives at theta = "
+            f"{np.array2string(theta, precision=6, threshold=20)}; expand elsewhere, or start the search elsewhere"
+        )
+
+
+def empty_rows(n_obs: int, columns: int, memory_limit: float) -> np.ndarray:
+    """Return room for the rows of an expansion, or say how much it would take and what to do."""
+    needed = 8.0 * n_obs * columns
+    if needed > memory_limit:
+        raise InvalidInputError(
+            f"ControlVariate: {n_obs} data need {columns} numbers each, {needed / 1e9:.3g} GB, over memory_limit = "
+            f"{memory_limit / 1e9:.3g} GB; take order=1, write the model as a GLMTarget (4 numbers each), "
+            "or raise memory_limit"
+        )
+    return np.empty((n_obs, columns))

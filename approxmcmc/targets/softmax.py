@@ -1,0 +1,290 @@
+"""Softmax regression: more than two classes, a vector of coefficients for each.
+
+The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
+on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and eta_0 any point,
+
+    log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
+    A = (I - 11'/K) / 2,
+
+which touches at eta_0. It needs X'X alone, not a (K p, K p) matrix, since A is the same for all data.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledBound, Variables
+from approxmcmc.engine.batches import datum_at, log_terms_type
+from approxmcmc.engine.bind import BATCH_FASTMATH, bind, compiled, type_of
+from approxmcmc.engine.gradients import ROWS, gradient_signature
+from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.numerics import exp_of_negative
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
+from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
+from approxmcmc.targets.tall_data import Prior, TallDataTarget
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def _predictors(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write x_i' beta_k to ``out[k, :hi - lo]`` for all classes k."""
+    p = X.shape[1]
+    for place in range(lo, hi):
+        row = datum_at(order, place)
+        for k in range(out.shape[0]):
+            eta = 0.0
+            for j in range(p):
+                eta += X[row, j] * theta[k * p + j]
+            out[k, place - lo] = eta
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def _log_sum_exp(eta, n, largest, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; the loops over data are inside, so that they vectorise."""
+    n_classes = eta.shape[0]
+    for i in range(n):
+        largest[i] = eta[0, i]
+        out[i] = 0.0
+    for k in range(1, n_classes):
+        for i in range(n):
+            largest[i] = eta[k, i] if eta[k, i] > largest[i] else largest[i]
+    for k in range(n_classes):
+        for i in range(n):
+            out[i] += exp_of_negative(eta[k, i] - largest[i])
+    for i in range(n):
+        out[i] = largest[i] + math.log(out[i])
+
+
+def _softmax_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    X, y = data
+    eta, work = np.empty((theta.shape[0] // X.shape[1], hi - lo)), np.empty((2, hi - lo))
+    _predictors(theta, X, order, lo, hi, eta)
+    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    for i in range(hi - lo):
+        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+
+
+def _add_softmax_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    X, y = data
+    p = X.shape[1]
+    eta, work = np.empty((theta.shape[0] // p, ROWS)), np.empty((2, ROWS))
+    for start in range(lo, hi, ROWS):  # rows are read twice: a few of them stay in the first-level cache in between
+        stop = min(start + ROWS, hi)
+        _predictors(theta, X, order, start, stop, eta)
+        _log_sum_exp(eta, stop - start, work[0], work[1])
+        for place in range(start, stop):
+            i, row = place - start, datum_at(order, place)
+            for k in range(eta.shape[0]):
+                slope = (1.0 if k == y[row] else 0.0) - exp_of_negative(eta[k, i] - work[1, i])
+                for j in range(p):
+                    out[k * p + j] += slope * X[row, j]
+
+
+def _boehning_gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta): the same for every response."""
+    X, touch = data  # touch: lse(eta_0), then eta_0 and g of every class
+    n_classes = (touch.shape[1] - 1) // 2
+    eta, work = np.empty((n_classes, hi - lo)), np.empty((3, hi - lo))
+    _predictors(theta, X, order, lo, hi, eta)
+    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    total, square = work[0], work[2]
+    for i in range(hi - lo):
+        row = datum_at(order, lo + i)
+        out[i] = touch[row, 0] - work[1, i]
+        total[i] = square[i] = 0.0
+        for k in range(n_classes):
+            delta = eta[k, i] - touch[row, 1 + k]
+            total[i] += delta
+            square[i] += delta * delta
+            out[i] += touch[row, 1 + n_classes + k] * delta
+    for i in range(hi - lo):
+        out[i] += 0.25 * (square[i] - total[i] * total[i] / n_classes)
+
+
+def _boehning_gap_gradient(theta, data, order, lo, hi, weights, out):  # type: ignore[no-untyped-def]  # a template
+    X, touch = data
+    n_classes, p = (touch.shape[1] - 1) // 2, X.shape[1]
+    eta, work = np.empty((n_classes, hi - lo)), np.empty((2, hi - lo))
+    _predictors(theta, X, order, lo, hi, eta)
+    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    for place in range(lo, hi):
+        i, row = place - lo, datum_at(order, place)
+        mean = 0.0
+        for k in range(n_classes):
+            mean += (eta[k, i] - touch[row, 1 + k]) / n_classes
+        for k in range(n_classes):
+            slope = touch[row, 1 + n_classes + k] - exp_of_negative(eta[k, i] - work[1, i])
+            slope = weights[i] * (slope + 0.5 * (eta[k, i] - touch[row, 1 + k] - mean))
+            for j in range(p):
+                out[k * p + j] += slope * X[row, j]
+
+
+def _boehning_sum(theta, sums):  # type: ignore[no-untyped-def]  # a template
+    gram, linear, constant = sums
+    p = gram.shape[0]
+    n_classes = theta.shape[0] // p
+    total = constant[0]
+    mean = np.zeros(p)
+    for k in range(n_classes):
+        for j in range(p):
+            mean[j] += theta[k * p + j] / n_classes
+            total += linear[k * p + j] * theta[k * p + j]
+    for k in range(n_classes):
+        for i in range(p):
+            row = 0.0
+            for j in range(p):
+                row += gram[i, j] * (theta[k * p + j] - mean[j])
+            total -= 0.25 * row * (theta[k * p + i] - mean[i])
+    return total
+
+
+def _boehning_sum_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  # a template
+    gram, linear, _ = sums
+    p = gram.shape[0]
+    n_classes = theta.shape[0] // p
+    mean = np.zeros(p)
+    for k in range(n_classes):
+        for j in range(p):
+            mean[j] += theta[k * p + j] / n_classes
+    for k in range(n_classes):
+        for i in range(p):
+            row = 0.0
+            for j in range(p):
+                row += gram[i, j] * (theta[k * p + j] - mean[j])
+            out[k * p + i] += linear[k * p + i] - 0.5 * row
+
+
+class SoftmaxRegression(TallDataTarget):
+    """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
+
+    Parameters
+    ----------
+    X
+        Predictors, shape (n, p); a DataFrame's columns become the labels of the coefficients.
+    y
+        Classes, shape (n,); any integers or whole numbers. Sorted, they label the dimension ``category``.
+    prior_scale
+        Prior standard deviation s of every coefficient, finite: the likelihood does not change when one vector is
+        added to all beta_k, so that a flat prior gives no posterior.
+    intercept
+        Add a column of ones in front, called "intercept", with the same prior.
+    prior
+        A function ``log_prior(beta) -> float`` of the flat beta (class after class) in place of the normal prior.
+    coef_names
+        Labels of the columns, where X has none of its own.
+
+    Raises
+    ------
+    InvalidInputError
+        When shapes do not fit, a value is NaN or infinite, y holds fewer than two classes or numbers that are not
+        whole, or the prior is flat.
+
+    Notes
+    -----
+    Draws are called ``beta``, with the dimensions ``category`` and ``coef``.
+
+    References
+    ----------
+    Boehning (1992), Multinomial logistic regression algorithm; Maclaurin and Adams (2014), section 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> amc.targets.SoftmaxRegression(rng.normal(size=(100, 2)), rng.integers(3, size=100))
+    SoftmaxRegression(n_obs=100, n_classes=3, dim=6)
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        *,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+    ) -> None:
+        who = "SoftmaxRegression"
+        names = coef_names if coef_names is not None else getattr(X, "columns", None)
+        X = checked_array(X, "X", who=who).astype(np.float64, copy=False)
+        y = checked_array(y, "y", who=who)
+        if X.ndim != 2 or y.ndim != 1 or X.shape[0] != y.shape[0] or X.shape[0] < 1:
+            raise InvalidInputError(
+                f"{who}: X must have shape (n, p) and y shape (n,) with the same n >= 1, "
+                f"found X {X.shape} and y {y.shape}"
+            )
+        labels, codes = np.unique(y, return_inverse=True)
+        if len(labels) < 2 or (labels != np.round(labels)).any():
+            raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
+        if prior is None and not math.isfinite(prior_scale):
+            raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
+        coefs = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(X.shape[1])]
+        if len(coefs) != X.shape[1]:
+            raise InvalidInputError(f"{who}: X has {X.shape[1]} columns, {len(coefs)} names were given")
+        if intercept:
+            X, coefs = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *coefs]
+        self.X, self.y = np.ascontiguousarray(X), codes.astype(np.int64)
+        self.data, self.n_obs, self.n_classes = (self.X, self.y), X.shape[0], len(labels)
+        self.prior = Prior(prior_scale, prior, who=who)
+        shape = {"beta": (self.n_classes, len(coefs))}
+        coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
+        self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)
+
+    def _log_terms(self) -> Any:
+        return bind(_softmax_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
+
+    def _term_gradients(self) -> Any:
+        return bind(_add_softmax_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
+
+    def _identity(self) -> str:
+        return content_id(_softmax_terms)
+
+    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
+        """Return Boehning's collapsible lower bound: "tuned" at a theta, "untuned" at 0; see `Firefly`."""
+        check_kind(kind, ("tuned", "untuned"), at, who="SoftmaxRegression")
+        p = self.X.shape[1]
+        beta_0 = np.reshape(np.zeros(self.n_classes * p) if kind == "untuned" or at is None else at, (-1, p))
+        eta_0 = self.X @ beta_0.T
+        largest = eta_0.max(axis=1, keepdims=True)
+        log_partition = np.log(np.exp(eta_0 - largest).sum(axis=1)) + largest[:, 0]
+        gradient = np.exp(eta_0 - log_partition[:, None])
+        centred = eta_0 - eta_0.mean(axis=1, keepdims=True)  # 2 A eta_0
+        linear = -gradient + 0.5 * centred
+        linear[np.arange(self.n_obs), self.y] += 1.0
+        constant = (gradient * eta_0).sum(axis=1) - log_partition - 0.25 * (centred * eta_0).sum(axis=1)
+        gram = np.zeros((p, p))
+        for lo in range(0, self.n_obs, ROWS_OF_SUMS):
+            gram += self.X[lo : lo + ROWS_OF_SUMS].T @ self.X[lo : lo + ROWS_OF_SUMS]
+        sums = (gram, (linear.T @ self.X).ravel(), np.array([math.fsum(constant)]))
+        kernels = (_boehning_gaps, _boehning_sum, _boehning_gap_gradient, _boehning_sum_gradient)
+        touch = np.ascontiguousarray(np.column_stack([log_partition, eta_0, gradient]))
+        return bind_bound((self.X, touch), sums, *kernels)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The classes y, as numbered by the dimension ``category``."""
+        return {"y": self.y}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The predictors X, with the column of ones where there is an intercept."""
+        return {"X": self.X}
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
+        import pymc as pm
+
+        if self.prior.function is not None:
+            raise IncompatibleError("SoftmaxRegression: a prior given as a function has no PyMC twin; use prior_scale")
+        with pm.Model(coords=dict(self.variables.coords)) as model:
+            beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
+            pm.Categorical("y", logit_p=pm.math.dot(self.X, beta.T), observed=self.y.astype(np.int32))
+        return model
+
+    def __repr__(self) -> str:
+        """Say the size."""
+        return f"SoftmaxRegression(n_obs={self.n_obs}, n_classes={self.n_classes}, dim={self.variables.size})"

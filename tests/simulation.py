@@ -1,0 +1,33 @@
+"""Running simulators of auxiliary data by themselves."""
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.engine.bind import bind, type_of
+
+
+def _repeat(rng, theta, params, state, count, out):
+    for draw in range(out.shape[0]):
+        SIMULATE(rng, theta, params, state, out[draw], count)  # noqa: F821 (bound)
+
+
+def draw_many(simulator, theta, n_draws, rng, *, state=None, plain=False):
+    """Return statistics of `n_draws` draws, shape (n_draws, dim), and the record of counts."""
+    theta = np.atleast_1d(np.asarray(theta, dtype=np.float64))
+    state = simulator.make_state() if state is None else state
+    count, out = np.zeros(len(COUNT_NAMES), np.int64), np.empty((n_draws, theta.size))
+    arguments = (rng, theta, simulator.params, state, count, out)
+    if plain:
+        for draw in out:
+            simulator.simulate(*arguments[:4], draw, count)
+    else:
+        signature = None if config.DISABLE_JIT else nb.void(*(type_of(argument) for argument in arguments))
+        bind(_repeat, signature, SIMULATE=simulator.simulate)(*arguments)
+    return out, count
+
+
+def counted(count, name):
+    """Return one entry of a record of counts."""
+    return int(count[COUNT_NAMES.index(name)])
