@@ -20,6 +20,7 @@ from approxmcmc.diagnostics.importance import (
     importance_diagnostics,
     importance_estimates,
 )
+from approxmcmc.diagnostics.population import split_population
 from approxmcmc.diagnostics.risk import risk
 
 __all__ = [
@@ -40,5 +41,6 @@ __all__ = [
     "influence_matrix",
     "random_cliques",
     "risk",
+    "split_population",
     "wrong_decision_rate",
 ]

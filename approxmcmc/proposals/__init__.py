@@ -1,6 +1,24 @@
 """Where to go, and with what log q-ratio? One proposal per file."""
 
+from approxmcmc.proposals.adaptive_direction import AdaptiveDirection
+from approxmcmc.proposals.crank_nicolson import Independence, PreconditionedCrankNicolson
+from approxmcmc.proposals.fisher_scoring import StochasticGradientFisherScoring
+from approxmcmc.proposals.langevin import Langevin
+from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.proposals.single_site import SingleSite
+from approxmcmc.proposals.step_sizes import DecreasingStep
+from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
 
-__all__ = ["RandomWalk", "SingleSite"]
+__all__ = [
+    "AdaptiveDirection",
+    "DecreasingStep",
+    "Independence",
+    "Langevin",
+    "Mixture",
+    "PreconditionedCrankNicolson",
+    "RandomWalk",
+    "SingleSite",
+    "StochasticGradientFisherScoring",
+    "StochasticGradientLangevin",
+]

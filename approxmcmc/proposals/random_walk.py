@@ -14,6 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Part, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of
 
 LOG_FACTOR = 0
 
@@ -27,15 +28,11 @@ def _propose_independent(rng, params, state, theta, out, count):  # type: ignore
 
 
 def _propose_correlated(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    lower = params[0]
+    upper = params[0]
     factor = math.exp(state[LOG_FACTOR])
+    out[:] = theta
     for j in range(theta.shape[0]):
-        out[j] = rng.standard_normal()
-    for i in range(theta.shape[0] - 1, -1, -1):  # from the last row up: row i needs z_0 ... z_i, still in place
-        step = 0.0
-        for j in range(i + 1):
-            step += lower[i, j] * out[j]
-        out[i] = theta[i] + factor * step
+        add_column(upper, j, factor * rng.standard_normal(), out)
     return 0.0
 
 
@@ -63,11 +60,16 @@ class RandomWalk(Component):
     target_acceptance
         Wanted acceptance rate in (0, 1). The size of the steps is tuned to it in the tune phase and frozen after.
         None: the scale is used as it is.
+    preconditioner
+        A covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation: theta' = theta +
+        scale L z with L L' the covariance, so that `scale`, a number here, counts posterior standard deviations.
+        2.38 / sqrt(dim) is the classical choice.
 
     Raises
     ------
     InvalidInputError
-        When a scale is not positive, or the matrix not symmetric positive definite.
+        When a scale is not positive, a matrix not symmetric positive definite, or both scale and preconditioner are
+        more than a number.
     IncompatibleError
         When the scale's length is not the target's dimension.
 
@@ -86,6 +88,7 @@ class RandomWalk(Component):
 
     scale: Any = 1.0
     target_acceptance: float | None = None
+    preconditioner: Any = None
 
     def __post_init__(self) -> None:
         """Check signs, symmetry and ranges."""
@@ -95,7 +98,7 @@ class RandomWalk(Component):
         if scale.ndim < 2 and not np.all(scale > 0.0):
             raise InvalidInputError(f"RandomWalk: standard deviations must be positive, found {scale.min()}")
         if scale.ndim == 2:
-            self._cholesky(scale)
+            checked_cholesky(scale, who="RandomWalk")
         if scale.ndim > 2:
             raise InvalidInputError(
                 f"RandomWalk: scale must be a number, a vector or a matrix, found shape {scale.shape}"
@@ -105,31 +108,33 @@ class RandomWalk(Component):
             raise InvalidInputError(
                 f"RandomWalk: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
             )
+        if self.preconditioner is not None:
+            if scale.ndim:
+                raise InvalidInputError(
+                    f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; put it into one"
+                )
+            object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
 
-    @staticmethod
-    def _cholesky(cov: np.ndarray) -> np.ndarray:
-        if cov.shape[0] != cov.shape[1] or not np.allclose(cov, cov.T):
-            raise InvalidInputError(
-                f"RandomWalk: a matrix scale is a covariance and must be symmetric, found shape {cov.shape}"
-            )
-        try:
-            return np.linalg.cholesky(cov)
-        except np.linalg.LinAlgError:
-            least = np.linalg.eigvalsh(cov)[0]
-            raise InvalidInputError(
-                f"RandomWalk: the covariance must be positive definite, its least eigenvalue is {least:.3g}"
-            ) from None
+    def __repr__(self) -> str:
+        """Say the settings; a preconditioner by its shape, and only where there is one."""
+        more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
+        return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
     def build_proposal(self, target: Target) -> Part:
         """Return the part that proposes; its state is the logarithm of the tuned factor."""
         dim, scale = target.variables.size, np.asarray(self.scale)
+        if self.preconditioner is not None:
+            scale = scale**2 * self.preconditioner
         if scale.ndim and scale.shape[0] != dim:
             raise IncompatibleError(
                 f"RandomWalk: the target has {dim} parameters, scale has shape {scale.shape}; "
                 f"give a number, {dim} standard deviations or a {dim} x {dim} covariance"
             )
         correlated = scale.ndim == 2
-        spread = self._cholesky(scale) if correlated else np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
+        if correlated:
+            spread = np.ascontiguousarray(checked_cholesky(scale, who="RandomWalk").T)
+        else:
+            spread = np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
         functions = {
             "PROPOSE": _propose_correlated if correlated else _propose_independent,
             "ADAPT": keep if self.target_acceptance is None else _adapt_factor,

@@ -11,13 +11,17 @@ from approxmcmc.errors import InvalidInputError, NotFiniteError
 TRIES = 100
 
 
-def random_start(target: Target, rng: np.random.Generator) -> np.ndarray:
-    """Return ``target.draw_start(rng)`` where the target has one, else its initial point plus U(-1, 1); shape (dim,).
+def random_start(target: Target, rng: np.random.Generator, proposal: Any = None) -> np.ndarray:
+    """Return a random theta to start at, shape (dim,): a draw of the law that target or proposal offers for it.
 
-    Discrete targets have one: their states are no numbers to be shifted.
+    Discrete targets offer one, since their states are no numbers to be shifted, and so does what was built on a Laplace
+    approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, the target's initial point plus
+    U(-1, 1).
     """
-    if hasattr(target, "draw_start"):
-        return np.asarray(target.draw_start(rng), dtype=np.float64)
+    for offered in (target, proposal):
+        theta = offered.draw_start(rng) if hasattr(offered, "draw_start") else None
+        if theta is not None:
+            return np.asarray(theta, dtype=np.float64)
     centre = np.asarray(target.initial_point(), dtype=np.float64)
     return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
 
@@ -41,7 +45,8 @@ def starting_points(
         Returns a random theta, shape (dim,); see :func:`random_start`.
     initvals
         None: `draw_start` on the chain's own stream, drawn again up to 100 times until the log density is finite.
-        Otherwise a dict by variable name, an array (dim,) or (chains, dim), or a list of dicts.
+        A Laplace approximation: a draw of it, likewise. Otherwise a dict by variable name, an array (dim,) or (chains,
+        dim), or a list of dicts.
     streams
         The random streams of each chain.
 
@@ -52,7 +57,8 @@ def starting_points(
     NotFiniteError
         When 100 random starts found no finite log density.
     """
-    if initvals is None:
+    if initvals is None or hasattr(initvals, "draw"):
+        draw_start = draw_start if initvals is None else initvals.draw
         found = [_search(program, draw_start, own.start) for own in streams]
         return np.array([theta for theta, _ in found]), sum(tries for _, tries in found)
     points = _as_array(initvals, variables, len(streams))

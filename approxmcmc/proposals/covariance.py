@@ -1,0 +1,57 @@
+"""What proposals with a covariance share: reading it, its Cholesky factor, and fast triangular kernels.
+
+Kernels take the *upper* factor U = L', C-contiguous: column j of L is then the row ``upper[j, j:]``, and both products
+below run over contiguous memory and vectorise without changing the order of any sum.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.bind import compiled
+from approxmcmc.errors import InvalidInputError
+
+
+def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> np.ndarray:
+    """Return the lower Cholesky factor of a covariance, or say what is wrong with it."""
+    if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all() or not np.allclose(cov, cov.T):
+        raise InvalidInputError(
+            f"{who}: a matrix {name} is a covariance and must be symmetric and finite, found shape {cov.shape}"
+        )
+    try:
+        return np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(cov)[0]
+        raise InvalidInputError(
+            f"{who}: the {name} must be positive definite, its least eigenvalue is {least:.3g}"
+        ) from None
+
+
+def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
+    """Return the covariance that a preconditioner stands for: a matrix, a vector of sds, or a Laplace approximation."""
+    cov = np.array(getattr(preconditioner, "cov", preconditioner), dtype=np.float64)
+    if cov.ndim == 1 and cov.size and np.all(cov > 0.0) and np.all(np.isfinite(cov)):
+        cov = np.diag(cov**2)
+    checked_cholesky(cov, who=who, name="preconditioner")
+    return cov
+
+
+@compiled
+def add_column(upper: np.ndarray, j: int, factor: float, out: np.ndarray) -> None:
+    """Add factor times column j of L to `out`; over all j that is L z, with each z_j drawn where it is needed."""
+    row = upper[j]
+    for i in range(j, out.shape[0]):
+        out[i] += factor * row[i]
+
+
+@compiled
+def whiten(upper: np.ndarray, center: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
+    """Write phi = L^-1 (theta - center) to `out`."""
+    for j in range(theta.shape[0]):
+        out[j] = theta[j] - center[j]
+    for j in range(theta.shape[0]):
+        row = upper[j]
+        value = out[j] / row[j]
+        out[j] = value
+        for i in range(j + 1, theta.shape[0]):
+            out[i] -= value * row[i]

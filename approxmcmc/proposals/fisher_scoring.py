@@ -1,0 +1,198 @@
+r"""Stochastic-gradient Fisher scoring (SGFS): Langevin steps preconditioned by what minibatches tell of the curvature.
+
+With the running covariance :math:`V_t` of the gradients of single data, :math:`V_t = (1 - 1/t) V_{t-1} + \hat V/t`, the
+Fisher information of all data is estimated by :math:`\hat I = N V_t`, and
+
+.. math:: \theta' = \theta + 2 \left[\gamma \hat I + \tfrac{4}{\alpha} B\right]^{-1} (\hat g(\theta) + \eta),
+          \qquad \eta \sim N(0, \tfrac{4}{\alpha} B).
+
+Large steps leave all the noise to the minibatch; the matrix in brackets turns it into the posterior's.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
+from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.order import draw_next
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
+from approxmcmc.proposals.random_walk import keep
+from approxmcmc.proposals.stochastic_gradient_langevin import minibatch_model, minibatch_state
+
+GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
+TOUCHED = COUNT_NAMES.index("datapoints_touched")
+
+
+@compiled
+def _factor(matrix, lower):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write the Cholesky factor of `matrix` to `lower`; NaN where it is not positive definite."""
+    for j in range(matrix.shape[0]):
+        for i in range(j, matrix.shape[0]):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            if i == j:
+                lower[j, j] = math.sqrt(total) if total > 0.0 else math.nan
+            else:
+                lower[i, j] = total / lower[j, j]
+
+
+@compiled
+def _solve(lower, vector):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Replace `vector` by (L L')^-1 vector."""
+    dim = vector.shape[0]
+    for i in range(dim):
+        for k in range(i):
+            vector[i] -= lower[i, k] * vector[k]
+        vector[i] /= lower[i, i]
+    for i in range(dim - 1, -1, -1):
+        for k in range(i + 1, dim):
+            vector[i] -= lower[k, i] * vector[k]
+        vector[i] /= lower[i, i]
+
+
+@compiled
+def _scores(model, theta, order, mean, covariance, score):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write mean and covariance (divisor n - 1) of the minibatch's gradients, one datum after the other (Welford)."""
+    data, _, batch_size, add_gradient, _ = model
+    mean[:] = 0.0
+    covariance[:] = 0.0
+    dim = theta.shape[0]
+    for place in range(batch_size):
+        score[:] = 0.0
+        add_gradient(theta, data, order, place, place + 1, score)
+        for j in range(dim):
+            score[j] -= mean[j]
+        shrink = place / (place + 1.0)
+        for j in range(dim):
+            for k in range(j + 1):
+                covariance[j, k] += shrink * score[j] * score[k]
+        for j in range(dim):
+            mean[j] += score[j] / (place + 1.0)
+    for j in range(dim):
+        for k in range(j + 1):
+            covariance[j, k] /= batch_size - 1.0
+            covariance[k, j] = covariance[j, k]
+
+
+def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
+    model, alpha, given, given_lower = params
+    _, n_obs, batch_size, _, add_prior_gradient = model
+    dim = theta.shape[0]
+    split = 1 + 2 * dim + 4 * dim * dim
+    vectors, matrices = state[1 : 1 + 2 * dim].reshape(2, dim), state[1 + 2 * dim : split].reshape(4, dim, dim)
+    mean, score = vectors[0], vectors[1]
+    running, now, matrix, lower = matrices[0], matrices[1], matrices[2], matrices[3]
+    order = state[split:].view(np.int64)
+    draw_next(rng, order, 0, batch_size)
+    _scores(model, theta, order, mean, now, score)
+    count[TOUCHED] += batch_size
+    count[GRADIENTS] += batch_size
+    state[0] += 1.0
+    running += (now - running) / state[0]
+    # B: the matrix that is given, or the estimated information itself.
+    if given.shape[0] == 0:
+        now[:] = n_obs * running
+        _factor(now, lower)
+    else:
+        now[:] = given
+        lower[:] = given_lower
+    matrix[:] = (n_obs / batch_size) * n_obs * running + (4.0 / alpha) * now  # gamma I + (4/alpha) B
+    for j in range(dim):
+        out[j] = n_obs * mean[j]
+    add_prior_gradient(theta, out)
+    for j in range(dim):
+        noise = math.sqrt(4.0 / alpha) * rng.standard_normal()
+        for i in range(j, dim):
+            out[i] += noise * lower[i, j]
+    _factor(matrix, lower)
+    _solve(lower, out)
+    for j in range(dim):
+        out[j] = theta[j] + 2.0 * out[j]
+    return 0.0 * out.sum()  # NaN stops the chain
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StochasticGradientFisherScoring(Component):
+    """Propose by stochastic-gradient Fisher scoring; for :class:`AlwaysAccept` alone.
+
+    Parameters
+    ----------
+    step_size
+        alpha, the *variance* of the noise where it is small, times the inverse of B; positive, of any size.
+    batch_size
+        n, the data of the minibatch: drawn afresh for each step, without replacement.
+    noise_matrix
+        B: a matrix, shape (dim, dim), or the square roots of a diagonal, shape (dim,). None: the estimated
+        information itself, which needs more data in a minibatch than parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        When a number is out of range, or B not symmetric positive definite.
+    IncompatibleError
+        When the target has no gradient, another dimension, or too few data, and with any test: the law of theta'
+        depends on the whole past of the chain, and no ratio of densities is known.
+
+    Notes
+    -----
+    Guarantee: none at fixed settings; biased. Where the posterior is normal, the prior weak and B the information, the
+    stationary law is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper belongs to minibatches
+    drawn with replacement; without it the gradient's noise is smaller by 1 - n/N.
+    Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
+
+    References
+    ----------
+    Ahn, Korattikara and Welling (2012).
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.MetropolisHastings(amc.StochasticGradientFisherScoring(1.0, batch_size=100), amc.AlwaysAccept()).test
+    AlwaysAccept()
+    """
+
+    step_size: float
+    batch_size: int = 500
+    noise_matrix: Any = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        who = "StochasticGradientFisherScoring"
+        object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
+        if isinstance(self.batch_size, bool) or int(self.batch_size) != self.batch_size or self.batch_size < 2:
+            raise InvalidInputError(f"{who}: batch_size must be an integer of at least 2, found {self.batch_size!r}")
+        object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix, who=who))
+
+    def build_proposal(self, target: Target) -> Part:
+        """Refuse: there is no density ratio."""
+        raise IncompatibleError(
+            "StochasticGradientFisherScoring has no density ratio, its matrix depends on the whole past of the chain; "
+            "pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
+        )
+
+    def build_unadjusted(self, target: Target) -> Part:
+        """Return the part that proposes."""
+        who, dim, B = "StochasticGradientFisherScoring", target.variables.size, self.noise_matrix
+        gradient = gradient_of(target, who=who)
+        model = minibatch_model(gradient, int(self.batch_size), who=who)
+        if B is None and self.batch_size <= dim:
+            raise IncompatibleError(
+                f"{who}: a minibatch of {self.batch_size} cannot estimate the information of {dim} parameters; use "
+                "more data, or give noise_matrix"
+            )
+        if B is not None and B.shape[0] != dim:
+            raise IncompatibleError(f"{who}: the target has {dim} parameters, noise_matrix has shape {B.shape}")
+        B = np.empty((0, 0)) if B is None else np.diag(B**2) if B.ndim == 1 else B
+        lower = np.linalg.cholesky(B) if B.size else B
+        n_numbers = 1 + 2 * dim + 4 * dim * dim
+        return Part(
+            {"PROPOSE": _move, "ADAPT": keep},
+            (model, self.step_size, B, lower),
+            lambda: minibatch_state(n_numbers, gradient.n_obs),
+            records=("gradient_evaluations",),
+        )

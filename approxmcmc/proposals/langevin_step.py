@@ -1,0 +1,119 @@
+"""What all Langevin proposals share: one normal step along a gradient, and the density of the way back.
+
+    theta' = m(theta) + N(0, alpha M),    m(theta) = theta + (alpha/2) M g(theta).
+
+**Convention, everywhere in this package: the step size alpha is the variance of the noise.** The drift has alpha/2.
+(With alpha for both, the chain would sample the squared posterior.) M is a fixed preconditioner, L L' = M; an empty
+`upper` stands for a diagonal M with standard deviations `scale`.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.engine.bind import compiled
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
+
+
+@compiled
+def drift(alpha, scale, upper, theta, gradient, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write m(theta) = theta + (alpha/2) M g to `out`."""
+    dim = theta.shape[0]
+    if upper.shape[0] == 0:
+        for j in range(dim):
+            out[j] = theta[j] + 0.5 * alpha * scale[j] * scale[j] * gradient[j]
+        return
+    out[:] = theta
+    for j in range(dim):  # M g = L (L' g)
+        row, component = upper[j], 0.0
+        for i in range(j, dim):
+            component += row[i] * gradient[i]
+        add_column(upper, j, 0.5 * alpha * component, out)
+
+
+@compiled
+def add_noise(rng, alpha, scale, upper, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Add N(0, alpha M) to `out`; return |z|^2 of the standard normals z that it is made of."""
+    spread, squared = math.sqrt(alpha), 0.0
+    for j in range(out.shape[0]):
+        z = rng.standard_normal()
+        squared += z * z
+        if upper.shape[0] == 0:
+            out[j] += spread * scale[j] * z
+        else:
+            add_column(upper, j, spread * z, out)
+    return squared
+
+
+@compiled
+def squared_distance(scale, upper, center, theta, work):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Return (theta - center)' M^-1 (theta - center)."""
+    if upper.shape[0] == 0:
+        for j in range(theta.shape[0]):
+            work[j] = (theta[j] - center[j]) / scale[j]
+    else:
+        whiten(upper, center, theta, work)
+    total = 0.0
+    for j in range(theta.shape[0]):
+        total += work[j] * work[j]
+    return total
+
+
+@compiled
+def equal(a, b):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Return whether two vectors hold the same numbers; a NaN differs from everything."""
+    for j in range(a.shape[0]):  # noqa: SIM110 (compiled)
+        if a[j] != b[j]:
+            return False
+    return True
+
+
+class Spread(NamedTuple):
+    """The preconditioner as kernels read it: standard deviations, or the upper Cholesky factor; the other is empty."""
+
+    scale: np.ndarray
+    upper: np.ndarray
+
+
+def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
+    """Return a preconditioner as None, a vector of standard deviations or a covariance, or say what is wrong."""
+    if preconditioner is None:
+        return None
+    values = np.array(getattr(preconditioner, "cov", preconditioner), dtype=np.float64)
+    if values.ndim == 1 and values.size and np.all(values > 0.0) and np.all(np.isfinite(values)):
+        return values
+    return covariance_of(values, who=who)
+
+
+def spread_of(preconditioner: Any, dim: int, *, who: str) -> Spread:
+    """Return what kernels need of a checked preconditioner, for a target of `dim` parameters."""
+    if preconditioner is None:
+        return Spread(np.ones(dim), np.empty((0, 0)))
+    if preconditioner.shape[0] != dim:
+        raise IncompatibleError(
+            f"{who}: the target has {dim} parameters, the preconditioner has shape {preconditioner.shape}; give {dim} "
+            f"standard deviations, a {dim} x {dim} covariance, or laplace(target) of this target"
+        )
+    if preconditioner.ndim == 1:
+        return Spread(preconditioner.copy(), np.empty((0, 0)))
+    return Spread(np.empty(0), np.ascontiguousarray(checked_cholesky(preconditioner, who=who).T))
+
+
+def gradient_of(target: Target, *, who: str) -> CompiledGradient:
+    """Return the compiled gradients of a target, or say that it has none."""
+    if not isinstance(target, DifferentiableTarget):
+        raise IncompatibleError(f"{who} needs the gradient of the log density; {target!r} has none; use RandomWalk")
+    return target.compile_gradient()
+
+
+def checked_step_size(step_size: Any, *, who: str) -> float:
+    """Return a positive, finite step size, or say what is wrong."""
+    if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{who}: step_size is the variance of the noise, one positive number, found {step_size!r}; "
+            "different scales for different coordinates go into preconditioner="
+        )
+    return float(step_size)  # type: ignore[arg-type]
