@@ -113,6 +113,10 @@ class Study:
         initial point plus U(-1, 1) per coordinate.
     analyses
         Functions of the results that return figures and tables of the report.
+    bounds
+        Error bounds that the report checks, by name: mappings with ``target`` and ``sampler``, names of the study, and
+        further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``; its
+        finished cells and the gold standard are what the distance is measured from.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
         ``paper`` that is not listed is the study as it stands.
@@ -150,6 +154,7 @@ class Study:
     seed: int = 0
     start: Callable[..., Any] | None = None
     analyses: tuple[Callable[..., Any], ...] = ()
+    bounds: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -164,6 +169,7 @@ class Study:
                 raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
         self._check_estimands()
         self._check_labels()
+        self._check_bounds()
         self._check_presets()
 
     def _check_estimands(self) -> None:
@@ -179,6 +185,15 @@ class Study:
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
             raise StudyError(f"Study {self.name!r} needs different labels for its settings; found {twice} twice.")
+
+    def _check_bounds(self) -> None:
+        for name, declared in self.bounds.items():
+            for role, members in (("target", self.targets), ("sampler", self.samplers)):
+                if declared.get(role) not in members:
+                    raise StudyError(
+                        f"Study {self.name!r}: the bound {name!r} needs `{role}`, one of {sorted(members)}; found "
+                        f"{declared.get(role)!r}."
+                    )
 
     def _check_presets(self) -> None:
         replaceable = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "presets")]

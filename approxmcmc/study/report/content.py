@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.pieces import Note, Section
 from approxmcmc.study.report.svg import STYLE
@@ -139,16 +140,6 @@ def machine_section(results: "StudyResults") -> Section:
     """Return speed probes and the share of a core that cells got."""
     figure = figures.machine_health(results.records)
     return Section("Machine", pieces=(*([figure] if figure else []), census.machine_table(results)))
-
-
-def bounds_section(results: "StudyResults") -> list[Section]:
-    """Return the verdicts on error bounds, where the results carry any."""
-    pieces = tuple(getattr(results, "bounds", ()))
-    return (
-        [Section("Error bounds", ("Verdicts follow from intervals, never from points.",), pieces=pieces)]
-        if pieces
-        else []
-    )
 
 
 def provenance(results: "StudyResults") -> Section:

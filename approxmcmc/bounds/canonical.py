@@ -1,0 +1,98 @@
+"""The canonical known-answer case: posterior N(0, 1) on a grid, Gaussian data, a random walk, sequential t-tests.
+
+Lambda = (z^2 - z'^2) / 2 and tau = |z' - z| are known for every move, so the kernel of every epsilon is, and with it
+bias, asymptotic variance and cost, and the mean square error of a running mean at any number of steps. Figures and
+tests that ask what an epsilon is worth have their answer here, without simulation.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance.recursion import acceptance_probability_error
+
+LOOKS: dict[str, Any] = {"batch_size": 500, "n_obs": 10_000}
+GRID = np.linspace(-5.0, 5.0, 201)
+MIDDLE = 100
+
+
+@functools.cache
+def law() -> np.ndarray:
+    """Return the posterior on the grid."""
+    weight = np.exp(-(GRID**2) / 2.0)
+    return weight / weight.sum()
+
+
+@functools.cache
+def proposals() -> np.ndarray:
+    """Return the probabilities of proposing each other point; what is missing to 1 is proposed outside."""
+    weight = np.exp(-((GRID[None, :] - GRID[:, None]) ** 2) / (2.0 * 2.4**2))
+    weight /= weight.sum(axis=1).max()
+    np.fill_diagonal(weight, 0.0)
+    return weight
+
+
+@functools.cache
+def log_ratios() -> np.ndarray:
+    """Return Lambda of every move."""
+    return (GRID[:, None] ** 2 - GRID[None, :] ** 2) / 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """One epsilon: its kernel, and what follows for the mean of z^2."""
+
+    kernel: np.ndarray
+    bias: float
+    variance: float
+    cost: float
+
+
+@functools.cache
+def arm(epsilon: float) -> Arm:
+    """Return the kernel of an epsilon with its bias of E z^2, asymptotic variance, and share of the data used."""
+    accept, used = np.exp(np.minimum(log_ratios(), 0.0)), np.ones((201, 201))
+    if epsilon > 0.0:  # one half of the grid is the mirror image of the other
+        half = slice(0, MIDDLE + 1)
+        steps = np.abs(GRID[None, :] - GRID[half, None])
+        found = acceptance_probability_error(log_ratios()[half], steps, epsilon=epsilon, **LOOKS)
+        error, fraction = (np.array(found[name]) for name in ("error", "data_fraction"))
+        accept = accept + np.vstack([error, error[-2::-1, ::-1]])
+        used = np.vstack([fraction, fraction[-2::-1, ::-1]])
+    kernel = proposals() * accept
+    np.fill_diagonal(kernel, 1.0 - kernel.sum(axis=1))
+    stationary = np.linalg.lstsq(np.vstack([kernel.T - np.eye(201), np.ones(201)]), np.append(np.zeros(201), 1.0))[0]
+    square = GRID**2
+    centred = square - stationary @ square
+    solved = np.linalg.solve(np.eye(201) - kernel + stationary[None, :], centred)
+    moves = stationary[:, None] * proposals()
+    return Arm(
+        kernel,
+        float(stationary @ square - law() @ square),
+        float(stationary @ (centred * (2.0 * solved - centred))),
+        float((moves * used).sum() / moves.sum()),
+    )
+
+
+def mean_square_error(epochs: Sequence[tuple[float, int]]) -> float:
+    """Return the exact E (mean of z^2 over all steps - E z^2)^2 of a chain that starts in the posterior.
+
+    `epochs` is a sequence of (epsilon, number of steps). The law of (state, sum so far) is followed through its
+    moments p = P(x), m = E[S; x] and q = E[S^2; x], which one matrix moves on; the sign of z does not matter, so 101
+    states do.
+    """
+    square = GRID[MIDDLE:] ** 2
+    f = square - law() @ GRID**2
+    start = law()[MIDDLE:] + np.append(0.0, law()[:MIDDLE][::-1])
+    moments, total = np.concatenate([start, np.zeros(202)]), 0
+    for epsilon, steps in epochs:
+        T = arm(epsilon).kernel[MIDDLE:]
+        T = T[:, MIDDLE:] + np.hstack([np.zeros((101, 1)), T[:, :MIDDLE][:, ::-1]])
+        none = np.zeros_like(T)
+        augmented = np.block([[T, T * f, T * f**2], [none, T, 2.0 * T * f], [none, none, T]])
+        moments = moments @ np.linalg.matrix_power(augmented, int(steps))
+        total += int(steps)
+    return float(moments[202:].sum()) / total**2

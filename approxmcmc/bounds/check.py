@@ -1,0 +1,369 @@
+"""Is the stationary law as close as the theory says? One target, one sampler, a list of epsilons, verdicts.
+
+For each epsilon a *distance* of the approximate stationary law from the posterior, with limits, stands beside every
+bound. The verdict follows from the limits, never from a point:
+
+PASS           the upper limit of the distance is at most the bound
+FAIL           the lower limit is above it: the theory, or an implementation, is wrong
+INCONCLUSIVE   neither
+no bound       there is none: a contraction coefficient is 1, as for every random walk on R^d, or not available
+
+A verdict says as much as the label of its bound: a vacuous bound passes always, a heuristic one may fail honestly.
+
+Two routes. Where a transition matrix can be had (a discrete target of at most 2048 states, or a `grid`), B1 to B5 are
+those of :func:`approxmcmc.bounds.exact`. Elsewhere eta is 1 or unknown and B1 to B4 do not apply; B5 takes the
+heuristic constants of couplings, and Delta from replicated decisions, where these are given.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.bounds.delta import estimate_delta
+from approxmcmc.bounds.distance import (
+    Distance,
+    cells_of_states,
+    frequencies,
+    marginal_distances,
+    total_variation_interval,
+)
+from approxmcmc.bounds.finite import LARGEST_MATRIX
+from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS, exact, label_of
+from approxmcmc.bounds.transition import transition_matrix
+from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.initial import random_start, starting_points
+from approxmcmc.sampling.progress import progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+PASS, FAIL, INCONCLUSIVE, NO_BOUND = VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "no bound")
+BOUNDS = ("b1", "b2", "b3", "b4", "b5", "b1_delta_max", "b2_delta_max", "b3_delta_max", "b5_delta_max")
+UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
+
+
+def verdict_of(distance: Distance, bound: float) -> str:
+    """Return the verdict on one bound; a NaN bound is "no bound", unknown limits are "INCONCLUSIVE"."""
+    if math.isnan(bound):
+        return NO_BOUND
+    if distance.upper <= bound:
+        return PASS
+    return FAIL if distance.lower > bound else INCONCLUSIVE
+
+
+def check_bound(
+    target: Any,
+    sampler: Any,
+    *,
+    epsilons: Sequence[float],
+    reference: Any = None,
+    grid: Any = None,
+    traces: Mapping[float, Any] | None = None,
+    coupled: "xr.Dataset | None" = None,
+    draws: int = 2000,
+    tune: int = 500,
+    chains: int = 4,
+    n_pairs: int = 60,
+    replications: int = 500,
+    method: str = "auto",
+    confidence: float = 0.95,
+    random_seed: Any = None,
+    progressbar: bool = True,
+) -> "xr.DataTree":
+    """Hold the distance of an approximate stationary law from the posterior against the bounds of the theory.
+
+    Parameters
+    ----------
+    target, sampler
+        As in `sample`; the sampler's test must have an `epsilon`.
+    epsilons
+        Values of epsilon; each replaces that of the test.
+    reference
+        A gold standard (DataTree with a posterior), against which marginal distances are measured. None: no NUTS is
+        run; the distance is that of the transition matrices, or of the draws from the enumerated law.
+    grid
+        Points for :func:`transition_matrix`; discrete targets need none.
+    traces
+        Traces by epsilon, if the chains have been run already.
+    coupled
+        What :func:`couplings` found: its heuristic (C, rho) serve B5 where there is no matrix.
+    draws, tune, chains
+        Of the chains that are run for each epsilon, where no `traces` are given and their draws are needed.
+    n_pairs, replications
+        Of :func:`estimate_delta` for each epsilon, where there is no matrix; ``n_pairs=0`` leaves it out.
+    method
+        Of :func:`transition_matrix`.
+    confidence
+        Of the limits of each distance.
+    random_seed, progressbar
+        As in `sample`.
+
+    Returns
+    -------
+    xarray.DataTree
+        At the root, with dims ``epsilon`` and ``bound`` (b1 ... b5, and with Delta_max for delta): `value`, `label`,
+        `verdict`, `looseness`; by epsilon `distance`, `distance_lower`, `distance_upper`, `noise_floor`, `wasserstein`
+        and its floor, `tv` (of the matrices), `delta`, `delta_max` with `label_delta_max`. ``eta`` (k). Groups
+        ``posterior`` and ``sample_stats`` hold the draws, with the dim ``epsilon`` in front. :func:`check_table` makes
+        a DataFrame, `plot_bound` a figure.
+
+    Raises
+    ------
+    IncompatibleError
+        When the sampler's test has no epsilon, or a grid is given for a kernel that has no matrix.
+    InvalidInputError
+        When `epsilons` is empty, or `traces` lacks one of them.
+
+    Notes
+    -----
+    A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a truncated state
+    space: such bounds are labelled heuristic as soon as they are claimed of the sampler. `looseness` is bound / `tv`
+    where matrices give the truth, else bound / distance where the distance is above its noise. PASS with a marginal
+    distance speaks of marginals.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> field = amc.targets.BinaryMRF.random_triples(6, scale=0.3, random_seed=0)
+    >>> found = amc.check_bound(
+    ...     field,
+    ...     amc.Gibbs(amc.SequentialTTest(0.1, 5)),
+    ...     epsilons=[0.0, 0.1],
+    ...     draws=500,
+    ...     chains=2,
+    ...     random_seed=1,
+    ...     progressbar=False,
+    ... )
+    >>> str(found["verdict"].sel(epsilon=0.0, bound="b3").values)
+    'INCONCLUSIVE'
+    """
+    import xarray as xr
+
+    _check(sampler, epsilons)
+    finite = grid is not None or (
+        isinstance(target, DiscreteTarget) and math.prod(target.n_states.tolist()) <= LARGEST_MATRIX
+    )
+    _, seed = seed_sequences(random_seed, 1)
+    enumerated = isinstance(target, DiscreteTarget) and finite
+    if traces is None and draws > 0 and (reference is not None or enumerated):
+        traces = {
+            epsilon: _trace(target, with_epsilon(sampler, epsilon), draws, tune, chains, seed, progressbar)
+            for epsilon in epsilons
+        }
+    exact_matrix = transition_matrix(target, with_epsilon(sampler, None), grid) if finite else None
+    rows, etas = [], None
+    for epsilon in epsilons:
+        variant = with_epsilon(sampler, epsilon)
+        if finite:
+            found = _from_matrices(target, variant, exact_matrix, grid, method)
+            if grid is not None and reference is not None:  # the grid's bounds, the continuous chain's distance
+                found["labels"] = {name: label_of(value, heuristic=True) for name, value in found["values"].items()}
+            etas = found.pop("eta")
+        else:
+            found = _from_decisions(target, variant, epsilon, coupled, n_pairs, replications, seed, progressbar)
+        trace = None if traces is None else _trace_of(traces, epsilon)
+        rows.append(found | _distance(target, trace, reference, found, enumerated, confidence))
+    root = _root(rows, list(epsilons))
+    if etas is not None:
+        root["eta"] = etas
+    root.attrs = {
+        "sampler": repr(sampler),
+        "target": repr(target),
+        "seed": str(seed),
+        "confidence": confidence,
+        "distance_source": rows[0]["source"],
+        "route": _route(target, finite),
+    }
+    groups = {"/": root, **(_groups(traces, epsilons) if traces else {})}
+    return xr.DataTree.from_dict(groups)
+
+
+def _route(target: Any, finite: bool) -> str:
+    if not finite:
+        return "replicated decisions; no contraction coefficient is available, so B1 to B4 do not exist"
+    if isinstance(target, DiscreteTarget):
+        return "transition matrices on all states"
+    return "transition matrices on the grid, a truncated state space; the chain on R^d itself has eta = 1"
+
+
+def check_table(check: "xr.DataTree") -> "pd.DataFrame":
+    """Return one row per epsilon and bound: value, label, verdict, and the distance with its limits.
+
+    Parameters
+    ----------
+    check
+        From :func:`check_bound`.
+    """
+    names = ["value", "label", "verdict", "looseness"]
+    frame = check.dataset[names].to_dataframe().reset_index()
+    by_epsilon = ["distance", "distance_lower", "distance_upper", "noise_floor"]
+    return frame.join(check.dataset[by_epsilon].to_dataframe(), on="epsilon")
+
+
+def with_epsilon(sampler: Any, epsilon: float | None) -> Any:
+    """Return the sampler with this epsilon in its test; None for the exact test of the same rule."""
+    test = ExactTest() if epsilon is None else dataclasses.replace(sampler.test, epsilon=epsilon)
+    return dataclasses.replace(sampler, test=test)
+
+
+def _check(sampler: Any, epsilons: Sequence[float]) -> None:
+    if not hasattr(getattr(sampler, "test", None), "epsilon"):
+        raise IncompatibleError(
+            f"check_bound varies the epsilon of a sampler's test, such as SequentialTTest; found {sampler!r}. "
+            "bounds.exact compares any two transition matrices."
+        )
+    if len(epsilons) == 0:
+        raise InvalidInputError("check_bound needs at least one epsilon.")
+
+
+def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
+    T_hat = transition_matrix(target, sampler, grid, method=method)
+    found = exact(T, T_hat)
+    heuristic = T_hat.attrs["label"] == HEURISTIC
+    values = {name: float(found[name]) for name in BOUNDS if name in found}
+    return {
+        "values": values,
+        "labels": {name: label_of(value, heuristic=heuristic) for name, value in values.items()},
+        "tv": float(found["tv"]),
+        "delta": float(found["delta"]),
+        "delta_max": float(found["delta_max"]),
+        "label_delta_max": HEURISTIC if heuristic else RIGOROUS,
+        "stationary": found["stationary"].to_numpy(),
+        "eta": found["eta"],
+    }
+
+
+def _from_decisions(
+    target: Any, sampler: Any, epsilon: float, coupled: Any, n_pairs: int, replications: int, seed: Any, show: bool
+) -> dict[str, Any]:
+    """Return Delta from replicated decisions, and B5 where couplings give constants; B1 to B4 do not exist."""
+    delta_max, label = math.nan, NOT_APPLICABLE
+    if epsilon == 0.0:
+        delta_max, label = 0.0, RIGOROUS
+    elif n_pairs > 0:
+        decided = estimate_delta(
+            target, sampler, n_pairs=n_pairs, replications=replications, random_seed=seed, progressbar=show
+        )
+        delta_max, label = float(decided["delta_max"]), HEURISTIC
+    factor = math.nan if coupled is None else float(coupled["b5_factor"])
+    decisions = target.n_states.size if isinstance(target, DiscreteTarget) and not hasattr(sampler, "proposal") else 1
+    bound = factor * decisions * delta_max
+    return {
+        "values": {"b5_delta_max": bound},
+        "labels": {"b5_delta_max": label_of(bound, heuristic=True)},
+        "tv": math.nan,
+        "delta": math.nan,
+        "delta_max": delta_max,
+        "label_delta_max": label,
+    }
+
+
+def _distance(
+    target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
+) -> dict[str, Any]:
+    """Return the distance with its limits, and where it comes from: draws if there are any, else the matrices."""
+    nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
+    if trace is not None and enumerated:
+        cells = cells_of_states(_flat(trace), target.n_states)
+        law = found["stationary"]
+        distance = total_variation_interval(frequencies(cells, len(law)), law, confidence)
+        return {"distance": distance, "source": "draws against the enumerated law", **nothing}
+    if trace is not None and reference is not None:
+        distance, wasserstein, floor = marginal_distances(_flat(trace), _flat(reference), confidence)
+        source = "largest marginal total variation between draws and the gold standard"
+        return {"distance": distance, "source": source, "wasserstein": wasserstein, "wasserstein_floor": floor}
+    if not math.isnan(found["tv"]):
+        tv = found["tv"]
+        return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary laws of the matrices", **nothing}
+    return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
+
+
+def _flat(trace: Any) -> np.ndarray:
+    """Return the posterior draws as (chain, draw, coordinate); several one-chain traces are joined."""
+    if isinstance(trace, (list, tuple)):
+        return np.concatenate([_flat(one) for one in trace])
+    posterior = trace["posterior"]
+    parts = [
+        posterior[name].transpose("chain", "draw", ...).to_numpy().astype(np.float64) for name in posterior.data_vars
+    ]
+    return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
+
+
+def _root(rows: list[dict[str, Any]], epsilons: list[float]) -> "xr.Dataset":
+    import xarray as xr
+
+    values = np.array([[row["values"].get(name, math.nan) for name in BOUNDS] for row in rows])
+    labels = [[row["labels"].get(name, NOT_APPLICABLE) for name in BOUNDS] for row in rows]
+    verdicts = [[verdict_of(row["distance"], value) for value in line] for row, line in zip(rows, values, strict=True)]
+    distances = np.array([row["distance"] for row in rows])
+    # Beside the truth where the matrices tell it; a distance that noise alone explains is no truth to divide by.
+    tv = np.array([row["tv"] for row in rows])
+    truth = np.where(np.isnan(tv), np.where(distances[:, 1] > 0.0, distances[:, 0], np.nan), tv)
+    truth = np.where(truth > 0.0, truth, np.nan)
+    looseness = values / truth[:, None]
+    table = ("epsilon", "bound")
+    data: dict[str, Any] = {
+        "value": (table, values, {"long_name": "bound on the distance", "units": "1"}),
+        "label": (table, labels),
+        "verdict": (table, verdicts),
+        "looseness": (table, looseness, {"long_name": "bound / truth", "units": "1"}),
+    }
+    for column, name in enumerate(("distance", "distance_lower", "distance_upper", "noise_floor")):
+        data[name] = ("epsilon", distances[:, column])
+    for name in ("wasserstein", "wasserstein_floor", "tv", "delta", "delta_max", "label_delta_max"):
+        data[name] = ("epsilon", [row[name] for row in rows])
+    return xr.Dataset(data, coords={"epsilon": epsilons, "bound": list(BOUNDS)})
+
+
+def _trace(target: Any, sampler: Any, draws: int, tune: int, chains: int, seed: Any, show: bool) -> "xr.DataTree":
+    program = sampler.build(target, audit_every="auto")
+    own = [streams(sequence) for sequence in seed_sequences(seed if isinstance(seed, int) else seed[0], chains)[0]]
+    points, _ = starting_points(program, target.variables, lambda rng: random_start(target, rng), None, own)
+    started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
+    with progress(chains * (tune + draws), show=show, label=f"sampling {chains} chains", time_limit=None) as shown:
+        result = run(
+            program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
+            keep_warmup=False, progress=shown,
+        )  # fmt: skip
+    return build_trace(
+        result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
+        settings=sampler.to_dict(),
+    )  # fmt: skip
+
+
+def _trace_of(traces: Mapping[float, Any], epsilon: float) -> Any:
+    if epsilon not in traces:
+        raise InvalidInputError(f"check_bound: `traces` has no entry for epsilon={epsilon}, only {sorted(traces)}.")
+    return traces[epsilon]
+
+
+def _groups(traces: Mapping[float, Any], epsilons: Sequence[float]) -> dict[str, Any]:
+    """Join the groups of the traces along epsilon; several one-chain traces of one epsilon become chains."""
+    import pandas as pd
+    import xarray as xr
+
+    groups = {}
+    for name in ("posterior", "sample_stats"):
+        parts = []
+        for epsilon in epsilons:
+            listed = traces[epsilon] if isinstance(traces[epsilon], (list, tuple)) else [traces[epsilon]]
+            datasets = [trace[name].dataset for trace in listed]
+            shortest = min(dataset.sizes["draw"] for dataset in datasets)
+            chains = [
+                dataset.isel(draw=slice(shortest)).drop_vars(("chain", "draw"), errors="ignore") for dataset in datasets
+            ]
+            parts.append(xr.concat(chains, dim="chain", combine_attrs="drop"))
+        shortest = min(part.sizes["draw"] for part in parts)
+        common = set.intersection(*(set(part.data_vars) for part in parts))
+        parts = [part[sorted(map(str, common))].isel(draw=slice(shortest)) for part in parts]
+        groups[name] = xr.concat(parts, dim=pd.Index(list(epsilons), name="epsilon"), combine_attrs="drop")
+    return groups

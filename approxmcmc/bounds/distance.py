@@ -1,0 +1,150 @@
+"""How far are draws from a law, or from other draws? Total variation and Wasserstein distance, with intervals.
+
+The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards: noise adds distance. So the two limits
+come from different estimates, each safe on its side:
+
+upper   the plug-in estimate plus z standard errors: its expectation is never below the truth.
+lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on one half of the chains and judged on
+        the other half, which knows nothing of the choice; minus z standard errors, and never below 0.
+
+Standard errors come from batch means, 20 to a chain. The noise floor is the plug-in distance that draws of the right
+law would show, by chance, at the same batch variances. Distances of marginals never exceed those of joint laws.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError
+
+BATCHES = 20
+BINS = 20
+
+
+class Distance(NamedTuple):
+    """An estimate of total variation with its limits and noise floor."""
+
+    estimate: float
+    lower: float
+    upper: float
+    floor: float
+
+
+def frequencies(cells: np.ndarray, n_cells: int) -> np.ndarray:
+    """Return the share of each cell in each batch of each chain; `cells` (chain, draw), result (chain, batch, cell)."""
+    chains, draws = cells.shape
+    batches = min(BATCHES, draws)
+    length = draws // batches
+    blocks = cells[:, : batches * length].reshape(chains * batches, length)
+    counts = np.zeros((len(blocks), n_cells))
+    np.add.at(counts, (np.arange(len(blocks))[:, None], blocks), 1.0)
+    return (counts / length).reshape(chains, batches, n_cells)
+
+
+def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: float = 0.95) -> Distance:
+    """Return the distance of a chain's law from another, with limits.
+
+    Parameters
+    ----------
+    found
+        Frequencies of the cells, shape (chain, batch, cell), from :func:`frequencies`.
+    law
+        The other law: probabilities, shape (cell,), or frequencies of draws from it, shape (chain, batch, cell).
+    confidence
+        Of the interval (two-sided, normal).
+    """
+    from scipy.special import ndtri
+
+    if found.shape[0] * found.shape[1] < 4:
+        raise InvalidInputError("an interval of total variation needs at least 4 batches of draws: run longer chains.")
+    z = float(ndtri(0.5 + 0.5 * confidence))
+    other = np.broadcast_to(law, (2, 1, law.shape[-1])) if law.ndim == 1 else law
+    means = [_mean(values) for values in (found, other)]
+    sign = np.sign(means[0] - means[1])
+    estimate = 0.5 * float(np.abs(means[0] - means[1]).sum())
+    noise = math.sqrt(_variance(found, 0.5 * sign) + _variance(other, 0.5 * sign))
+    cell_variance = sum(_cell_variance(values) for values in (found, other))
+    floor = 0.5 * float(np.sqrt(cell_variance * 2.0 / math.pi).sum())
+    halves = [_halves(values) for values in (found, other)]
+    below, errors = [], []
+    for choice, judge in ((0, 1), (1, 0)):
+        chosen = _mean(halves[0][choice]) > _mean(halves[1][choice])
+        below.append(float((_mean(halves[0][judge]) - _mean(halves[1][judge]))[chosen].sum()))
+        errors.append(_variance(halves[0][judge], chosen) + _variance(halves[1][judge], chosen))
+    lower = 0.5 * sum(below) - z * 0.5 * math.sqrt(sum(errors))
+    return Distance(estimate, max(0.0, lower), min(1.0, estimate + z * noise), floor)
+
+
+def marginal_distances(
+    draws: np.ndarray, reference: np.ndarray, confidence: float = 0.95
+) -> tuple[Distance, float, float]:
+    """Return the largest marginal total variation (20 bins of equal mass), and Wasserstein-1 with its noise floor.
+
+    Parameters
+    ----------
+    draws, reference
+        Shapes (chain, draw, coordinate).
+
+    Returns
+    -------
+    tuple
+        The distance of the coordinate whose estimate is largest, with limits at a level shared by all coordinates; the
+        largest Wasserstein-1 distance over coordinates, in reference standard deviations; and its floor, the distance
+        between the two halves of the reference times the smaller effective share, for the same coordinate.
+    """
+    n = draws.shape[2]
+    level = 1.0 - (1.0 - confidence) / n
+    best, wasserstein = None, (-1.0, math.nan)
+    for k in range(n):
+        edges = np.quantile(reference[:, :, k], np.linspace(0.0, 1.0, BINS + 1)[1:-1])
+        ours, theirs = (np.searchsorted(edges, values[:, :, k]) for values in (draws, reference))
+        if ours.max(initial=0) >= BINS:
+            raise InvalidInputError("marginal_distances: the reference has too few different values for 20 bins.")
+        found = total_variation_interval(frequencies(ours, BINS), frequencies(theirs, BINS), level)
+        best = found if best is None or found.estimate > best.estimate else best
+        wasserstein = max(wasserstein, _wasserstein(draws[:, :, k], reference[:, :, k]))
+    if best is None:
+        raise InvalidInputError("marginal_distances: the draws have no coordinate.")
+    return best, *wasserstein
+
+
+def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
+    levels = (np.arange(200) + 0.5) / 200
+    scale = float(reference.std())
+    ours, theirs = (np.quantile(values, levels) for values in (draws, reference))
+    half = max(1, len(draws) // 2)
+    parts = (draws[:half], draws[half:]) if len(draws) > 1 else np.array_split(draws, 2, axis=1)
+    first, second = (np.quantile(part, levels) for part in parts)
+    # Two halves differ by sqrt(2) sqrt(2) times what the mean of both differs from the truth.
+    return float(np.abs(ours - theirs).mean()) / scale, 0.5 * float(np.abs(first - second).mean()) / scale
+
+
+def cells_of_states(draws: np.ndarray, n_states: Sequence[int]) -> np.ndarray:
+    """Return the number of each state, last site fastest; `draws` (chain, draw, site)."""
+    strides = np.append(np.cumprod(np.asarray(n_states)[:0:-1])[::-1], 1)
+    return np.asarray(np.rint(draws @ strides), dtype=np.int64)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values.mean(axis=(0, 1)))
+
+
+def _variance(values: np.ndarray, weights: Any) -> float:
+    """Return the variance of the mean of ``sum_k weights_k f_k`` over batches."""
+    scores = (values @ np.asarray(weights, dtype=np.float64)).ravel()
+    return float(scores.var(ddof=1)) / scores.size if scores.size > 1 else 0.0
+
+
+def _cell_variance(values: np.ndarray) -> np.ndarray:
+    flat = values.reshape(-1, values.shape[-1])
+    return np.asarray(flat.var(axis=0, ddof=1) / len(flat))
+
+
+def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split by chains; one chain is split in time."""
+    if len(values) > 1:
+        return values[: len(values) // 2], values[len(values) // 2 :]
+    half = values.shape[1] // 2
+    return values[:, :half], values[:, half:]

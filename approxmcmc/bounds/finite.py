@@ -1,0 +1,116 @@
+"""Finite Markov chains: stationary laws by a linear solve, and how fast two starts forget each other.
+
+The distance of laws is total variation, d_v(P, Q) = 1/2 sum |P - Q|, from 0 to 1. A transition matrix T has one row per
+state and contracts by
+
+    eta_k = max over x, y of d_v(T^k(x, .), T^k(y, .))            (Dobrushin 1956),   eta_{j + k} <= eta_j eta_k.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError
+
+ROW_TOLERANCE = 1e-9  # of a row's sum: what rounding of thousands of products may leave
+LARGEST_MATRIX = 2048
+NEGLIGIBLE = 1e-13  # contraction below which further powers add nothing to a sum
+
+
+def total_variation(p: Any, q: Any) -> float:
+    """Return d_v(P, Q) = 1/2 sum |P - Q| of two probability vectors."""
+    return 0.5 * float(np.abs(np.asarray(p) - np.asarray(q)).sum())
+
+
+def row_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return d_v between corresponding rows; `b` may be one row. Shape (n,)."""
+    return np.asarray(0.5 * np.abs(a - b).sum(axis=1))
+
+
+def checked_matrix(values: Any, name: str) -> np.ndarray:
+    """Return a transition matrix as float64, or say why it is none.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is not square, holds NaN or negative numbers, a row does not sum to 1, or it has more than one
+        stationary law: its states fall into closed sets that a chain never leaves.
+    """
+    matrix = np.array(values, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise InvalidInputError(f"{name} must be a square matrix, one row per state; found shape {matrix.shape}.")
+    if not np.isfinite(matrix).all() or matrix.min() < -ROW_TOLERANCE:
+        row = int(np.argmax((~np.isfinite(matrix) | (matrix < -ROW_TOLERANCE)).any(axis=1)))
+        raise InvalidInputError(
+            f"{name} must hold probabilities; row {row} holds NaN or a negative number. A matrix of densities needs to "
+            "be normalised first."
+        )
+    sums = matrix.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if abs(sums[worst] - 1.0) > ROW_TOLERANCE:
+        raise InvalidInputError(
+            f"{name} must be stochastic: row {worst} sums to {sums[worst]:.12g}, not 1. Put the mass of rejected "
+            "proposals on the diagonal."
+        )
+    closed = closed_classes(matrix)
+    if len(closed) > 1:
+        shown = ", ".join(str(states[:5].tolist()) for states in closed[:3])
+        raise InvalidInputError(
+            f"{name} is reducible: {len(closed)} sets of states are never left (they begin with {shown}), so there is "
+            "no one stationary law. Compare the laws on one of them."
+        )
+    matrix = np.maximum(matrix, 0.0)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def closed_classes(matrix: np.ndarray) -> list[np.ndarray]:
+    """Return the sets of states that communicate and are never left, each an array of state numbers."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(csr_array(matrix > 0.0), directed=True, connection="strong")
+    rows, columns = np.nonzero(matrix)
+    left = set(label[rows[label[rows] != label[columns]]].tolist())
+    return [np.flatnonzero(label == k) for k in range(count) if k not in left]
+
+
+def stationary_law(matrix: np.ndarray) -> np.ndarray:
+    """Return the probability vector p with p T = p, by a linear solve; shape (n,).
+
+    p (I - T + 1 1') = 1' holds for the stationary law alone: the added rows of ones turn "p sums to 1" into part of a
+    regular system.
+    """
+    n = len(matrix)
+    law = np.linalg.solve((np.eye(n) - matrix + 1.0).T, np.ones(n))
+    law = np.maximum(law, 0.0)
+    return np.asarray(law / law.sum())
+
+
+def contraction(matrix: np.ndarray) -> float:
+    """Return the Dobrushin coefficient max_{x,y} d_v(T(x, .), T(y, .)); 1 where nothing is forgotten."""
+    from scipy.spatial.distance import pdist
+
+    return 0.5 * float(pdist(matrix, "cityblock").max()) if len(matrix) > 1 else 0.0
+
+
+def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return eta_1, eta_2, ... and sup_x d_v(T^k(x, .), S_0), k = 1, 2, ..., of at most `n_steps` steps.
+
+    The sequence ends early where eta_k is negligible.
+    """
+    power, etas, distances = np.eye(len(matrix)), [], []
+    for _ in range(n_steps):
+        power = power @ matrix
+        etas.append(min(contraction(power), 1.0))
+        distances.append(min(float(row_distances(power, law).max()), 1.0))
+        if etas[-1] < NEGLIGIBLE:
+            break
+    return np.array(etas), np.array(distances)
+
+
+def asymptotic_variance(matrix: np.ndarray, law: np.ndarray, values: np.ndarray) -> float:
+    """Return lim n Var(mean of f over n steps) of a chain with this stationary law; f by state, shape (n,)."""
+    centred = values - law @ values
+    n = len(matrix)
+    solution = np.linalg.solve(np.eye(n) - matrix + np.outer(np.ones(n), law), centred)
+    return float((law * centred * (2.0 * solution - centred)).sum())

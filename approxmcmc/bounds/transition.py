@@ -1,0 +1,296 @@
+"""The transition matrix of our samplers on finite or gridded state spaces.
+
+On a grid the proposal's density is evaluated at all pairs of points and scaled to a largest row sum of 1; what a row
+lacks is the mass that a proposal sends off the grid, and counts as rejected. A proposal to the point itself changes
+nothing and joins the rejections. The grid's chain is a chain of its own, with the target restricted to the grid as its
+exact stationary law: what is computed is exact for it, and says of the continuous chain as much as the grid is fine.
+
+A binary or other discrete target needs no grid: its states are enumerated, the last site changing fastest.
+"""
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.acceptance import AlwaysAccept, ExactTest
+from approxmcmc.acceptance.looks import look_sizes
+from approxmcmc.bounds.acceptance_law import (
+    MOST_ORDERS,
+    acceptance_probability,
+    decides_exactly,
+    exact_probability,
+    gaussian_probability,
+    number_of_orders,
+    rule_of,
+)
+from approxmcmc.bounds.exchange import exchange_acceptance
+from approxmcmc.bounds.finite import LARGEST_MATRIX
+from approxmcmc.bounds.statements import HEURISTIC, RIGOROUS
+from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals import RandomWalk, SingleSite
+from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+ENTRIES_AT_ONCE = 20_000_000  # of (pairs x terms): 160 MB
+
+
+def transition_matrix(
+    target: Any, sampler: Any, grid: Any = None, *, method: str = "auto", site: int | None = None
+) -> "xr.DataArray":
+    """Return the transition matrix of a sampler on the states of a discrete target, or on a grid.
+
+    Parameters
+    ----------
+    target
+        A target of tall data, a discrete target, or a doubly intractable one.
+    sampler
+        `MetropolisHastings` with `RandomWalk` (grid) or `SingleSite` (discrete) and `ExactTest`, `SequentialTTest`,
+        `MinibatchBarker` or `AlwaysAccept`; `Gibbs` with these tests, one sweep; `Exchange` with exact auxiliary draws.
+    grid
+        Points, shape (n,) for one parameter or (n, dim); None enumerates a discrete target. At most 2048 states.
+    method
+        Acceptance of approximate tests: "enumerate" (exact, tiny N), "gaussian" (the recursion for sequential tests,
+        the smoothed correction for Barker's), or "auto".
+    site
+        For Gibbs: the kernel of this site alone instead of a sweep.
+
+    Returns
+    -------
+    xarray.DataArray
+        Dims ``state``, ``next_state``; rows sum to 1. The coordinate `decision` holds the probability of the decision
+        that leads from one state to the other (acceptance of the proposal; for Gibbs the conditional of the site that
+        changes), NaN where there is none: :func:`exact` reads Delta_max from it. Attributes: `method`, `n_decisions`
+        per step, and `label`, "rigorous" for closed forms and enumeration, "heuristic" for the Gaussian regime.
+
+    Raises
+    ------
+    InvalidInputError
+        When the grid has the wrong shape, or there are more than 2048 states: a bound of this kind is not available.
+    IncompatibleError
+        When the law of the proposal or test is not known.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> T = amc.bounds.transition_matrix(amc.targets.alarm_network(), amc.Gibbs())
+    >>> T.sizes["state"], T.attrs["n_decisions"]
+    (32, 5)
+    """
+    points = _states(target, grid)
+    if isinstance(sampler, Gibbs):
+        return _gibbs(target, sampler, points, method, site)
+    if site is not None:
+        raise InvalidInputError(f"transition_matrix: `site` is for Gibbs, found {type(sampler).__name__}.")
+    if isinstance(sampler, MetropolisHastings):
+        proposal = proposal_matrix(sampler.proposal, points, target)
+        acceptance, used = _acceptance(target, sampler.test, points, proposal > 0.0, method)
+    elif isinstance(sampler, Exchange):
+        proposal = proposal_matrix(sampler.proposal, points, target)
+        acceptance, used = exchange_acceptance(target, sampler, points, proposal > 0.0)
+    else:
+        raise IncompatibleError(
+            f"transition_matrix knows MetropolisHastings, Gibbs and Exchange, found {type(sampler).__name__}"
+        )
+    matrix = proposal * acceptance
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
+    return _labelled(matrix, np.where(proposal > 0.0, acceptance, np.nan), used, 1)
+
+
+def proposal_matrix(proposal: Any, points: np.ndarray, target: Any) -> np.ndarray:
+    """Return the probability to propose each state from each, zero on the diagonal; rows sum to at most 1."""
+    if isinstance(proposal, SingleSite):
+        different = points[:, None, :] != points[None, :, :]
+        chance = different / (target.n_states - 1.0) / points.shape[1]
+        return np.where(different.sum(axis=2) == 1, chance.sum(axis=2), 0.0)
+    if not isinstance(proposal, RandomWalk):
+        raise IncompatibleError(
+            f"transition_matrix: the proposal must be RandomWalk on a grid or SingleSite on a discrete target, found "
+            f"{proposal!r}"
+        )
+    if isinstance(target, DiscreteTarget):
+        raise IncompatibleError(
+            "transition_matrix: RandomWalk proposes real numbers, the target has states; use SingleSite"
+        )
+    if proposal.target_acceptance is not None:
+        raise IncompatibleError("transition_matrix: a kernel that still adapts has no matrix; fix the scale")
+    steps = points[None, :, :] - points[:, None, :]
+    precision = np.linalg.inv(walk_covariance(proposal, target))
+    chance = np.exp(-0.5 * np.einsum("ijk,ijk->ij", steps, steps @ precision))
+    chance /= chance.sum(axis=1).max()
+    np.fill_diagonal(chance, 0.0)
+    return np.asarray(chance)
+
+
+def walk_covariance(proposal: RandomWalk, target: Any) -> np.ndarray:
+    """Return the covariance of a random walk's steps, shape (dim, dim)."""
+    spread = np.asarray(proposal.build_proposal(target).params[0])  # standard deviations, or U with U' U = Sigma
+    return np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
+
+
+def _states(target: Any, grid: Any) -> np.ndarray:
+    if grid is None:
+        if not isinstance(target, DiscreteTarget):
+            raise InvalidInputError(
+                f"transition_matrix needs a grid of points for {target!r}, whose states are real numbers."
+            )
+        size = math.prod(target.n_states.tolist())
+        if size > LARGEST_MATRIX:
+            raise InvalidInputError(
+                f"transition_matrix: {target!r} has {size:.3g} states, a matrix holds at most {LARGEST_MATRIX}: bounds "
+                "from its contraction coefficients are not available. estimate_delta and couplings need no matrix."
+            )
+        return np.array(list(itertools.product(*map(range, target.n_states.tolist()))), dtype=np.float64)
+    dim = target.variables.size
+    points = np.asarray(grid, dtype=np.float64)
+    points = points[:, None] if points.ndim == 1 and dim == 1 else points
+    if points.ndim != 2 or points.shape[1] != dim or not 2 <= len(points) <= LARGEST_MATRIX:
+        raise InvalidInputError(
+            f"transition_matrix: the grid must have shape (n, {dim}) with 2 to {LARGEST_MATRIX} points, found "
+            f"{points.shape}."
+        )
+    return points
+
+
+def _acceptance(target: Any, test: Any, points: np.ndarray, wanted: np.ndarray, method: str) -> tuple[np.ndarray, str]:
+    """Return the acceptance probability of every pair that is proposed, and the method."""
+    compiled = target.compile()
+    terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
+    prior = np.array([compiled.log_prior(point) for point in points])
+    n_obs = compiled.n_obs
+    possible = np.isfinite(prior) & np.isfinite(terms).all(axis=1)
+    batch = getattr(test, "batch_size", n_obs)
+    cheap = isinstance(test, AlwaysAccept) or decides_exactly(test, n_obs)
+    count = 1.0 if cheap else number_of_orders(look_sizes(n_obs, batch, getattr(test, "growth", 1.0)))
+    if not cheap and (method == "enumerate" or (method == "auto" and count <= MOST_ORDERS)):
+        return _pair_by_pair(test, terms, prior, possible, wanted, method)
+    # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
+    log_density = np.where(possible, prior + np.where(possible[:, None], terms, 0.0).sum(axis=1), -np.inf)
+    log_ratio = np.where(possible[None, :] & possible[:, None], _outer_difference(log_density, possible), -np.inf)
+    if isinstance(test, AlwaysAccept):
+        return np.ones(wanted.shape), "closed form"
+    rule = rule_of(test, conditional=False)
+    acceptance = np.zeros(wanted.shape)
+    inside = wanted & possible[None, :] & possible[:, None]
+    if cheap:
+        acceptance[inside] = exact_probability(log_ratio[inside], rule)
+        used = "closed form"
+    else:
+        tau = _scales(np.where(possible[:, None], terms, 0.0))
+        acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, rule)
+        used = "gaussian"
+    acceptance[~possible] = 1.0  # from where no chain can be, everything possible is accepted
+    acceptance[:, ~possible] = 0.0
+    return acceptance, used
+
+
+def _pair_by_pair(
+    test: Any, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
+) -> tuple[np.ndarray, str]:
+    acceptance = np.zeros(wanted.shape)
+    rows, columns = np.nonzero(wanted & possible[:, None] & possible[None, :])
+    used = "enumerate"
+    for start in range(0, rows.size, max(1, ENTRIES_AT_ONCE // terms.shape[1])):
+        part = slice(start, start + max(1, ENTRIES_AT_ONCE // terms.shape[1]))
+        i, j = rows[part], columns[part]
+        acceptance[i, j], used = acceptance_probability(test, terms[j] - terms[i], prior[j] - prior[i], method=method)
+    acceptance[~possible] = 1.0
+    acceptance[:, ~possible] = 0.0
+    return acceptance, used
+
+
+def _outer_difference(values: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    finite = np.where(possible, values, 0.0)
+    return finite[None, :] - finite[:, None]
+
+
+def _scales(terms: np.ndarray) -> np.ndarray:
+    """Return tau = sqrt(N) S_l of every pair, from inner products of the centred terms."""
+    n_obs = terms.shape[1]
+    centred = terms - terms.mean(axis=0)  # what all states share drops out of every difference
+    centred -= centred.mean(axis=1, keepdims=True)
+    products = centred @ centred.T
+    squares = np.diag(products)
+    variance = np.maximum(squares[:, None] + squares[None, :] - 2.0 * products, 0.0) / (n_obs - 1)
+    np.fill_diagonal(variance, 0.0)
+    return np.asarray(np.sqrt(n_obs * variance))
+
+
+def _gibbs(target: Any, sampler: Gibbs, points: np.ndarray, method: str, site: int | None) -> "xr.DataArray":
+    if not isinstance(target, DiscreteTarget):
+        raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+    if len(points) != math.prod(target.n_states.tolist()):
+        raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
+    strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
+    n_sites = target.n_states.size
+    sites = range(n_sites) if site is None else [site]
+    kernels, used = [], "closed form"
+    decision = np.full((len(points), len(points)), np.nan)
+    for i in sites:
+        law, used = _conditional(target, sampler, points, i, method)
+        kernels.append(_site_kernel(points, law, i, int(strides[i])))
+        moved = kernels[-1].copy()
+        np.fill_diagonal(moved, 0.0)
+        decision = np.where(moved > 0.0, moved, decision)
+    if site is not None:
+        matrix, n_decisions = kernels[0], 1
+    elif sampler.scan == "random":
+        matrix, n_decisions = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites), n_sites
+    else:
+        matrix, n_decisions = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0], n_sites
+    return _labelled(matrix, decision, used, n_decisions)
+
+
+def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, method: str) -> tuple[np.ndarray, str]:
+    """Return the realised conditional law of a site in every state, shape (states, n_states[site])."""
+    if isinstance(sampler.test, ExactTest):
+        return np.asarray(target.conditional(points, site)), "closed form"
+    # The sampler's own checks: two states, and enough terms for the test.
+    sampler._build_tests(
+        target, conditionals := target.compile_conditionals(fields=False), np.unique(conditionals.n_terms)
+    )
+    n = int(conditionals.n_terms[site])
+    data = (np.array([conditionals.first[site]]), *conditionals.tables)
+    values = np.empty((2, len(points), n))
+    for state in (0.0, 1.0):
+        at = points.copy()
+        at[:, site] = state
+        for row, x in enumerate(at):
+            conditionals.log_terms(x, data, np.arange(n), 0, n, values[int(state), row])
+    one, used = acceptance_probability(
+        sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
+    )
+    return np.stack([1.0 - one, one], axis=1), used
+
+
+def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) -> np.ndarray:
+    here = np.arange(len(points))
+    kernel = np.zeros((len(points), len(points)))
+    for state in range(law.shape[1]):
+        kernel[here, here + ((state - points[:, site]) * stride).astype(np.int64)] = law[:, state]
+    return kernel
+
+
+def _labelled(matrix: np.ndarray, decision: np.ndarray, used: str, n_decisions: int) -> "xr.DataArray":
+    import xarray as xr
+
+    pair = ("state", "next_state")
+    return xr.DataArray(
+        matrix,
+        dims=pair,
+        coords={"decision": (pair, decision)},
+        name="transition",
+        attrs={
+            "long_name": "transition probability",
+            "units": "1",
+            "method": used,
+            "n_decisions": n_decisions,
+            "label": HEURISTIC if used == "gaussian" else RIGOROUS,
+        },
+    )

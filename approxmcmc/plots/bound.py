@@ -1,0 +1,149 @@
+"""The distance of an approximate stationary law from the posterior, beside the bounds of the theory."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, without_gaps
+
+NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
+
+
+def plot_bound(
+    data: "xr.DataTree | xr.Dataset",
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the measured distance, with its limits, and every bound against epsilon.
+
+    Parameters
+    ----------
+    data
+        What :func:`check_bound` returned.
+    var_names
+        Bounds to show, such as ``["b3", "b4"]``; None: b1 to b5 and b3 with Delta_max, where they exist.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
+    visuals
+        Keyword arguments, or False, for ``bound``, ``interval``, ``distance``, ``vacuous`` (the line at 1), ``title``,
+        ``xlabel``, ``ylabel``, ``legend``.
+    filter_vars, group, coords, sample_dims, stats
+        Accepted so that ``az.combine_plots`` can call this function; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data` is not a check, or names a bound that it does not hold.
+
+    Notes
+    -----
+    The legend gives each bound its label: rigorous, heuristic, or vacuous where it is 1 or more at every epsilon. A
+    bound that does not exist has no line. The vertical axis is logarithmic; a distance or limit of 0 is not drawn.
+
+    Examples
+    --------
+    >>> amc.plot_bound(amc.check_bound(target, sampler, epsilons=[0.01, 0.1]))  # doctest: +SKIP
+    """
+    table = _table(data)
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    lines = _lines(table, [var_names] if isinstance(var_names, str) else var_names)
+    if plot_collection is None:
+        pc_kwargs.setdefault("cols", ["__variable__"])
+        pc_kwargs.setdefault("aes", {"color": ["bound"]} if lines.sizes["bound"] else {})
+        pc_kwargs.setdefault("color", [f"C{k}" for k in range(1, max(2, lines.sizes["bound"] + 1))])
+        pc_kwargs["figure_kwargs"] = {**figure_defaults(backend, (7.0, 4.2)), **pc_kwargs.get("figure_kwargs", {})}
+        panels = xr.Dataset(
+            {"stationary law": without_gaps(lines.isel(epsilon=0, drop=True).to_dataset(name="x"))["x"]}
+        )
+        if not lines.sizes["bound"]:
+            panels = xr.Dataset({"stationary law": xr.DataArray(0.0)})
+        plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
+    every_aes = plot_collection.aes_set
+    own = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
+    x = table["epsilon"]
+    distance = table["distance"].where(table["distance"] > 0.0)
+    limits = [table[name].clip(min=1e-6) for name in ("distance_lower", "distance_upper")]
+    shown: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
+        ("bound", draw.line_xy, _stack(["x", "y"], x, lines), {"alpha": 0.9}),
+        ("interval", draw.ci_line_y, _stack(["x", "y_bottom", "y_top"], x, *limits), {"color": "C0"}),
+        ("distance", draw.scatter_xy, _stack(["x", "y"], x, distance), {"color": "C0"}),
+        ("vacuous", draw.line_xy, _stack(["x", "y"], x, xr.ones_like(x, dtype=float)), {"color": "gray", "alpha": 0.5}),
+    ]
+    for visual, function, values, defaults in shown:
+        if options.wanted(visual) and (visual != "bound" or lines.sizes["bound"]):
+            dataset = xr.Dataset({"stationary law": values})
+            ignored = own.get(visual, every_aes.difference((aes_by_visuals or {}).get(visual, every_aes)))
+            plot_collection.map(
+                function, visual, data=dataset, ignore_aes=ignored, **options.arguments(visual, **defaults)
+            )
+    plot_collection.map(draw.set_yscale, "yscale", ignore_aes=every_aes, scale="log", store_artist=False)
+    if lines.sizes["bound"] and options.wanted("legend") and backend != "none":
+        plot_collection.add_legend("bound", **options.arguments("legend"))
+    label_axes(
+        plot_collection, options, labeller=labeller, x_text="epsilon", y_text="total variation from the posterior"
+    )
+    return plot_collection
+
+
+def _table(data: Any) -> xr.Dataset:
+    table = data.dataset if isinstance(data, xr.DataTree) else data
+    missing = [name for name in NEEDED if not isinstance(table, xr.Dataset) or name not in table]
+    if missing:
+        raise InvalidInputError(
+            f"`plot_bound` needs what check_bound returns; found {type(data).__name__} without {missing}."
+        )
+    return table.sortby("epsilon")
+
+
+def _lines(table: xr.Dataset, names: Sequence[str] | None) -> xr.DataArray:
+    """Return the bounds that exist, named with their labels; dims (bound, epsilon)."""
+    known = [str(name) for name in table["bound"].to_numpy()]
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise InvalidInputError(f"`plot_bound` knows the bounds {known}, found {unknown} in var_names.")
+    wanted = list(names) if names is not None else ["b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"]
+    exists = table["value"].notnull().any("epsilon")
+    kept = [name for name in wanted if bool(exists.sel(bound=name))]
+    values = table["value"].sel(bound=kept)
+    titles = [f"{name} ({_worth(table['label'].sel(bound=name).to_numpy())})" for name in kept]
+    values = values.where(values > 1e-9)
+    return values.assign_coords(bound=np.array(titles, dtype=object)).transpose("bound", "epsilon")
+
+
+def _worth(labels: np.ndarray) -> str:
+    found = [str(label) for label in dict.fromkeys(labels.tolist()) if label != "not applicable"]
+    if found == ["vacuous"] or len(found) == 1:
+        return found[0]
+    return ", ".join(
+        [word for word in found if word != "vacuous"] + (["vacuous from 1 on"] if "vacuous" in found else [])
+    )
+
+
+def _stack(axes: list[str], *parts: xr.DataArray) -> xr.DataArray:
+    joined = xr.broadcast(*(part.drop_vars([c for c in part.coords if c != "bound"]) for part in parts))
+    return xr.concat(joined, dim=xr.Variable("plot_axis", axes), coords="minimal").rename(None)

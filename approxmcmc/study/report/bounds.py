@@ -1,0 +1,153 @@
+"""Verdicts on error bounds: each bound that the study declares, checked on its finished cells."""
+
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.svg import subplots
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+RULES = (
+    "Verdicts follow from intervals, never from points: PASS where the upper limit of the distance is at most the "
+    "bound, FAIL where the lower limit exceeds it, INCONCLUSIVE otherwise, no bound where a contraction coefficient is "
+    "1 or not available. A verdict is worth what its bound is worth: rigorous, heuristic, vacuous (1 or more, passes "
+    "always), or not applicable."
+)
+TITLES = {
+    "b1": "B1, Theorem 1: delta / (1 - eta_1)",
+    "b2": "B2, multi-step",
+    "b3": "B3, summed",
+    "b4": "B4, average-case",
+    "b5": "B5, Mitrophanov",
+    "b1_delta_max": "B1 with D Delta_max",
+    "b2_delta_max": "B2 with D Delta_max",
+    "b3_delta_max": "B3 with D Delta_max",
+    "b5_delta_max": "B5 with D Delta_max",
+}
+
+
+def bounds_section(results: "StudyResults") -> list[Section]:
+    """Return the verdicts on the bounds that the study declares; nothing where it declares none."""
+    if not results.study.bounds:
+        return []
+    pieces: list[Figure | Table] = []
+    text = [RULES]
+    for name in results.study.bounds:
+        check = checked(results, name)
+        if check is None:
+            text.append(f"{name}: no cell is done yet.")
+            continue
+        text.append(summary(name, check))
+        pieces += [*_figure(name, check), _table(name, check), _ingredients(name, check)]
+    return [Section("Error bounds", tuple(text), pieces=tuple(pieces))]
+
+
+def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
+    """Return what `check_bound` finds of a declared bound, on the finished cells; None where there are none."""
+    from approxmcmc.bounds import check_bound
+
+    options = dict(results.study.bounds[name])
+    target, sampler = options.pop("target"), options.pop("sampler")
+    found = results.traces()
+    settings = {
+        setting.knobs["epsilon"]: setting
+        for setting in results.study.settings()
+        if setting.sampler_name == sampler and "epsilon" in setting.knobs and (target, setting.label) in found
+    }
+    if not settings:
+        return None
+    traces = {epsilon: found[target, setting.label] for epsilon, setting in settings.items()}
+    options = {"reference": results.reference(target), "random_seed": results.study.seed, "progressbar": False} | {
+        key: value(results) if callable(value) else value for key, value in options.items()
+    }
+    some = next(iter(settings.values())).sampler
+    return check_bound(results.target(target), some, epsilons=sorted(settings), traces=traces, **options)
+
+
+def summary(name: str, check: "xr.DataTree") -> str:
+    """Return one sentence: how many bounds of each label passed, failed or decided nothing."""
+    import collections
+
+    counted = collections.Counter(
+        (str(verdict), str(label))
+        for verdict, label in zip(*(check.dataset[key].to_numpy().ravel() for key in ("verdict", "label")), strict=True)
+    )
+    words = ", ".join(
+        f"{count} {verdict}" + ("" if verdict == "no bound" else f" ({label})")
+        for (verdict, label), count in sorted(counted.items())
+    )
+    return f"{name}: {words}. Distance: {check.attrs['distance_source']}. Bounds from {check.attrs['route']}."
+
+
+def _table(name: str, check: "xr.DataTree") -> Table:
+    from approxmcmc.bounds import check_table
+
+    frame = check_table(check)
+    frame = frame.assign(
+        bound=[TITLES[str(bound)] for bound in frame["bound"]],
+        distance_lower=frame["distance_lower"],
+        distance_upper=frame["distance_upper"],
+    )[["epsilon", "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]
+    caption = (
+        f"Distance of the approximate stationary law from the posterior ({check.attrs['distance_source']}; interval "
+        f"{check.attrs['confidence']:.0%}), each bound with its label, and its looseness: bound / truth."
+    )
+    headings = {"value": "bound's value", "bound": "bound"}
+    return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={"epsilon": "g"})
+
+
+def _ingredients(name: str, check: "xr.DataTree") -> Table:
+    columns = ["tv", "delta", "delta_max", "label_delta_max", "noise_floor", "wasserstein", "wasserstein_floor"]
+    frame: pd.DataFrame = check.dataset[columns].to_dataframe().reset_index()
+    caption = (
+        "What the bounds are made of: total variation of the two stationary laws (from the matrices), one-step error "
+        "delta, largest error of a decision Delta_max with its label; noise floor of the measured distance; largest "
+        "marginal Wasserstein-1 distance in posterior standard deviations, and the floor that its own noise sets."
+    )
+    if "eta" in check.dataset:
+        etas = check.dataset["eta"].to_numpy()
+        shown = ", ".join(f"eta_{k} = {etas[k - 1]:.6g}" for k in (1, 2, 5, 10, 20) if k <= len(etas))
+        caption += f" Contraction of the exact chain: {shown}."
+    return Table(f"Ingredients: {name}", caption, frame, formats={"epsilon": "g"})
+
+
+def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
+    table = check.dataset.sortby("epsilon")
+    if not table["value"].notnull().any() and not table["distance"].notnull().any():
+        return []
+    figure, axes = subplots(1, 1, figsize=(8.6, 4.0))
+    positive = table.where(table["epsilon"] > 0, drop=True)
+    for bound in table["bound"].values:
+        values = positive["value"].sel(bound=bound)
+        if values.notnull().any() and bound in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"):
+            labels = sorted(set(map(str, positive["label"].sel(bound=bound).values)))
+            axes.plot(positive["epsilon"], values, label=f"{bound} ({', '.join(labels)})", linewidth=1.2)
+    x = table["epsilon"].values
+    low, high = (table[key].values for key in ("distance_lower", "distance_upper"))
+    centre = table["distance"].values
+    axes.errorbar(
+        x, centre, yerr=[centre - low, high - centre], fmt="o", color="black", markersize=4, label="measured distance"
+    )
+    if table["tv"].notnull().any():
+        axes.plot(x, table["tv"], "x", color="black", label="distance of the matrices' laws")
+    axes.axhline(1.0, color="gray", linewidth=0.6)
+    smallest = [float(v) for v in (positive["value"].min(), positive["distance"].min()) if v > 0]
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=min(smallest, default=1e-3) / 5)
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel("total variation")
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    caption = (
+        "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is vacuous."
+    )
+    return [Figure(f"Distance and bounds: {name}", caption, figure, _rows(check))]
+
+
+def _rows(check: "xr.DataTree") -> Any:
+    from approxmcmc.bounds import check_table
+
+    return check_table(check)

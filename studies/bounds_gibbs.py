@@ -1,0 +1,176 @@
+"""Theorem 2 on Markov random fields: exact bounds by sweeps where states can be enumerated, none where they cannot.
+
+After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 2 and section 6.4. The theorem needs a
+contraction coefficient. One site update contracts nothing (eta = 1), a systematic sweep does; its one-step error is at
+most D Delta_max. With 6 sites the realised conditionals are enumerated over all ways to draw the looks, so that every
+bound is rigorous; with 8 they come from the Gaussian regime and bounds are heuristic. At the paper's 100 sites there
+are 2^100 states, Dobrushin's condition fails, and no bound of Theorem 2 is available: the report says so.
+"""
+
+import functools
+
+import approxmcmc as amc
+from approxmcmc import bounds
+from approxmcmc.diagnostics import influence_bound, influence_matrix
+from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.report import Table
+
+EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
+BATCH_SIZE, LARGE_BATCH_SIZE = 5, 500
+SEED = 2014
+
+
+@functools.cache
+def six():
+    """Return 6 sites, 20 triples, 10 terms to a conditional."""
+    return amc.targets.BinaryMRF.random_triples(6, scale=0.3, random_seed=0)
+
+
+@functools.cache
+def eight():
+    """Return 8 sites, 56 triples, 21 terms to a conditional."""
+    return amc.targets.BinaryMRF.random_triples(8, scale=0.3, random_seed=0)
+
+
+@functools.cache
+def hundred():
+    """Return the paper's model: 100 sites, 161700 triples, 4851 terms to a conditional."""
+    return amc.targets.BinaryMRF.random_triples(100, scale=0.02, random_seed=SEED)
+
+
+@functools.cache
+def thirty():
+    """Return the stand-in of preset smoke for the paper's model: 2^30 states are no more enumerable than 2^100."""
+    return amc.targets.BinaryMRF.random_triples(30, scale=0.07, random_seed=SEED)
+
+
+def large(results):
+    """Return name, field and batch size of the model that cannot be enumerated."""
+    return ("thirty", thirty(), 40) if results.preset == "smoke" else ("hundred", hundred(), LARGE_BATCH_SIZE)
+
+
+def sequential(epsilon: float, batch_size: int = BATCH_SIZE):
+    """Return sequential Gibbs."""
+    return amc.Gibbs(amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size))
+
+
+def start(target, rng):
+    """Return independent fair states."""
+    return target.draw_start(rng)
+
+
+def fields(results) -> dict:
+    """Return all fields by name."""
+    name, field, _ = large(results)
+    return {**{target: results.target(target) for target in results.study.targets}, name: field}
+
+
+def contraction(results) -> list:
+    """Tabulate what Theorem 2 needs: contraction of a site, a random scan and a sweep, and Dobrushin's condition."""
+    import pandas as pd
+
+    rows = []
+    for name, field in fields(results).items():
+        row = {"target": name, "sites": field.n_states.size}
+        if field.n_states.size <= 8:
+            T = bounds.transition_matrix(field, amc.Gibbs())
+            etas = bounds.exact(T, T)["eta"].values
+            site = bounds.transition_matrix(field, amc.Gibbs(), site=0)
+            row |= {
+                "eta of a site": bounds.finite.contraction(site.values),
+                "eta of a sweep": etas[0],
+                "eta of two sweeps": etas[1],
+                "largest row sum of influences": influence_matrix(field.log_joint).sum(axis=1).max(),
+                "label": "rigorous",
+            }
+        else:
+            row |= {
+                "largest row sum of influences": influence_bound(field.fields()).sum(axis=1).max(),
+                "label": "not available (row sum: an upper bound)",
+            }
+        rows.append(row)
+    caption = (
+        "Contraction of exact Gibbs, by enumeration. A single site never contracts. Dobrushin's condition asks for a "
+        "largest row sum below 1; it may fail although sweeps contract. A field of 30 or 100 sites cannot be "
+        "enumerated, and by this route no contraction coefficient is available: none is made up."
+    )
+    return [Table("Contraction", caption, pd.DataFrame(rows))]
+
+
+def coupled_sweeps(results) -> list:
+    """Tabulate couplings of exact sweeps with a lag: what can be said of convergence where no matrix exists."""
+    import pandas as pd
+
+    rows = []
+    for name, field in fields(results).items():
+        few = field.n_states.size > 30
+        found = bounds.couplings(
+            field, amc.Gibbs(), lag=20, n_couplings=20 if few else 300, random_seed=SEED, max_steps=2000,
+            progressbar=False,
+        )  # fmt: skip
+        for t in (0, 2, 5, 10):
+            at = bounds.coupling_bound(found["meeting_time"].values, 20, times=[t]).isel(time=0)
+            rows.append(
+                {
+                    "target": name,
+                    "sweeps": t,
+                    "bound": float(at["tv_bound"]),
+                    "bound_lower": float(at["tv_lower"]),
+                    "bound_upper": float(at["tv_upper"]),
+                    "label": found.attrs["label"],
+                    "rho (heuristic)": float(found["rho"]),
+                    "C (heuristic)": float(found["C"]),
+                }
+            )
+    caption = (
+        "Upper bound on the distance of exact Gibbs from its stationary law, started from fair coins, by couplings "
+        "with lag 20 and bootstrap intervals. It speaks of this start, so that (C, rho) are heuristic inputs to B5."
+    )
+    return [Table("Couplings of exact sweeps", caption, pd.DataFrame(rows))]
+
+
+def no_bound(results) -> list:
+    """Tabulate what `check_bound` says of the field that cannot be enumerated: Delta of its decisions, and no bound."""
+    name, field, batch_size = large(results)
+    check = amc.check_bound(
+        field, sequential(0.0, batch_size), epsilons=EPSILONS, n_pairs=30, replications=300, random_seed=SEED,
+        progressbar=False,
+    )  # fmt: skip
+    frame = bounds.check_table(check)[["epsilon", "bound", "label", "verdict"]]
+    frame = frame[frame["bound"].isin(["b1", "b2", "b3", "b4", "b5"])].pivot(
+        index="epsilon", columns="bound", values="verdict"
+    )
+    decided = check.dataset[["delta_max", "label_delta_max"]].to_dataframe()
+    caption = (
+        f"{name} sites: {check.attrs['route']}. Delta_max: upper confidence limit over 30 visited contexts, heuristic "
+        "as a supremum."
+    )
+    return [Table(f"Theorem 2 at {name} sites", caption, decided.join(frame).reset_index(), formats={"epsilon": "g"})]
+
+
+study = Study(
+    name="bounds_gibbs",
+    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 2 and section 6.4",
+    targets={"six": six, "eight": eight},
+    samplers={"sequential": vary(sequential, epsilon=knob(*EPSILONS))},
+    budget=Budget(draws=200_000),
+    tune=50,
+    replicates=8,
+    gold=None,
+    seed=SEED,
+    start=start,
+    analyses=(contraction, no_bound, coupled_sweeps),
+    bounds={
+        "theorem 2, six sites": {"target": "six", "sampler": "sequential"},
+        "theorem 2, eight sites": {"target": "eight", "sampler": "sequential"},
+    },
+    presets={
+        "smoke": {
+            "targets": {"six": six},
+            "bounds": {"theorem 2, six sites": {"target": "six", "sampler": "sequential"}},
+            "budget": Budget(draws=4000),
+            "replicates": 2,
+        },
+        "quick": {"budget": Budget(draws=20_000), "replicates": 4},
+    },
+)

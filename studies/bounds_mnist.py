@@ -1,0 +1,188 @@
+"""Bounds on a real posterior: what can be measured, what can be said heuristically, and what cannot be had.
+
+After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1: logistic regression of
+the digits 7 and 9, here on the first 10 principal components of the 12214 images. A random walk on R^d is not uniformly
+ergodic: eta_k = 1 for every k, and B1 to B4 say nothing. What remains: Delta from replicated decisions with its
+confidence statements, couplings with a lag for the exact chain, and, from both, a heuristic B5; beside them the
+marginal distance from a gold standard.
+"""
+
+import functools
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc import bounds
+from approxmcmc.datasets import Dataset, mnist_7v9_pca, synthetic_stand_in
+from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.svg import COLOURS, subplots
+
+EPSILONS = (0.0, 0.01, 0.05, 0.1)
+PRIOR_SCALE = 10**-0.5
+COMPONENTS = 10
+SEED = 2014
+# Of the analyses: pairs, decisions at each, couplings, lag.
+EFFORT = {"smoke": (30, 200, 50, 100), "quick": (100, 500, 200, 200), "paper": (299, 2000, 1000, 400)}
+
+
+@functools.cache
+def images(real: bool = False) -> Dataset:
+    """Return MNIST 7 against 9 in 10 components; unless `real`, a stand-in where the images cannot be had."""
+    return mnist_7v9_pca(n_components=COMPONENTS, allow_synthetic=not real)
+
+
+def posterior_of(data: Dataset) -> "amc.targets.LogisticRegression":
+    """Return the posterior of a logistic regression with a normal prior of precision 10."""
+    return amc.targets.LogisticRegression(data.X_train[:, :COMPONENTS], data.y_train, prior_scale=PRIOR_SCALE)
+
+
+@functools.cache
+def real_posterior():
+    """Return the posterior given the real images, or raise."""
+    return posterior_of(images(real=True))
+
+
+@functools.cache
+def any_posterior():
+    """Return the posterior given the images, or given their stand-in."""
+    return posterior_of(images())
+
+
+@functools.cache
+def smoke_posterior():
+    """Return the posterior given the 1000 generated rows of preset smoke."""
+    return posterior_of(synthetic_stand_in(n_train=1000, n_test=200))
+
+
+def austerity(epsilon: float, batch_size: int, scale: float):
+    """Return the random walk with a sequential test."""
+    return amc.MetropolisHastings(amc.RandomWalk(scale), amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size))
+
+
+def samplers(batch_size: int, scale: float) -> dict:
+    """Return the family of samplers; the scale is about 2.38 / sqrt(10) posterior standard deviations."""
+    return {"austerity": vary(austerity, epsilon=knob(*EPSILONS), batch_size=batch_size, scale=scale)}
+
+
+def effort(results) -> tuple[int, int, int, int]:
+    """Return pairs, decisions, couplings and lag of the analyses."""
+    return EFFORT.get(results.preset, EFFORT["paper"])
+
+
+@functools.lru_cache(maxsize=2)
+def coupled(results):
+    """Return couplings of the exact chain, started at the mode's neighbourhood: N(mode, 4 cov)."""
+    target = results.target("digits")
+    approximation = amc.laplace(target)
+    lower = 2.0 * np.linalg.cholesky(approximation.cov)
+    _, _, n_couplings, lag = effort(results)
+    sampler = results.study.settings()[0].sampler
+    return bounds.couplings(
+        target, sampler, lag=lag, n_couplings=n_couplings, random_seed=SEED, max_steps=20_000, progressbar=False,
+        initvals=lambda rng: approximation.mode + lower @ rng.standard_normal(len(lower)),
+    )  # fmt: skip
+
+
+def errors_of_decisions(results) -> list:
+    """Tabulate Delta by replicated decisions, each number with its label."""
+    import pandas as pd
+
+    target = results.target("digits")
+    n_pairs, replications, _, _ = effort(results)
+    rows, points, mode = [], [], amc.laplace(target).mode
+    for setting in results.study.settings():
+        if not setting.sampler.test.epsilon:
+            continue
+        found = bounds.estimate_delta(
+            target, setting.sampler, n_pairs=n_pairs, replications=replications, random_seed=SEED, tune=500,
+            initvals=mode, progressbar=False,
+        )  # fmt: skip
+        names = ("delta_sampled", "delta_quantile", "delta_max", "delta_max_model", "mean_error_upper")
+        rows.append(
+            {"epsilon": setting.sampler.test.epsilon}
+            | {name: f"{float(found[name]):.3g} {found[f'label_{name}'].item()}" for name in names}
+            | {"mean_error (heuristic)": float(found["mean_error"])}
+            | {"data read": found.attrs["datapoints_touched"], "seconds": found.attrs["seconds"]}
+        )
+        points.append((setting.sampler.test.epsilon, found))
+    figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
+    data = []
+    for place, (epsilon, found) in enumerate(points):
+        axes.plot(
+            found["error_model"],
+            found["error"],
+            ".",
+            color=COLOURS[place],
+            markersize=3,
+            label=f"epsilon = {epsilon:g}",
+        )
+        data += [
+            {"epsilon": epsilon, "error_model": float(model), "error": float(error)}
+            for model, error in zip(found["error_model"], found["error"], strict=True)
+        ]
+    ends = axes.get_xlim()
+    axes.plot(ends, ends, color="gray", linewidth=0.6)
+    axes.set_xlabel("error in the Gaussian regime (heuristic)")
+    axes.set_ylabel("error over replicated decisions")
+    axes.legend(fontsize=7)
+    caption = (
+        f"Errors of acceptance probabilities at {n_pairs} pairs from a chain, {replications} decisions each. delta "
+        "sampled: upper confidence limit over these pairs (Clopper-Pearson, union bound). The supremum over all pairs "
+        "is never better than heuristic, and the pairs of one chain are dependent."
+    )
+    drawn = "Each point is a pair of states. Scatter about the line is the binomial noise of the replications."
+    return [
+        Table("Delta by replicated decisions", caption, pd.DataFrame(rows), formats={"epsilon": "g"}),
+        Figure("Errors of single decisions", drawn, figure, pd.DataFrame(data)),
+    ]
+
+
+def convergence(results) -> list:
+    """Draw the coupling bound of the exact chain."""
+    found = coupled(results)
+    frame = found[["tv_bound", "tv_lower", "tv_upper"]].to_dataframe().reset_index()
+    figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
+    axes.plot(frame["time"], frame["tv_bound"], color=COLOURS[0])
+    axes.fill_between(frame["time"], frame["tv_lower"], frame["tv_upper"], color=COLOURS[0], alpha=0.25)
+    axes.axhline(1.0, color="gray", linewidth=0.6)
+    axes.set_xlabel("steps")
+    axes.set_ylabel("bound on total variation")
+    caption = (
+        f"Upper bound on the distance of the exact chain from its stationary law, started from N(mode, 4 cov), by "
+        f"{found.sizes['coupling']} couplings with lag {found.attrs['lag']} (label: {found.attrs['label']}; "
+        f"{found.attrs['unmet']} not met); bootstrap interval. Fitted C = {float(found['C']):.3g}, rho = "
+        f"{float(found['rho']):.5f}, so that B5 multiplies delta by {float(found['b5_factor']):.3g}: heuristic."
+    )
+    return [Figure("Couplings of the exact chain", caption, figure, frame)]
+
+
+study = Study(
+    name="bounds_mnist",
+    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1",
+    targets={"digits": real_posterior},
+    samplers=samplers(500, 0.02),
+    budget=Budget(draws=50_000, seconds=300),
+    tune=500,
+    replicates=8,
+    gold=Gold(),
+    seed=SEED,
+    analyses=(errors_of_decisions, convergence),
+    bounds={"theorem 1": {"target": "digits", "sampler": "austerity", "coupled": coupled}},
+    presets={
+        "smoke": {
+            "targets": {"digits": smoke_posterior},
+            "samplers": samplers(100, 0.07),
+            "budget": Budget(draws=1500),
+            "replicates": 2,
+            "gold": Gold(chains=2, draws=500, tune=300),
+        },
+        "quick": {
+            "targets": {"digits": any_posterior},
+            "samplers": samplers(500, 0.02),
+            "budget": Budget(draws=5000, seconds=10),
+            "replicates": 4,
+            "gold": Gold(chains=4, draws=1000),
+        },
+    },
+)

@@ -1,0 +1,252 @@
+"""Bounds: what is refused, what is labelled, and what a random walk on R^d may not claim."""
+
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc import bounds
+from approxmcmc.bounds.check import BOUNDS, verdict_of
+from approxmcmc.bounds.distance import Distance, cells_of_states, frequencies, total_variation_interval
+from approxmcmc.bounds.statements import LABELS, NAMES
+from approxmcmc.bounds.transition import proposal_matrix
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import logistic, normal_mean
+
+T = np.array([[0.9, 0.1], [0.2, 0.8]])
+field = amc.targets.BinaryMRF.random_triples
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.9, 0.2], [0.2, 0.8]], "row 0 sums to 1.1"),
+        ([[1.1, -0.1], [0.2, 0.8]], "negative"),
+        ([[0.5, 0.5]], "square"),
+        ([[np.nan, 1.0], [0.5, 0.5]], "NaN"),
+        (np.eye(2), "reducible: 2 sets of states"),
+    ],
+)
+def test_matrices_that_are_none_are_refused(matrix, message):
+    with pytest.raises(InvalidInputError, match=message):
+        bounds.exact(matrix, T)
+    with pytest.raises(InvalidInputError):
+        bounds.exact(T, matrix)
+
+
+def test_matrices_of_different_states_are_refused():
+    with pytest.raises(InvalidInputError, match="same states"):
+        bounds.exact(T, np.full((3, 3), 1 / 3))
+
+
+def test_a_chain_with_transient_states_has_a_stationary_law():
+    absorbing = np.array([[0.5, 0.5, 0.0], [0.0, 0.9, 0.1], [0.0, 0.2, 0.8]])
+    np.testing.assert_allclose(bounds.exact(absorbing, absorbing)["stationary"], [0.0, 2 / 3, 1 / 3], atol=1e-15)
+
+
+def test_equal_matrices_have_bounds_of_zero():
+    found = bounds.exact(T, T)
+    assert float(found["tv"]) == float(found["b1"]) == 0.0
+    assert math.isnan(float(found["looseness_b1"]))
+
+
+def test_a_periodic_chain_has_no_bound():
+    flip = np.array([[0.0, 1.0], [1.0, 0.0]])
+    found = bounds.exact(flip, T)
+    assert {found[f"label_{name}"].item() for name in NAMES} == {"not applicable"}
+    assert all(math.isnan(float(found[name])) for name in NAMES)
+
+
+def test_every_bound_carries_a_label_and_a_looseness():
+    found = bounds.exact(T, [[0.5, 0.5], [0.2, 0.8]], delta_max=0.5, n_decisions=3)
+    named = [name for name in found.data_vars if str(name).startswith("b")]
+    assert len(named) == 9
+    for name in named:
+        assert found[f"label_{name}"].item() in LABELS
+        assert float(found[f"looseness_{name}"]) == pytest.approx(float(found[name] / found["tv"]))
+        assert found[name].attrs["long_name"]
+        assert (float(found[name]) >= 1.0) == (found[f"label_{name}"].item() == "vacuous")
+    assert float(found["b1_delta_max"]) == pytest.approx(3 * 0.5 / 0.3)
+
+
+def test_proposals_on_a_grid_are_symmetric_and_mass_off_the_grid_is_lost():
+    target, grid = logistic(50, 2), np.random.default_rng(0).normal(size=(20, 2))
+    chance = proposal_matrix(amc.RandomWalk(np.array([[1.0, 0.5], [0.5, 2.0]])), grid, target)
+    np.testing.assert_allclose(chance, chance.T)
+    assert chance.sum(axis=1).max() <= 1.0
+    step = grid[1] - grid[0]
+    ratio = math.exp(-0.5 * step @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ step)
+    other = grid[2] - grid[0]
+    assert chance[0, 1] / chance[0, 2] == pytest.approx(
+        ratio / math.exp(-0.5 * other @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ other)
+    )
+
+
+def test_what_has_no_matrix_is_refused_and_says_why():
+    walk = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
+    with pytest.raises(InvalidInputError, match="grid of points"):
+        bounds.transition_matrix(logistic(), walk)
+    with pytest.raises(InvalidInputError, match="not available"):
+        bounds.transition_matrix(field(20, 0.1, 0), amc.Gibbs())
+    with pytest.raises(InvalidInputError, match="shape"):
+        bounds.transition_matrix(logistic(), walk, np.zeros((5, 2)))
+    with pytest.raises(IncompatibleError, match="real numbers"):
+        bounds.transition_matrix(field(5, 0.1, 0), walk)
+    adapting = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="adapts"):
+        bounds.transition_matrix(normal_mean(), adapting, np.linspace(-1, 1, 5))
+    other = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.BernsteinTest())
+    with pytest.raises(IncompatibleError, match="closed form"):
+        bounds.transition_matrix(normal_mean(1000), other, np.linspace(-1, 1, 5))
+
+
+def test_epsilon_zero_is_the_exact_matrix():
+    target = field(5, 0.3, 0)
+    for sampler in (amc.Gibbs, lambda test: amc.MetropolisHastings(amc.SingleSite(), test)):
+        exact, zero = (
+            bounds.transition_matrix(target, sampler(test)) for test in (amc.ExactTest(), amc.SequentialTTest(0.0, 3))
+        )
+        np.testing.assert_allclose(zero, exact, atol=1e-13)
+
+
+# --- verdicts ---
+
+
+def test_verdicts_follow_from_limits():
+    distance = Distance(0.2, 0.1, 0.3, 0.05)
+    assert verdict_of(distance, 0.3) == "PASS"
+    assert verdict_of(distance, 0.25) == verdict_of(distance, 0.1) == "INCONCLUSIVE"
+    assert verdict_of(distance, 0.09) == "FAIL"
+    assert verdict_of(distance, math.nan) == "no bound"
+    assert verdict_of(Distance(*[math.nan] * 4), 0.1) == "INCONCLUSIVE"
+
+
+@pytest.mark.needs_jit
+def test_a_random_walk_on_the_reals_has_no_bound():
+    check = amc.check_bound(
+        normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20)),
+        epsilons=[0.0, 0.1], n_pairs=5, replications=50, random_seed=1, progressbar=False,
+    )  # fmt: skip
+    for name in ("b1", "b2", "b3", "b4"):
+        assert (check["verdict"].sel(bound=name) == "no bound").all()
+        assert (check["label"].sel(bound=name) == "not applicable").all()
+        assert check["value"].sel(bound=name).isnull().all()
+    assert "posterior" not in check.children  # reference=None: no chain to compare is run, and no NUTS
+    assert check["label_delta_max"].values.tolist() == ["rigorous", "heuristic"]
+    table = bounds.check_table(check)
+    assert len(table) == 2 * len(BOUNDS)
+    assert table["label"].isin(LABELS).all()
+
+
+@pytest.mark.needs_jit
+def test_heuristic_constants_give_a_heuristic_bound():
+    target, sampler = normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20))
+    coupled = bounds.couplings(target, sampler, lag=20, n_couplings=30, random_seed=1, progressbar=False)
+    check = amc.check_bound(
+        target, sampler, epsilons=[0.1], coupled=coupled, n_pairs=5, replications=400, random_seed=1,
+        progressbar=False,
+    )  # fmt: skip
+    bound, label = (check[name].sel(bound="b5_delta_max").item() for name in ("value", "label"))
+    assert bound == pytest.approx(float(coupled["b5_factor"]) * float(check["delta_max"][0]))
+    assert label in ("heuristic", "vacuous")
+    assert (check["verdict"].sel(bound=["b1", "b4"]) == "no bound").all()
+
+
+@pytest.mark.needs_jit
+def test_a_small_field_is_checked_against_its_enumerated_law():
+    sampler = amc.Gibbs(amc.SequentialTTest(0.1, 2))
+    check = amc.check_bound(
+        field(5, 0.3, 0), sampler, epsilons=[0.0, 0.2], draws=4000, chains=2, random_seed=1, progressbar=False
+    )
+    assert check["posterior"].sizes["epsilon"] == 2
+    assert (check["distance_lower"] <= check["distance_upper"]).all()
+    assert "FAIL" not in check["verdict"].values
+    assert check["verdict"].sel(epsilon=0.2, bound="b1").item() == "PASS"
+    assert float(check["tv"].sel(epsilon=0.0)) == 0.0
+
+
+def test_checks_refuse_samplers_without_epsilon():
+    with pytest.raises(IncompatibleError, match="varies the epsilon"):
+        amc.check_bound(normal_mean(), amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), epsilons=[0.1])
+    with pytest.raises(InvalidInputError, match="at least one epsilon"):
+        amc.check_bound(field(5, 0.1, 0), amc.Gibbs(amc.SequentialTTest(0.1, 3)), epsilons=[])
+
+
+# --- distances ---
+
+
+def test_the_interval_of_total_variation_covers_and_sees_the_planted_factor_of_two():
+    """Independent draws from a law at known distance; half the distance, and twice it, lie outside."""
+    rng = np.random.default_rng(0)
+    law, other = np.full(8, 1 / 8), np.array([0.2, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    cells = rng.choice(8, size=(8, 20_000), p=other)
+    found = total_variation_interval(frequencies(cells, 8), law)
+    truth = 0.5 * np.abs(law - other).sum()
+    assert found.lower < truth < found.upper
+    assert not found.lower < 2 * truth < found.upper
+    assert not found.lower < truth / 2 < found.upper
+    right = total_variation_interval(frequencies(rng.choice(8, size=(8, 20_000)), 8), law)
+    assert right.lower < 1e-3
+    assert right.estimate < 3 * right.floor
+
+
+def test_states_are_numbered_with_the_last_site_fastest():
+    states = np.array([[[0, 0, 0], [0, 0, 1], [0, 2, 0], [1, 0, 0]]], dtype=float)
+    assert cells_of_states(states, [2, 3, 2]).tolist() == [[0, 1, 4, 6]]
+
+
+# --- replicated decisions and couplings ---
+
+
+@pytest.mark.needs_jit
+def test_replicated_decisions_carry_labels_and_costs():
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.2, 20))
+    settings = {"n_pairs": 6, "replications": 100, "random_seed": 3, "progressbar": False}
+    found = bounds.estimate_delta(normal_mean(200), sampler, tune=50, **settings)
+    assert found["label_delta_sampled"].item() == "rigorous"
+    assert found["label_delta_quantile"].item() == found["label_delta_max"].item() == "heuristic"
+    assert float(found["delta_sampled"]) == float(np.abs(found[["error_lower", "error_upper"]].to_array()).max())
+    assert 6 * 100 * 20 <= found.attrs["datapoints_touched"] <= 6 * 100 * 200
+    again = bounds.estimate_delta(normal_mean(200), sampler, tune=50, **settings)
+    assert found["accepted"].equals(again["accepted"])
+    independent = bounds.estimate_delta(normal_mean(200), sampler, states=np.zeros((6, 1)), **settings)
+    assert independent["label_delta_quantile"].item() == "rigorous"
+    assert independent["label_delta_max"].item() == "heuristic"
+
+
+def test_bad_numbers_are_refused():
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.2, 20))
+    for wrong in ({"n_pairs": 0}, {"replications": 0.5}, {"confidence": 1.0}, {"share": 0.0}):
+        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+            bounds.estimate_delta(normal_mean(), sampler, **wrong)
+    with pytest.raises(InvalidInputError, match="lag"):
+        bounds.couplings(T, lag=0)
+    with pytest.raises(IncompatibleError, match="couplings knows"):
+        bounds.couplings(
+            normal_mean(), amc.MetropolisHastings(amc.Independence([0.0], [[1.0]]), amc.ExactTest()), lag=2
+        )
+    with pytest.raises(InvalidInputError, match="mitrophanov"):
+        bounds.mitrophanov_factor(1.0, 1.0)
+
+
+def test_couplings_that_do_not_meet_give_no_constants():
+    found = bounds.couplings(
+        T * 0.001 + 0.999 * np.eye(2), lag=1, n_couplings=20, max_steps=3, initvals=None, random_seed=0,
+        progressbar=False,
+    )  # fmt: skip
+    assert found.attrs["unmet"] > 0
+    assert found.attrs["label"] == found["label_constants"].item() == "not applicable"
+    assert math.isnan(float(found["b5_factor"]))
+
+
+def test_plot_bound_draws_what_exists():
+    check = amc.check_bound(
+        field(4, 0.3, 0), amc.Gibbs(amc.SequentialTTest(0.1, 2)), epsilons=[0.0, 0.1], draws=0, progressbar=False
+    )
+    drawn = amc.plot_bound(check, backend="none")
+    assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
+    with pytest.raises(InvalidInputError, match="check_bound returns"):
+        amc.plot_bound(check["verdict"].to_dataset(name="x"))
+    with pytest.raises(InvalidInputError, match="knows the bounds"):
+        amc.plot_bound(check, var_names=["b9"], backend="none")
