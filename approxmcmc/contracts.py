@@ -10,6 +10,7 @@ that function reads. Settings travel between processes and into files; compiled 
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
     "bright_count",
     "dark_proposals",
     "tolerance_stops",
+    "range_violations",
 )
 COUNT_NAMES = CORE_COUNTS + OPTIONAL_COUNTS
 VALUE_NAMES = (
@@ -137,6 +139,16 @@ class Variables:
         """Length of theta."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
+    def labels(self) -> list[str]:
+        """Return the name of every coordinate of theta, such as "mu" or "beta[x1]"."""
+        names = []
+        for name, shape in self.shapes.items():
+            axes = [self.coords.get(axis, range(n)) for axis, n in zip(self.dims.get(name, ()), shape, strict=False)]
+            axes = axes if len(axes) == len(shape) else [range(n) for n in shape]
+            places = [", ".join(map(str, place)) for place in itertools.product(*axes)]
+            names += [f"{name}[{place}]" for place in places] if shape else [name]
+        return names
+
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Split the last axis of `theta` into variables; leading axes (chain, draw) stay."""
         pieces, start = {}, 0
@@ -155,7 +167,7 @@ class CompiledTarget(NamedTuple):
     """What the engine needs of a target: compiled functions and the arrays that they read.
 
     ``log_terms(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) for i in ``order[lo:hi]`` to ``out[:hi -
-    lo]``. ``log_prior(theta)`` returns the log prior density, up to a constant; -inf outside the support.
+    lo]``; an empty `order` stands for the rows lo ... hi - 1 themselves. ``log_prior(theta)`` returns the log prior density, up to a constant; -inf outside the support.
     """
 
     log_terms: Any
@@ -184,6 +196,54 @@ class DifferentiableTarget(Protocol):
 
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
+
+
+class CompiledBound(NamedTuple):
+    """What Firefly needs of a target: lower bounds 0 < B_i(theta) <= p(x_i | theta) whose product has a closed form.
+
+    ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it is
+    a batch kernel as `CompiledTarget.log_terms` is. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
+    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
+    weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
+    None where the target has no gradients.
+    """
+
+    gaps: Any
+    log_bound: Any
+    data: tuple[np.ndarray, ...]
+    sums: tuple[np.ndarray, ...]
+    add_gap_gradient: Any = None
+    add_bound_gradient: Any = None
+
+
+@runtime_checkable
+class BoundedTarget(Protocol):
+    """A target whose likelihood terms have collapsible lower bounds."""
+
+    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
+        """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
+
+        Raises `InvalidInputError` with the kinds that there are. Called once per `sample`.
+        """
+
+
+class CompiledTermRange(NamedTuple):
+    """What a concentration bound needs of a target: how far the terms of a decision lie apart at most.
+
+    ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i l_i over all data, l_i = log p(x_i | theta') -
+    log p(x_i | theta); `numbers` is the float64 vector of constants that it reads.
+    """
+
+    term_range: Any
+    numbers: np.ndarray
+
+
+@runtime_checkable
+class BoundedTermsTarget(Protocol):
+    """A target that can bound the range of its log-likelihood differences between two states."""
+
+    def compile_term_range(self) -> CompiledTermRange:
+        """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
 
 
 class CompiledConditionals(NamedTuple):
@@ -242,7 +302,8 @@ class Part(NamedTuple):
     `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
     and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
     and `describe` tells what it has learnt. `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it
-    fills. A compiled kernel among the parameters reaches the template as a function pointer.
+    fills. A compiled kernel among the parameters reaches the template as a function pointer. `attrs` says what set-up
+    cost, as ``setup_*``.
     """
 
     functions: Mapping[str, Any]
@@ -250,6 +311,7 @@ class Part(NamedTuple):
     make_state: Callable[[], np.ndarray]
     describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
     records: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = {}
 
 
 @runtime_checkable
@@ -298,12 +360,49 @@ class DoublyIntractableTarget(Protocol):
         """Return log Z(theta) where it can be computed, else None."""
 
 
+class CompiledEstimator(NamedTuple):
+    """A random estimate that stands in for a likelihood: a plain function that a template binds, and what it reads.
+
+    `of` is "likelihood": ``estimate(rng, theta, data)`` returns the log of an unbiased estimate of p(y|theta); or
+    "ratio": ``estimate(rng, theta, proposed, data)`` estimates log p(y|theta') - log p(y|theta). One call reads
+    `n_terms` of the `n_obs` terms of the likelihood.
+    """
+
+    estimate: Callable[..., float]
+    of: str
+    data: tuple[np.ndarray, ...]
+    n_terms: int
+
+
+@runtime_checkable
+class EstimatedTarget(Protocol):
+    """A posterior whose likelihood is known through random estimates alone."""
+
+    @property
+    def variables(self) -> Variables:
+        """Names and shapes of theta."""
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+
+    def build_estimator(self) -> CompiledEstimator:
+        """Return the estimator; called once per `sample`."""
+
+    def log_likelihood(self, theta: np.ndarray) -> float | None:
+        """Return log p(y|theta), up to a constant, where it can be computed, else None; for audits."""
+
+
 @runtime_checkable
 class Proposal(Protocol):
     """Where to go: draws theta' from q(.|theta) and knows log q(theta|theta') - log q(theta'|theta)."""
 
     def build_proposal(self, target: Target) -> Part:
-        """Check that the target has what this proposal needs, and return the part that proposes."""
+        """Check that the target has what this proposal needs, and return the part that proposes.
+
+        A proposal may have a method `build_unadjusted` beside: it returns the part for a test that asks for no density
+        ratio, cheaper where the ratio costs gradients. A part may bind ``WEIGHT(params, state) -> float``, the weight of
+        the draw just made, and then names "weight" among its records.
+        """
 
 
 @runtime_checkable

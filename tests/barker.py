@@ -8,7 +8,8 @@ from scipy.special import ndtr
 from approxmcmc.acceptance.correction import correction_distribution
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import BATCH, batch_kernel, log_terms_type
-from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.bind import MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.order import rows_order
 
 
 def scaled_term(theta, data, i):
@@ -51,7 +52,7 @@ def repeat(test, terms, log_rest, repeats, seed, log_terms=None, data=None, thet
     uniform, rng = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
     arguments = (
         uniform, rng, log_terms, data, n_obs, np.zeros(1) if theta is None else theta,
-        np.ones(1) if proposed is None else proposed, float(log_rest), np.arange(n_obs), np.empty((3, BATCH)),
+        np.ones(1) if proposed is None else proposed, float(log_rest), rows_order(n_obs), np.empty((3, BATCH)),
         part.params, np.zeros(1), np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES)),
         np.empty((repeats, 3)),
     )  # fmt: skip
@@ -72,9 +73,9 @@ def _signature(arguments):
 
     if config.DISABLE_JIT:
         return None
-    generator, data, params = (type_of(arguments[k]) for k in (0, 3, 10))
+    generator, data, order, params = (type_of(arguments[k]) for k in (0, 3, 8, 10))
     return nb.void(
-        generator, generator, log_terms_type(data), data, nb.int64, VECTOR, VECTOR, nb.float64, INDICES, MATRIX,
+        generator, generator, log_terms_type(data), data, nb.int64, VECTOR, VECTOR, nb.float64, order, MATRIX,
         params, VECTOR, nb.Array(nb.int64, 1, "C"), VECTOR, MATRIX,
     )  # fmt: skip
 

@@ -32,14 +32,13 @@ from approxmcmc.acceptance.barker_error import bound_from_moments
 from approxmcmc.acceptance.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.rules import RULES, barker_probability
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
-from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, merge_differences
+from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, memory_order, merge_differences
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.order import check_order, draw_next, read_differences
 from approxmcmc.errors import InvalidInputError
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
 DECISIONS = COUNT_NAMES.index("decisions_made")
 ROUNDS = COUNT_NAMES.index("decision_rounds")
 VARIANCE = VALUE_NAMES.index("log_ratio_variance")
@@ -114,10 +113,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     n = 0
     while n == 0 or not has_read_enough(moments, n, n_obs, params):
         before, n = n, min(n + batch_size, n_obs)
-        draw_next(rng, order, before, n)
-        outcome = merge_differences(log_terms, theta, proposed, data, order, before, n, work)
-        count[TOUCHED] += n - before
-        count[EVALUATIONS] += 2 * (n - before)
+        outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
             return -1, 0.0
@@ -157,11 +153,11 @@ def _audit(  # type: ignore[no-untyped-def]  # bound into a chain template, whic
     """Decide on all data, and record the mean of A - S(Delta) over fresh minibatches, drawn from the audit's stream."""
     batch_size, temperature = params[0], params[1]
     batch, moments = work[1], work[2]
-    terms = np.empty(n_obs)
+    terms, memory = np.empty(n_obs), memory_order()
     reset(moments)
     for lo in range(0, n_obs, BATCH):
         hi = min(lo + BATCH, n_obs)
-        outcome = merge_differences(log_terms, theta, proposed, data, order, lo, hi, work)
+        outcome = merge_differences(log_terms, theta, proposed, data, memory, lo, hi, work)
         if outcome != FINITE:
             return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
         terms[lo:hi] = batch[: hi - lo]  # merge_differences leaves the differences there
@@ -212,6 +208,8 @@ class MinibatchBarker(Component):
     form
         ``"closed"`` decides with one uniform against the acceptance probability; ``"sampling"`` draws normal and
         correction as the paper does. Equal in law; the first uses the same uniform as ``ExactTest("barker")``.
+    order
+        How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 
     Raises
     ------
@@ -247,6 +245,7 @@ class MinibatchBarker(Component):
     correction: str = "minimax"
     max_error: float | None = None
     form: str = "closed"
+    order: str = "auto"
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -265,6 +264,7 @@ class MinibatchBarker(Component):
         ):
             if not fits:
                 raise InvalidInputError(f"MinibatchBarker: {name} must {needed}, found {value!r}")
+        check_order(self.order, who="MinibatchBarker")
 
     def build_test(self, target: Target) -> Part:
         """Return the part that reads, estimates and decides; a population smaller than one batch is read whole."""

@@ -41,11 +41,11 @@ legendre = lru_cache(maxsize=128)(roots_legendre)
 
 
 def schedule(
-    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str
+    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the fractions pi_1 ... pi_J of the data and the limits G_1 ... G_{J-1}."""
     looks = look_sizes(n_obs, batch_size, growth)
-    return looks / n_obs, np.minimum(critical_values(looks, epsilon, thresholds), CERTAIN)
+    return looks / n_obs, np.minimum(critical_values(looks, epsilon, thresholds, shape), CERTAIN)
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
@@ -56,13 +56,13 @@ def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
 
 @lru_cache(maxsize=64)
 def operating_characteristic(
-    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str
+    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
 ) -> Characteristic:
     """Return the test's operating characteristic: a function from mu_std to error and data fraction.
 
     It interpolates a table; the table is made once for each test and process.
     """
-    fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds)
+    fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds, shape)
     if epsilon == 0.0 or limits.size == 0:
         return lambda mu_std: (np.zeros(np.shape(mu_std)), np.ones(np.shape(mu_std)))
 

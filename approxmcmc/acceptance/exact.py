@@ -24,7 +24,7 @@ ROUNDS = COUNT_NAMES.index("decision_rounds")
 def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
     rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
 ):
-    total = sum_terms(log_terms, proposed, data, order, n_obs, work[1])
+    total = sum_terms(log_terms, proposed, data, order[0], n_obs, work[1])
     count[TOUCHED] += n_obs
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1

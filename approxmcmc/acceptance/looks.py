@@ -61,11 +61,12 @@ def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
     return np.array([*sizes, n_obs], dtype=np.int64)
 
 
-def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "student") -> np.ndarray:
+def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "student", shape: float = 0.5) -> np.ndarray:
     """Return G_j, the value that |t| must exceed at each look before the last for the test to stop there.
 
     G_j = F^{-1}_{n_j - 1}(1 - epsilon), with F_v the Student law of v degrees of freedom: a one-sided tail of
-    `epsilon`, hence a two-sided test of level 2 epsilon at each look.
+    `epsilon`, hence a two-sided test of level 2 epsilon at each look. This is Pocock's (1977) boundary. The family of
+    Wang and Tsiatis (1987) multiplies it by (n_j / N)^(shape - 1/2).
 
     Parameters
     ----------
@@ -76,6 +77,8 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
         (always stop at the first look).
     thresholds
         "student", or "normal" for quantiles of the normal law at every look.
+    shape
+        0 (the boundary of O'Brien and Fleming 1979, strictest early) to 1/2 (Pocock's).
 
     Returns
     -------
@@ -85,17 +88,23 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
     Raises
     ------
     InvalidInputError
-        When `epsilon` or `thresholds` is outside its range.
+        When `epsilon`, `thresholds` or `shape` is outside its range.
 
     Examples
     --------
     >>> critical_values(look_sizes(2000, 500), 0.05).round(4).tolist()
     [1.6479, 1.6464, 1.6459]
+    >>> critical_values(look_sizes(2000, 500), 0.05, shape=0.0).round(4).tolist()
+    [3.2958, 2.3283, 1.9005]
     """
     if not 0.0 <= epsilon <= 0.5:
         raise InvalidInputError(f"epsilon must lie between 0 (exact) and 0.5 (one look), found {epsilon!r}.")
     if thresholds not in THRESHOLDS:
         raise InvalidInputError(f"thresholds must be one of {THRESHOLDS}, found {thresholds!r}.")
+    if not 0.0 <= shape <= 0.5:
+        raise InvalidInputError(
+            f"boundary_shape must lie between 0 (strict early looks) and 0.5 (equal looks), found {shape!r}."
+        )
     degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
     # The two ends are set by hand: the quantile functions return NaN or rounding noise there.
     if epsilon == 0.0:
@@ -103,7 +112,8 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
     if epsilon == 0.5:
         return np.zeros_like(degrees)
     # The lower tail keeps the digits that 1 - epsilon would lose.
-    return -stdtrit(degrees, epsilon) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
+    level = -stdtrit(degrees, epsilon) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
+    return level if shape == 0.5 else level * (looks[:-1] / looks[-1]) ** (shape - 0.5)
 
 
 def _require_count(name: str, value: int, least: int) -> None:

@@ -37,6 +37,7 @@ def sequential_test_error(
     n_obs: int,
     growth: float = 1.0,
     thresholds: str = "student",
+    boundary_shape: float = 0.5,
 ) -> "xr.Dataset":
     """Error probability and data used by one decision of the sequential test, in the Gaussian regime.
 
@@ -45,7 +46,7 @@ def sequential_test_error(
     mu_std
         Standardised distance of the population's mean from the threshold, (mu - mu_0) sqrt(N - 1) / sigma_l: a number,
         an array or a DataArray; any sign, infinity allowed. At 0 the exact decision is "not above".
-    epsilon, batch_size, n_obs, growth
+    epsilon, batch_size, n_obs, growth, boundary_shape
         The test, as in `SequentialTTest`; see `look_sizes` and `critical_values`.
     thresholds
         "student" (what the test uses) or "normal" quantiles as critical values.
@@ -75,8 +76,10 @@ def sequential_test_error(
     """
     (values,) = _labelled(mu_std=mu_std)
     _refuse_nan(mu_std=values.values)
-    error, fraction = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds)(values.values)
-    settings = _settings(epsilon, batch_size, n_obs, growth, thresholds)
+    error, fraction = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)(
+        values.values
+    )
+    settings = _settings(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
     return _dataset([values], error, fraction, "probability of a wrong decision", settings)
 
 
@@ -89,6 +92,7 @@ def acceptance_probability_error(
     n_obs: int,
     growth: float = 1.0,
     thresholds: str = "student",
+    boundary_shape: float = 0.5,
     rule: str = "metropolis",
 ) -> "xr.Dataset":
     """Error of the acceptance probability that the sequential test causes, integrated over the random threshold.
@@ -104,7 +108,7 @@ def acceptance_probability_error(
     tau
         Scale of the population on the same axis, N sigma_l / sqrt(N - 1) = sqrt(N) S_l, at least 0. Arrays broadcast
         against `log_ratio` as in NumPy; two DataArrays broadcast by the names of their dims.
-    epsilon, batch_size, n_obs, growth, thresholds
+    epsilon, batch_size, n_obs, growth, thresholds, boundary_shape
         The test, as in `sequential_test_error`.
     rule
         "metropolis" or "barker".
@@ -132,7 +136,7 @@ def acceptance_probability_error(
     _refuse_nan(log_ratio=ratios.values, tau=scales.values)
     if not (np.all(np.isfinite(ratios)) and np.all(np.isfinite(scales)) and np.all(scales.values >= 0)):
         raise InvalidInputError("log_ratio must be finite and tau finite and at least 0; drop the pairs that are not.")
-    characteristic = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds)
+    characteristic = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
     narrow = narrowest_feature(n_obs, batch_size, growth)
     flat_ratio, flat_tau = ratios.values.ravel(), scales.values.ravel()
     results = np.empty((2, flat_ratio.size))
@@ -140,7 +144,7 @@ def acceptance_probability_error(
         part = slice(start, start + PAIRS_AT_ONCE)
         results[:, part] = integrate_noise(flat_ratio[part], flat_tau[part], characteristic, narrow, rule)
     error, fraction = results.reshape(2, *ratios.shape)
-    settings = _settings(epsilon, batch_size, n_obs, growth, thresholds)
+    settings = _settings(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
     title = "approximate minus exact acceptance probability"
     return _dataset([ratios, scales], error, fraction, title, settings | {"rule": rule})
 
@@ -153,6 +157,7 @@ def probability_above(
     n_obs: int,
     growth: float = 1.0,
     thresholds: str = "student",
+    boundary_shape: float = 0.5,
 ) -> np.ndarray:
     """Return P_+(mu_std), the probability of the decision "mu > mu_0": 1 - error where that is true, else error.
 
@@ -166,12 +171,18 @@ def probability_above(
     """
     values = np.asarray(mu_std, dtype=np.float64)
     _refuse_nan(mu_std=values)
-    error, _ = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds)(values)
+    error, _ = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)(values)
     return np.where(values > 0.0, 1.0 - error, error)
 
 
 def type_one_error(
-    *, epsilon: float, batch_size: int, n_obs: int, growth: float = 1.0, thresholds: str = "student"
+    *,
+    epsilon: float,
+    batch_size: int,
+    n_obs: int,
+    growth: float = 1.0,
+    thresholds: str = "student",
+    boundary_shape: float = 0.5,
 ) -> float:
     """Return the probability that any look before the last stops the test when mu = mu_0.
 
@@ -183,7 +194,7 @@ def type_one_error(
     >>> round(type_one_error(epsilon=0.01, batch_size=500, n_obs=10_000, thresholds="normal"), 4)
     0.1676
     """
-    fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds)
+    fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
     if epsilon == 0.0 or limits.size == 0:
         return 0.0
     error, _ = stopped_early(np.zeros(1), fractions, limits)
@@ -191,7 +202,13 @@ def type_one_error(
 
 
 def epsilon_for_type_one_error(
-    type_one_error: float, *, batch_size: int, n_obs: int, growth: float = 1.0, thresholds: str = "student"
+    type_one_error: float,
+    *,
+    batch_size: int,
+    n_obs: int,
+    growth: float = 1.0,
+    thresholds: str = "student",
+    boundary_shape: float = 0.5,
 ) -> float:
     """Return the `epsilon` whose test has the wanted Type-I error over all its looks: the Pocock (1977) boundary.
 
@@ -199,7 +216,7 @@ def epsilon_for_type_one_error(
     ----------
     type_one_error
         Wanted probability of an early stop at a tie; 0 (gives ``epsilon=0``) to 1 (gives 0.5).
-    batch_size, n_obs, growth, thresholds
+    batch_size, n_obs, growth, thresholds, boundary_shape
         The schedule, as in `sequential_test_error`.
 
     Returns
@@ -232,7 +249,7 @@ def epsilon_for_type_one_error(
         )
 
     def excess(log_epsilon: float) -> float:
-        fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds)
+        fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds, boundary_shape)
         return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - wanted
 
     # The union bound over the early looks makes the lower end safe; one look in the middle makes the upper end certain.
@@ -270,13 +287,16 @@ def _with_coordinate(name: str, value: Any) -> "xr.DataArray":
     return value.assign_coords({name: value.values}) if value.dims == (name,) else value
 
 
-def _settings(epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str) -> dict[str, Any]:
+def _settings(
+    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, boundary_shape: float
+) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
         "batch_size": batch_size,
         "n_obs": n_obs,
         "growth": growth,
         "thresholds": thresholds,
+        "boundary_shape": boundary_shape,
     }
 
 

@@ -74,9 +74,8 @@ def design_test(
     criterion: str = "mean",
     boundaries: str = "pocock",
     batch_sizes: Any = None,
-    n_pairs: int = 200,
+    n_pairs: int = 500,
     tune: int = 200,
-    thin: int = 5,
     initvals: Any = None,
     random_seed: Any = None,
 ) -> DesignedTest:
@@ -95,8 +94,8 @@ def design_test(
         cent of the data at an equal mean error, at a larger worst error.
     batch_sizes
         Batch sizes to compare; default N/200 to N/5, 50 at least. They hardly matter once epsilon is matched.
-    n_pairs, tune, thin
-        Pilot: pairs are proposed from every `thin`-th state of an exact chain after `tune` steps.
+    n_pairs, tune
+        Pilot: the steps of an exact chain after `tune` steps.
     initvals, random_seed
         As in :func:`sample`, of the pilot chain.
 
@@ -115,7 +114,7 @@ def design_test(
     Notes
     -----
     Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
-    the chain then say so. The pilot costs ``tune + n_pairs (thin + 2)`` passes over the data.
+    the chain then say so. The pilot costs ``1 + tune + n_pairs`` passes over the data.
 
     References
     ----------
@@ -132,9 +131,7 @@ def design_test(
     True
     """
     _check(error, criterion, boundaries)
-    pairs = collect_pairs(
-        target, proposal, n_pairs=n_pairs, tune=tune, thin=thin, initvals=initvals, random_seed=random_seed
-    )
+    pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
     return design_for_pairs(
         pairs, n_obs=target.n_obs, error=error, criterion=criterion, boundaries=boundaries, batch_sizes=batch_sizes
     )
@@ -177,6 +174,9 @@ def design_for_pairs(
     _check(error, criterion, boundaries)
     began = time.perf_counter()
     log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
+    inside = np.isfinite(log_ratio)
+    if weights is None:
+        log_ratio, tau = log_ratio[inside], tau[inside]
     weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
     weight = weight / weight.sum()
     rows = []

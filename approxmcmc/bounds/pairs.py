@@ -1,7 +1,8 @@
 """Pilot pairs: what decisions an exact chain faces, as the two numbers that decide how a sequential test fares.
 
-At a state theta of a short exact chain and a proposal theta', the log ratio Lambda and the scale tau = sqrt(N) S_l of
-the terms are computed on all data. In the Gaussian regime they say all (see `acceptance_probability_error`).
+The steps of a short exact chain are the pairs: the state theta and the proposal theta' of a step, with the log ratio
+Lambda and the scale tau = sqrt(N) S_l of the terms, for the one pass over the data that the exact decision costs
+anyway. In the Gaussian regime the two say all (see `acceptance_probability_error`).
 """
 
 import time
@@ -11,92 +12,97 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.acceptance import ExactTest
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
+from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.bind import VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.sampling.initial import random_start, starting_points
+from approxmcmc.sampling.initial import random_start
 
 
 class Pairs(NamedTuple):
-    """Log ratios and scales of pilot pairs, shape (n_pairs,), the chain's states, and what they cost.
+    """Log ratios and scales of pilot pairs, shape (n_pairs,), their states and proposals, and what they cost.
 
-    `states` holds every state of the pilot chain after tuning, shape (n_pairs * thin, dim).
+    A proposal outside the support has log ratio -inf and scale 0: every test rejects it and reads nothing.
     """
 
     log_ratio: np.ndarray
     tau: np.ndarray
     states: np.ndarray
+    proposed: np.ndarray
     likelihood_evaluations: int
     seconds: float
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which proposals lie inside the support; bool, shape (n_pairs,)."""
+        return np.isfinite(self.log_ratio)
 
 
 def collect_pairs(
     target: Any,
     proposal: Any,
     *,
-    n_pairs: int = 200,
+    n_pairs: int = 500,
     tune: int = 200,
-    thin: int = 5,
     initvals: Any = None,
     random_seed: Any = None,
 ) -> Pairs:
-    """Run an exact chain, and propose from every `thin`-th of its states.
+    """Run an exact chain of `tune` + `n_pairs` steps; a pass over the data each.
 
     Raises
     ------
     InvalidInputError
-        When a number is out of range.
+        When a number is out of range, or `initvals` is no point inside the support.
     NotFiniteError
         When all proposals fall outside the support, or a log density is NaN.
     """
-    for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0), ("thin", thin, 1)):
+    for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise InvalidInputError(f"pilot pairs: {name} must be an integer >= {least}, found {value!r}")
     began = time.perf_counter()
-    program: Any = MetropolisHastings(proposal, ExactTest()).build(target, audit_every=None)
     own = streams(seed_sequences(random_seed, 1)[0][0])
-    points, tries = starting_points(
-        program, target.variables, lambda rng: random_start(target, rng, proposal), initvals, [own]
+    start = random_start(target, own.start, proposal) if initvals is None else initvals
+    theta = np.array(start, dtype=np.float64)
+    compiled, part = target.compile(), proposal.build_proposal(target)
+    propose, state = _propose_kernel(part), part.make_state()
+    count = np.zeros(len(COUNT_NAMES), np.int64)
+
+    def terms_at(point: np.ndarray) -> np.ndarray:
+        return full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs)
+
+    log_prior, terms = compiled.log_prior(theta), terms_at(theta)
+    if theta.shape != (target.variables.size,) or not np.isfinite(log_prior + terms.sum()):
+        raise InvalidInputError(f"pilot pairs: no finite log density at the start {theta}; give initvals")
+    passes, n_steps = 1, tune + n_pairs
+    log_ratio, tau = np.full(n_steps, -np.inf), np.zeros(n_steps)
+    states, proposed = np.empty((n_steps, theta.size)), np.empty((n_steps, theta.size))
+    for step in range(n_steps):
+        states[step] = theta
+        log_q_ratio = propose(own.proposal, part.params, state, theta, proposed[step], count)
+        proposed_log_prior = compiled.log_prior(proposed[step])
+        log_rest = proposed_log_prior - log_prior + log_q_ratio
+        if log_rest > -np.inf:
+            there, passes = terms_at(proposed[step]), passes + 1
+            differences = there - terms
+            log_ratio[step] = log_rest + differences.sum()
+            tau[step] = np.sqrt(compiled.n_obs) * differences.std(ddof=1)
+        if np.isnan(log_rest) or np.isnan(log_ratio[step]):
+            raise NotFiniteError(f"pilot pairs: a log density is NaN from {theta} to {proposed[step]}")
+        acceptance = float(np.exp(min(log_ratio[step], 0.0)))
+        if step < tune:
+            part.functions["ADAPT"](part.params, state, acceptance, step)
+        if own.uniform.random() < acceptance:
+            theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
+    kept = slice(tune, None)
+    found = Pairs(
+        log_ratio[kept], tau[kept], states[kept], proposed[kept], passes * compiled.n_obs, time.perf_counter() - began
     )
-    chain = program.start(points[0], own, tune)
-    dim, compiled = target.variables.size, program.target
-    propose = _propose_kernel(program.proposal)
-    count, proposed = np.zeros(len(COUNT_NAMES), np.int64), np.empty(dim)
-    states, pairs = np.empty((tune + n_pairs * thin, dim)), []
-    _run(chain, states[:tune])
-    for b in range(n_pairs):
-        _run(chain, states[tune + b * thin : tune + (b + 1) * thin])
-        log_rest = propose(
-            own.audit, program.proposal.params, chain.proposal_state.copy(), chain.theta, proposed, count
-        )
-        log_rest += compiled.log_prior(proposed) - compiled.log_prior(chain.theta)
-        if log_rest == -np.inf:
-            continue  # outside the support, where no test reads anything
-        terms = [
-            full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) for theta in (chain.theta, proposed)
-        ]
-        differences = terms[1] - terms[0]
-        pairs.append((log_rest + differences.sum(), np.sqrt(compiled.n_obs) * differences.std(ddof=1)))
-    log_ratio, tau = np.array(pairs).reshape(-1, 2).T
-    finite = np.isfinite(log_ratio) & np.isfinite(tau)
-    if not finite.any():
+    if not found.inside.any():
         raise NotFiniteError(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"
         )
-    passes = tries + tune + n_pairs * thin + 1 + 2 * len(pairs)
-    seconds = time.perf_counter() - began
-    return Pairs(log_ratio[finite], tau[finite], states[tune:], passes * compiled.n_obs, seconds)
-
-
-def _run(chain: Any, draws: np.ndarray) -> None:
-    rows = len(draws)
-    counts, values = np.empty((rows, len(COUNT_NAMES)), np.int64), np.empty((rows, len(VALUE_NAMES)))
-    if rows and chain.advance(rows, 1, draws, counts, values) < rows:
-        raise NotFiniteError(f"pilot pairs: {chain.explain_failure()}. Look at the model there")
+    return found
 
 
 def _propose_kernel(proposal: Any) -> Any:

@@ -8,7 +8,8 @@ import xarray as xr
 from scipy.special import betaincinv
 
 from approxmcmc.acceptance.looks import look_sizes
-from approxmcmc.acceptance.recursion import sequential_test_error, tolerance_stop_error
+from approxmcmc.acceptance.recursion import sequential_test_error
+from approxmcmc.acceptance.tolerance import tolerance_stop_error
 from approxmcmc.diagnostics.expansion_gates import VARIANCE_RATIO, expansion_problems
 
 # A term that alone makes up half of the spread at the stop breaks the central limit theorem behind a t-test.

@@ -100,6 +100,13 @@ def log_sigmoid(x: float) -> float:
 
 
 @compiled
+def sigmoid(x: float) -> float:
+    """Return 1 / (1 + exp(-x)); branch-free, so that loops over data vectorise."""
+    e = exp_of_negative(-abs(x))
+    return (e if x < 0.0 else 1.0) / (1.0 + e)
+
+
+@compiled
 def log1mexp(x: float) -> float:
     """Return log(1 - exp(-x)) for x >= 0; -inf at 0 (Maechler 2012: two branches that meet at log 2)."""
     if x <= 0.0:

@@ -174,13 +174,20 @@ class Rows:
         )
 
     def _sizes(self) -> dict[Any, Any]:
-        """Map the constants that fix a random variable's size to the number of rows read."""
+        """Map what fixes a random variable's size, a constant or the length of a dim, to the number of rows read."""
         count = self.inputs[0].shape[0]
         variables = [v for v in (*ancestors(self.parameters), self.variable) if v.owner is not None]
         random = [v.owner for v in variables if isinstance(v.owner.op, RandomVariable | SymbolicRandomVariable)]
         sizes = [size for node in random if (size := node.op.size_param(node)) is not None]
-        fixed = [v for v in ancestors(sizes) if isinstance(v, TensorConstant) and v.ndim == 1 and self.n_rows in v.data]
-        return {v: pt.stack([count if n == self.n_rows else pt.constant(n) for n in v.data]) for v in fixed}
+        leaves_of_sizes = [
+            v for v in ancestors(sizes) if v.owner is None and hasattr(v, "dtype") and v not in self.leaves
+        ]
+        numbers = {v: np.asarray(value_of(v)) for v in leaves_of_sizes if "int" in str(v.dtype)}
+        fixed = {v: value for v, value in numbers.items() if value.ndim < 2 and self.n_rows in np.atleast_1d(value)}
+        return {
+            v: count if value.ndim == 0 else pt.stack([count if n == self.n_rows else pt.constant(n) for n in value])
+            for v, value in fixed.items()
+        }
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:

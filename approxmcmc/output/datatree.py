@@ -66,7 +66,7 @@ def build_trace(
         groups["warmup_sample_stats"] = _sample_stats(result.warmup_stats or {}, attrs)
     for group, arrays in (("observed_data", observed_data), ("constant_data", constant_data)):
         if arrays:
-            groups[group] = _data_group(arrays)
+            groups[group] = _data_group(arrays, variables)
     return xr.DataTree.from_dict(groups)
 
 
@@ -139,7 +139,7 @@ def _sample_stats(stats: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Data
     return dataset
 
 
-def _data_group(arrays: Mapping[str, Any]) -> xr.Dataset:
+def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
     small: dict[str, np.ndarray] = {}
     described: dict[str, Any] = {}
     for name, values in arrays.items():
@@ -150,7 +150,10 @@ def _data_group(arrays: Mapping[str, Any]) -> xr.Dataset:
             described[f"{name}_shape"] = list(array.shape)
             described[f"{name}_dtype"] = str(array.dtype)
             described[f"{name}_content_hash"] = content_hash(array)
-    return _dataset(small, attrs=sanitize_attrs(described), sample_dims=[])
+    dims = {name: list(variables.dims[name]) for name in small if name in variables.dims}
+    used = {axis for axes in dims.values() for axis in axes}
+    coords = {axis: list(labels) for axis, labels in variables.coords.items() if axis in used}
+    return _dataset(small, attrs=sanitize_attrs(described), sample_dims=[], dims=dims, coords=coords)
 
 
 def _dataset(arrays: Mapping[str, Any], *, attrs: Mapping[str, Any], **options: Any) -> xr.Dataset:

@@ -126,6 +126,13 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "Decisions that stopped because the log ratio was known to within the absolute tolerance.",
     ),
     StatVariable(
+        "range_violations",
+        "int64",
+        "1",
+        "range violations",
+        "Decisions whose terms lay further apart than the range that a Bernstein test was told; they read all data.",
+    ),
+    StatVariable(
         "dark_proposals",
         "int64",
         "1",
@@ -242,7 +249,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "epsilon in force",
-        "Epsilon of the sequential test at the kept step, where it changes along the chain.",
+        "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay outside "
+        "the support and no test was asked.",
     ),
 )
 

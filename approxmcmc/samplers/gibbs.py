@@ -36,12 +36,14 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.batches import BATCH, log_terms_type
 from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.order import rows_order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.gibbs_sweep import FIELDS, STATES, TERMS, advance
 from approxmcmc.samplers.metropolis_hastings import AUDIT_COUNTS, audit
 
 SCANS = ("systematic", "random")
 CONDITIONALS = ("auto", "terms")
+NO_BLOCKS = rows_order(0)[1:]  # sites have few terms, and read them by row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -194,7 +196,7 @@ class GibbsProgram:
         return nb.int64(
             nb.UniTuple(generator, 4), log_terms_type(data), data, INDICES, INDICES, INDICES, INDICES,
             type_of(self.coefficients), type_of(self.test_params), VECTOR,
-            VECTOR, VECTOR, VECTOR, VECTOR, INDICES, INDICES, MATRIX,
+            VECTOR, VECTOR, VECTOR, VECTOR, INDICES, INDICES, type_of(NO_BLOCKS), MATRIX,
             nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
         )  # fmt: skip
 
@@ -231,7 +233,7 @@ class GibbsChain:
             program.conditionals.log_terms, self.data, program.conditionals.first, program.conditionals.n_terms,
             program.conditionals.n_states, program.group_of, program.coefficients, program.test_params,
             self.test_state, self.x, self.other, self.fields, self.log_density, self.orders, self.order_start,
-            self.work, self.sweeps, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
+            NO_BLOCKS, self.work, self.sweeps, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
             values[:n_draws],
         )  # fmt: skip
         self.sweeps += n_draws * thin

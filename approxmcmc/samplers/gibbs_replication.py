@@ -17,7 +17,7 @@ from approxmcmc.engine.batches import log_terms_type
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.gibbs import Gibbs, GibbsChain
+from approxmcmc.samplers.gibbs import NO_BLOCKS, Gibbs, GibbsChain
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -119,7 +119,7 @@ def _signature(program: Any, chain: Any) -> Any:
     generator, data = type_of(np.random.default_rng(0)), type_of(chain.data)
     return nb.int64(
         nb.UniTuple(generator, 2), log_terms_type(data), data, nb.int64, type_of(program.test_params[0]), VECTOR,
-        VECTOR, VECTOR, nb.float64, INDICES, MATRIX, INDICES, VECTOR, nb.int64,
+        VECTOR, VECTOR, nb.float64, type_of((chain.orders, *NO_BLOCKS)), MATRIX, INDICES, VECTOR, nb.int64,
     )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def _one_context(
     count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))
     ones = kernel(
         (chain.streams.uniform, chain.streams.order), conditionals.log_terms, chain.data, n,
-        program.test_params[group], chain.test_state, at_zero, at_one, shift, order, chain.work, count, value,
-        replications,
+        program.test_params[group], chain.test_state, at_zero, at_one, shift, (order, *NO_BLOCKS), chain.work, count,
+        value, replications,
     )  # fmt: skip
     realised = ones / replications
     return (

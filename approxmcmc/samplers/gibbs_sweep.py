@@ -110,8 +110,8 @@ def draw_by_states(  # type: ignore[no-untyped-def]  # as above
 
 def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SYSTEMATIC, THRESHOLD, TEST, AUDIT, ...
     streams, log_terms, data, first, n_terms, n_states, group_of, coefficients, test_params, test_state,
-    x, other, fields, log_density, orders, order_start, work, first_sweep, thin, audit_probability, draws, counts,
-    values,
+    x, other, fields, log_density, orders, order_start, no_blocks, work, first_sweep, thin, audit_probability, draws,
+    counts, values,
 ):  # fmt: skip
     """Make ``len(draws) * thin`` sweeps; record the states after every `thin`-th and the summed costs."""
     scan_rng, uniform_rng, order_rng, audit_rng = streams
@@ -143,6 +143,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SY
                     )  # fmt: skip
                     continue
                 threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
+                by_row = (order,) + no_blocks  # noqa: RUF005 (numba cannot unpack into a tuple)
                 audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
                 old = x[site]
                 x[site], other[site] = 0.0, 1.0
@@ -151,12 +152,12 @@ def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SY
                     count[EVALUATIONS] += n
                 decision, log_odds = TEST(  # noqa: F821 (bound)
                     order_rng, log_terms, data, n, x, other, threshold, 0.0,
-                    order, work, test_params[group], test_state, count, value,
+                    by_row, work, test_params[group], test_state, count, value,
                 )  # fmt: skip
                 if audited:
                     pause = nanoseconds()
                     exact = AUDIT(  # noqa: F821 (bound)
-                        audit_rng, log_terms, data, n, x, other, threshold, 0.0, order, work, test_params[group], value
+                        audit_rng, log_terms, data, n, x, other, threshold, 0.0, by_row, work, test_params[group], value
                     )
                     count[AUDITS] += 1
                     if exact != decision:

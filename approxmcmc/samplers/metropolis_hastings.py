@@ -13,7 +13,7 @@ posterior invariant (Hastings 1970); with another test it does what the test pro
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config
@@ -40,11 +40,14 @@ from approxmcmc.engine.batches import (
     UNDEFINED,
     full_terms,
     log_terms_type,
+    memory_order,
     merge_differences,
 )
-from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.engine.moments import MEAN, reset, standard_deviation
+from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order, settle
+from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.errors import IncompatibleError
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
@@ -55,18 +58,20 @@ ACCEPTED = COUNT_NAMES.index("accepted")
 ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")
 LP = VALUE_NAMES.index("lp")
+DRAW_WEIGHT = VALUE_NAMES.index("weight")
 AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
 MU_STD = VALUE_NAMES.index("audited_mu_std")
 AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
 AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
+EPSILON = VALUE_NAMES.index("epsilon")
 
 
 def audit(  # type: ignore[no-untyped-def]  # bound into the template below
     rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, value
 ):
-    """Decide on all data, and record how clear the answer was; -1 when a log density is NaN."""
+    """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
     reset(work[2])
-    outcome = merge_differences(log_terms, theta, proposed, data, order, 0, n_obs, work)
+    outcome = merge_differences(log_terms, theta, proposed, data, memory_order(), 0, n_obs, work)
     if outcome != FINITE:
         return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
     log_ratio = log_rest + n_obs * work[2, MEAN]
@@ -74,6 +79,11 @@ def audit(  # type: ignore[no-untyped-def]  # bound into the template below
     if s_l > 0.0:
         value[MU_STD] = (log_ratio - threshold) / (math.sqrt(n_obs) * s_l)
     return 1 if threshold < log_ratio else 0
+
+
+def no_weight(params, state):  # type: ignore[no-untyped-def]  # bound into the template below
+    """Return 0: draws weigh the same, and the trace holds no weights."""
+    return 0.0
 
 
 def _advance(  # type: ignore[no-untyped-def]
@@ -87,7 +97,7 @@ def _advance(  # type: ignore[no-untyped-def]
         count, value = counts[draw], values[draw]
         count[:] = 0
         value[:] = 0.0
-        value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = math.nan
+        value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = value[EPSILON] = math.nan
         for repeat in range(thin):
             step = first_step + draw * thin + repeat
             log_q_ratio = PROPOSE(  # noqa: F821 (bound)
@@ -96,6 +106,8 @@ def _advance(  # type: ignore[no-untyped-def]
             threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
             proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821 (bound)
             log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
+            if proposed_log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+                log_rest = -math.inf
             audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
             if math.isnan(log_rest):
                 return draw
@@ -122,6 +134,8 @@ def _advance(  # type: ignore[no-untyped-def]
                             count[WRONG] += 1
                             count[WRONG_ACCEPTS] += decision
                     paused += nanoseconds() - pause
+            if USES_RATIO and not CACHES_LIKELIHOOD:  # noqa: F821 (bound)
+                settle(order, decision == 1)
             if decision == 1:
                 theta[:] = proposed
                 current_log_prior[0] = proposed_log_prior
@@ -132,6 +146,7 @@ def _advance(  # type: ignore[no-untyped-def]
             value[ACCEPTANCE_RATE] += acceptance / thin
         draws[draw, :] = theta
         value[LP] = current_log_prior[0] + test_state[0]
+        value[DRAW_WEIGHT] = WEIGHT(proposal_params, proposal_state)  # noqa: F821 (bound)
         value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
     return draws.shape[0]
 
@@ -146,6 +161,9 @@ class MetropolisHastings(Component):
         Where to go: :class:`RandomWalk`.
     test
         When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`AlwaysAccept`.
+    shuffled_copy
+        Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
+        ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
 
     Notes
     -----
@@ -159,6 +177,7 @@ class MetropolisHastings(Component):
 
     proposal: Any
     test: Any
+    shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
         """Check that each role is played by a member of that role."""
@@ -170,6 +189,7 @@ class MetropolisHastings(Component):
                         part!r
                     }"
                 )
+        check_place(self.shuffled_copy, who="MetropolisHastings")
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
         """Check the pairing, compile it, and return the program that starts chains."""
@@ -180,16 +200,40 @@ class MetropolisHastings(Component):
             )
         if isinstance(audit_every, str):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
-            audit_every = max(50, round(20 * target.n_obs / batch_size))
-        proposal, test = self.proposal.build_proposal(target), self.test.build_test(target)
-        return MetropolisHastingsProgram(target.compile(), proposal, test, audit_every)
+            rarity = getattr(target, "audit_rarity", 1)  # with control variates a step costs too little for more
+            audit_every = rarity * max(50, round(20 * target.n_obs / batch_size))
+        test = self.test.build_test(target)
+        build_unadjusted = None if test.functions["USES_RATIO"] else getattr(self.proposal, "build_unadjusted", None)
+        proposal = (build_unadjusted or self.proposal.build_proposal)(target)
+        compiled = target.compile()
+        schedule = self._schedule(test, compiled.n_obs)
+        return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
+
+    def _schedule(self, test: Part, n_obs: int) -> "Schedule":
+        """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
+        if test.functions["CACHES_LIKELIHOOD"] or not test.functions["USES_RATIO"]:  # it reads all data, or none
+            return Schedule("memory")
+        asked = getattr(self.test, "order", "rows")
+        if asked == "rows" or (asked == "auto" and n_obs < BLOCKS_FROM):
+            return Schedule("rows")
+        return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
+
+
+class Schedule(NamedTuple):
+    """How subsets are drawn: "memory" (all data as they lie), "rows", or "blocks" of `size` rows of a copy."""
+
+    name: str
+    size: int = 0
+    place: str = "memory"
 
 
 class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
 
-    def __init__(self, target: CompiledTarget, proposal: Part, test: Part, audit_every: int | None) -> None:
-        self.target, self.proposal, self.test = target, proposal, test
+    def __init__(
+        self, target: CompiledTarget, proposal: Part, test: Part, audit_every: int | None, schedule: Schedule
+    ) -> None:
+        self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
         audited_test = bool(test.functions["AUDITED"])
         self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
         exact = bool(test.functions["CACHES_LIKELIHOOD"])
@@ -203,8 +247,14 @@ class MetropolisHastingsProgram:
             *(("lp",) if exact else ()),
         }
         self.value_names = [name for name in VALUE_NAMES if name in recorded]
-        self.attrs: Mapping[str, Any] = {"audit_every": audit_every or 0} if audited_test else {}
-        self.kernel = bind(_advance, self._signature(), **{"AUDIT": audit, **proposal.functions, **test.functions})
+        self.attrs: Mapping[str, Any] = {
+            **({"audit_every": audit_every or 0} if audited_test else {}),
+            **({"data_order": schedule.name} if schedule.name != "memory" else {}),
+            **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
+            **proposal.attrs,
+        }
+        parts = {"AUDIT": audit, "WEIGHT": no_weight, **proposal.functions, **test.functions}
+        self.kernel = bind(_advance, self._signature(), **parts)
 
     def _signature(self) -> Any:
         if config.DISABLE_JIT:
@@ -214,9 +264,24 @@ class MetropolisHastingsProgram:
         return nb.int64(
             nb.UniTuple(generator, 4), log_terms_type(data), LOG_PRIOR, data, nb.int64,
             type_of(self.proposal.params), VECTOR, type_of(self.test.params), VECTOR,
-            VECTOR, VECTOR, VECTOR, INDICES, MATRIX,
+            VECTOR, VECTOR, VECTOR, type_of(self.new_order()), MATRIX,
             nb.int64, nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
         )  # fmt: skip
+
+    def new_order(self) -> tuple[Any, ...]:
+        """Return a fresh order of the data as they lie, or of their rows."""
+        n_arrays = sum(by_row(self.target.data, self.target.n_obs))
+        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays)
+
+    def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], tuple[Any, ...]]:
+        """Return the data that a chain reads, and its order; in blocks, a copy shuffled by the chain's own stream."""
+        target, schedule = self.target, self.schedule
+        if schedule.name != "blocks":
+            return target.data, self.new_order()
+        permutation = rng.permutation(target.n_obs)
+        copy, rows = shuffled_copy(target.data, permutation, schedule.place)
+        check_rows_are_terms(target, copy, permutation, theta)
+        return copy, blocks_order(target.n_obs, schedule.size, rows)
 
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood on all data at `theta`."""
@@ -239,7 +304,7 @@ class MetropolisHastingsChain:
         self.theta, self.proposed = theta.copy(), theta.copy()
         self.proposal_state, self.test_state = program.proposal.make_state(), program.test.make_state()
         self.log_prior = np.array([program.target.log_prior(self.theta)])
-        self.order = np.arange(program.target.n_obs)
+        self.data, self.order = program.arrange(self.theta, streams.order)
         self.work = np.empty((3, BATCH))
         self.steps = 0
         if program.test.functions["CACHES_LIKELIHOOD"]:
@@ -250,7 +315,7 @@ class MetropolisHastingsChain:
         target, program = self.program.target, self.program
         generators = (self.streams.proposal, self.streams.uniform, self.streams.order, self.streams.audit)
         done = program.kernel(
-            generators, target.log_terms, target.log_prior, target.data, target.n_obs,
+            generators, target.log_terms, target.log_prior, self.data, target.n_obs,
             program.proposal.params, self.proposal_state, program.test.params, self.test_state,
             self.theta, self.proposed, self.log_prior, self.order, self.work,
             self.steps, self.n_tune, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
@@ -266,6 +331,8 @@ class MetropolisHastingsChain:
     def explain_failure(self) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
         target = self.program.target
+        if np.isnan(self.proposed).any():
+            return f"the gradient of the proposal is NaN or infinite at theta = {_show(self.theta)}"
         if math.isnan(target.log_prior(self.proposed)):
             return f"log prior is NaN at theta = {_show(self.proposed)}"
         for theta in (self.proposed, self.theta):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from approxmcmc.acceptance import ExactTest, MinibatchBarker, SequentialTTest
-from approxmcmc.proposals import RandomWalk
+from approxmcmc.acceptance import AlwaysAccept, ExactTest, MinibatchBarker, SequentialTTest
+from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientLangevin
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 
 
@@ -43,3 +43,56 @@ def minibatch_barker(scale: Any = 1.0, *, target_variance: float = 1.0, batch_si
     100
     """
     return MetropolisHastings(RandomWalk(scale), MinibatchBarker(target_variance, batch_size))
+
+
+def mala(
+    step_size: float = 1.0, *, preconditioner: Any = None, target_acceptance: float | None = None
+) -> MetropolisHastings:
+    """Return the Metropolis-adjusted Langevin algorithm (Besag 1994; Roberts and Tweedie 1996) on all data: exact.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.mala(0.1).test
+    ExactTest(rule='metropolis')
+    """
+    proposal = Langevin(step_size, preconditioner=preconditioner, target_acceptance=target_acceptance)
+    return MetropolisHastings(proposal, ExactTest())
+
+
+def sgld(
+    step_size: Any, *, batch_size: int = 500, preconditioner: Any = None, control_variate: Any = None
+) -> MetropolisHastings:
+    """Return stochastic-gradient Langevin dynamics (Welling and Teh 2011), without a test: biased at any fixed step.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.sgld(1e-4).test
+    AlwaysAccept()
+    """
+    proposal = StochasticGradientLangevin(step_size, batch_size, preconditioner, control_variate)
+    return MetropolisHastings(proposal, AlwaysAccept())
+
+
+def corrected_sgld(
+    step_size: Any,
+    *,
+    epsilon: float = 0.01,
+    batch_size: int = 500,
+    test_batch_size: int = 500,
+    preconditioner: Any = None,
+    control_variate: Any = None,
+) -> MetropolisHastings:
+    """Return SGLD corrected by a sequential t-test (Korattikara, Chen and Welling 2014, section 6.2): biased.
+
+    epsilon = 0 is exact. Densities of proposals are those given the minibatch; the test reads other data.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.corrected_sgld(1e-4, epsilon=0.05).test.epsilon
+    0.05
+    """
+    proposal = StochasticGradientLangevin(step_size, batch_size, preconditioner, control_variate)
+    return MetropolisHastings(proposal, SequentialTTest(epsilon=epsilon, batch_size=test_batch_size))

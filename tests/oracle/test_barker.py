@@ -24,6 +24,7 @@ from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import GaussianMixture
 from tests.barker import Population, acceptance_probability, repeat, scaled_term
+from tests.data_order import given_order, read_in_given_order
 from tests.models import normal_mean
 from tests.oracle.test_textbook import Scaling, scaling
 from tests.textbook import random_walk
@@ -145,14 +146,14 @@ def outcomes(test, terms, log_rest):
     """Return the mean acceptance probability and mean data read over all orders of the terms."""
     part = test.build_test(Population(len(terms)))
     decide = part.functions["TEST"]
-    decide = types.FunctionType(decide.__code__, {**decide.__globals__, "draw_next": lambda rng, order, start, stop: 0})
+    decide = types.FunctionType(decide.__code__, {**decide.__globals__, "read_differences": read_in_given_order})
     kernel = batch_kernel(scaled_term, (terms,))
     probabilities, read = [], []
     for order in itertools.permutations(range(len(terms))):
         count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
         decision, log_odds = decide(
             None, kernel, (terms,), len(terms), np.zeros(1), np.ones(1), 0.3, log_rest,
-            np.array(order), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
+            given_order(np.array(order)), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
         )  # fmt: skip
         assert decision == (log_odds > 0.3)
         probabilities.append(expit(log_odds))

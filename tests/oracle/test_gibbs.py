@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine import order as order_module
-from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.bind import _bind
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.samplers import gibbs, gibbs_sweep
 from tests import textbook
+from tests.data_order import plant_in_order
 from tests.oracle.test_textbook import plant
 
 N, SWEEPS, SEED = 6, 60, 20140621
@@ -110,10 +110,7 @@ def test_a_metropolis_threshold_is_seen(monkeypatch):
 
 @pytest.mark.usefixtures("fresh_kernels")
 def test_subsets_with_replacement_are_seen(monkeypatch):
-    from approxmcmc.acceptance import sequential_t
-
-    plant(monkeypatch, order_module, "draw_next", "order[other] = order[place]", "pass")
-    monkeypatch.setattr(sequential_t, "draw_next", compiled(order_module.draw_next))
+    plant_in_order(monkeypatch, "draw_next", "order[other] = order[place]", "pass")
     assert differs("sequential")
 
 

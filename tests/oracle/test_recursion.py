@@ -18,6 +18,7 @@ from approxmcmc.acceptance.recursion import (
     sequential_test_error,
     type_one_error,
 )
+from approxmcmc.acceptance.tolerance import tolerance_stop_error
 from approxmcmc.errors import InvalidInputError
 
 LOOKS = {"batch_size": 500, "n_obs": 10_000}
@@ -108,6 +109,45 @@ def test_data_saved_by_the_constant_boundary():
     assert float(weight @ test["data_fraction"].values) == pytest.approx(0.7295, abs=2e-4)
     assert float(abs(test["error"]).max()) == pytest.approx(0.0513, abs=2e-4)
     assert float(weight @ abs(test["error"].values)) == pytest.approx(0.02, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "limit", "usage", "mean", "largest"),
+    [(0.25, 1.5988, 0.7038, 0.019867, 0.07086), (0.0, 1.3391, 0.7116, 0.019822, 0.08076)],
+)
+def test_data_saved_by_boundaries_that_are_strict_early(shape, limit, usage, mean, largest):
+    # The same pairs as above, with G_j = G_0 pi_j^(shape - 1/2). Errors (published as .02 and .0712, .0812, good to a
+    # per cent) by linear interpolation in 401 and 1001 points of an independent recursion.
+    log_ratio = np.linspace(-6.0, 3.0, 46)
+    weight = np.exp(-0.5 * ((log_ratio + 1.0) / 2.0) ** 2)
+    weight /= weight.sum()
+    epsilon = 0.5 * math.erfc(limit / math.sqrt(2.0))
+    test = acceptance_probability_error(
+        log_ratio, 2.0, epsilon=epsilon, thresholds="normal", boundary_shape=shape, **LOOKS
+    )
+    assert float(weight @ test["data_fraction"].values) == pytest.approx(usage, abs=2e-4)
+    assert float(abs(test["error"]).max()) == pytest.approx(largest, abs=2e-5)
+    assert float(weight @ abs(test["error"].values)) == pytest.approx(mean, abs=1e-5)
+
+
+def test_errors_of_stops_by_tolerance():
+    """A decision by sign of a normal statistic that is known to lie in [-G, G], at the first look and at the fourth."""
+    test = {"epsilon": 0.05, "thresholds": "normal", **LOOKS}
+    limit, slope = 1.6448536, math.sqrt(0.05 / 0.95)
+    tail = [0.5 * math.erfc(x / math.sqrt(2.0)) for x in (slope, slope + limit, slope - limit)]
+    expected = (tail[0] - tail[1]) / (tail[2] - tail[1])
+    first = tolerance_stop_error([0.0, 1.0, 60.0], 0, **test)
+    np.testing.assert_allclose(first, [0.5, expected, 0.0], atol=1e-6)
+    rng = np.random.default_rng(1)
+    times = np.array([0.05, 0.10, 0.15, 0.20])
+    times = times / (1.0 - times)  # z_j = B(t_j) / sqrt(t_j) + mu_std sqrt(t_j) for a Brownian motion B
+    steps = rng.standard_normal((400_000, 4)) * np.sqrt(np.diff(times, prepend=0.0))
+    z = steps.cumsum(axis=1) / np.sqrt(times) + np.sqrt(times)
+    running = (np.abs(z) <= limit).all(axis=1)
+    wrong = (z[running, 3] < 0.0).mean()
+    standard_error = math.sqrt(wrong * (1.0 - wrong) / running.sum())
+    assert float(tolerance_stop_error(1.0, 3, **test)) == pytest.approx(wrong, abs=5.0 * standard_error)
+    assert standard_error < 1e-3
 
 
 def _decide(

@@ -1,6 +1,7 @@
 """The sequential t-test on populations small enough to enumerate."""
 
 import itertools
+import math
 import types
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from approxmcmc.acceptance import SequentialTTest, sequential_t
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import BATCH, batch_kernel
+from tests.data_order import given_order, read_in_given_order
 from tests.models import normal_mean
 
 TERMS = np.array([1.0, 2.0, 3.0, 10.0])
@@ -25,12 +27,12 @@ class Population:
     n_obs = len(TERMS)
 
 
-def outcomes(epsilon: float, mu_0: float, terms: np.ndarray = TERMS) -> tuple[float, float]:
+def outcomes(epsilon: float, mu_0: float, terms: np.ndarray = TERMS, **settings) -> tuple[float, float]:
     """Return P(accept) and E(data read) over all orders of the terms, by the library's own decision function."""
-    part = SequentialTTest(epsilon=epsilon, batch_size=2).build_test(Population())
+    part = SequentialTTest(epsilon=epsilon, batch_size=2, **settings).build_test(Population())
     decide = part.functions["TEST"]
     # The order is given, not drawn.
-    scope = {**decide.__globals__, "draw_next": lambda rng, order, start, stop: None}
+    scope = {**decide.__globals__, "read_differences": read_in_given_order}
     decide = types.FunctionType(decide.__code__, scope)
     kernel = batch_kernel(_scaled_term, (terms,))
     accepted, read = [], []
@@ -38,7 +40,7 @@ def outcomes(epsilon: float, mu_0: float, terms: np.ndarray = TERMS) -> tuple[fl
         count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
         decision, _ = decide(
             None, kernel, (terms,), len(terms), np.zeros(1), np.ones(1), len(terms) * mu_0, 0.0,
-            np.array(order), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
+            given_order(np.array(order)), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
         )  # fmt: skip
         accepted.append(decision)
         read.append(count[COUNT_NAMES.index("datapoints_touched")])
@@ -51,6 +53,27 @@ def outcomes(epsilon: float, mu_0: float, terms: np.ndarray = TERMS) -> tuple[fl
 )
 def test_all_24_orders_of_four_terms(mu_0, epsilon, accept, read):
     assert outcomes(epsilon, mu_0) == pytest.approx((accept, read), abs=1e-15)
+
+
+def test_the_tolerance_stops_where_the_log_ratio_is_known():
+    """After two of four terms a and b, N s = sqrt(2) abs(a - b): tol = 3 stops for the pairs 12, 13 and 23 and no others.
+
+    Of these only 23, mean 2.5, is above mu_0 = 2.2; the other half of the orders reads all, mean 4.
+    """
+    assert outcomes(1e-9, 2.2, tol=3.0) == pytest.approx((4 / 6, 3.0), abs=1e-15)
+    assert outcomes(1e-9, 2.2, tol=2.0 * math.sqrt(2.0)) == pytest.approx((4 / 6, 3.0), abs=1e-15)  # at most, not below
+    assert outcomes(1e-9, 2.2, tol=1.5) == pytest.approx((5 / 6, 20 / 6), abs=1e-15)  # 12 and 23
+    assert outcomes(1e-9, 2.2, tol=0.0) == (1.0, 4.0)
+    assert outcomes(0.0, 2.2, tol=100.0) == (1.0, 4.0)  # epsilon = 0 is exact whatever tol
+
+
+def test_a_strict_early_boundary_reads_on():
+    """At mu_0 = 2.5 the pairs have t = -2.83 (1 and 2), 1.62 (3 and 10) and less; the critical value of .2 is 1.376.
+
+    A boundary of shape 0 asks for sqrt(2) times as much after half of the terms, 1.946, so that 3 and 10 read on.
+    """
+    assert outcomes(0.2, 2.5, boundary_shape=0.0) == pytest.approx((5 / 6, 22 / 6), abs=1e-15)
+    assert outcomes(0.2, 2.5, boundary_shape=0.3) == pytest.approx((5 / 6, 20 / 6), abs=1e-15)  # 1.581
 
 
 def test_equal_terms_decide_at_the_first_look():

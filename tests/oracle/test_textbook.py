@@ -12,10 +12,11 @@ from approxmcmc.acceptance import ExactTest, SequentialTTest, exact, rules, sequ
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Part
 from approxmcmc.engine import order
-from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.bind import _bind
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings, metropolis_hastings
 from tests import textbook
+from tests.data_order import plant_in_order
 from tests.models import normal_mean
 
 # Ten data to a look make the terms look heavy-tailed, which these tests are not about.
@@ -142,10 +143,11 @@ def fresh_kernels():
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_are_seen(bug, monkeypatch):
     module, name, right, wrong, case = BUGS[bug]
-    plant(monkeypatch, module, name, right, wrong)
-    broken = getattr(module, name)
     if module is order:
-        monkeypatch.setattr(sequential_t, name, compiled(broken))
+        plant_in_order(monkeypatch, name, right, wrong)
+    else:
+        plant(monkeypatch, module, name, right, wrong)
     if module is rules:
+        broken = getattr(module, name)
         monkeypatch.setitem(rules.RULES, "metropolis", {**rules.RULES["metropolis"], "THRESHOLD": broken})
     assert differs(case, audit_every=3)

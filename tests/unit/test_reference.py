@@ -11,6 +11,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Variables, content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.interop.model_hash import model_hash
 from approxmcmc.output.files import load, save
 from approxmcmc.reference import (
     GateReport,
@@ -22,7 +23,6 @@ from approxmcmc.reference import (
     reference_posterior,
 )
 from approxmcmc.reference.gates import with_common_names
-from approxmcmc.interop.model_hash import model_hash
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000

@@ -1,0 +1,216 @@
+"""The empirical Bernstein test: stop when a concentration bound, valid for any terms, has decided.
+
+Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
+mu_0 = (log u - c) / N. After n terms drawn without replacement, with mean lbar and standard deviation s, the test at
+look j stops when abs(lbar - mu_0) > c_n,
+
+    c_n = s sqrt(2 log(3 / delta_j) / n) + 3 C log(3 / delta_j) / n,    delta_j = (p - 1) / (p j^p) delta,
+
+C >= max l - min l. Each look errs with probability at most delta_j, whatever the terms are, and the delta_j add up to
+delta at most. So a decision is wrong with probability at most delta: heavy tails cost data, not correctness.
+
+The inequality (Audibert, Munos and Szepesvari 2009) is stated for draws with replacement. It rests on exponential
+moments, which are no larger without replacement (Hoeffding 1963, theorem 4), and so holds here. Bardenet and Maillard
+(2015), theorem 4.3, add a finite-population factor rho_n at the price of larger constants,
+
+    c_n = s sqrt(2 rho_n log(5 / delta_j) / n) + (7/3 + 3/sqrt(2)) C log(5 / delta_j) / n,
+
+rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond: better where s, not C, decides and n nears N. It
+bounds one side, which is what a wrong decision needs.
+
+Reference: Bardenet, Doucet and Holmes (2014), Towards Scaling up Markov Chain Monte Carlo, ICML, algorithm 2 (with
+C >= max abs(l) and 6 in place of 3); Bardenet, Doucet and Holmes (2017), On Markov Chain Monte Carlo Methods for Tall
+Data, JMLR, sections 5 and 7 (control variates).
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance.looks import look_sizes
+from approxmcmc.acceptance.rules import RULES
+from approxmcmc.contracts import COUNT_NAMES, BoundedTermsTarget, CompiledTermRange, Component, Part, Target
+from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
+from approxmcmc.engine.order import check_order, read_differences
+from approxmcmc.engine.term_range import constant_range
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+DECISIONS = COUNT_NAMES.index("decisions_made")
+ROUNDS = COUNT_NAMES.index("decision_rounds")
+VIOLATIONS = COUNT_NAMES.index("range_violations")
+
+BOUNDS = ("bernstein", "serfling")
+ROUNDING = 1e-9  # relative; terms that differ by exactly the range must not count as a violation
+
+
+def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
+    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
+):
+    looks, spread_factor, range_factor, term_range, numbers, observed = params
+    moments = work[2]
+    mu_0 = (threshold - log_rest) / n_obs
+    reset(moments)
+    count[DECISIONS] += 1
+    limit = term_range(theta, proposed, numbers)
+    if not limit >= 0.0:
+        limit = math.inf  # a range that is NaN or negative says nothing
+    n = 0
+    for look in range(looks.shape[0]):
+        before, n = n, looks[look]
+        outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)
+        count[ROUNDS] += 1
+        if outcome == UNDEFINED:
+            return -1, 0.0
+        if outcome == IMPOSSIBLE:
+            return 0, -math.inf
+        if outcome == CERTAIN:
+            return 1, math.inf
+        distance = moments[MEAN] - mu_0
+        if n == n_obs:
+            break
+        seen = moments[LARGEST] - moments[SMALLEST]
+        if observed:
+            limit = seen
+        elif seen > limit * (1.0 + ROUNDING):
+            limit = math.inf  # what was said about the terms is false: read them all
+            count[VIOLATIONS] += 1
+        if abs(distance) > spread_factor[look] * standard_deviation(moments) + range_factor[look] * limit:
+            break
+    return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BernsteinTest(Component):
+    """Accept or reject by empirical Bernstein bounds on growing subsets of the data.
+
+    Parameters
+    ----------
+    delta
+        Largest probability of a wrong decision, 0 <= delta < 1; 0 never stops early.
+    batch_size
+        Data of the first look, at least 2.
+    growth
+        Look j adds ``round(batch_size * growth**(j - 1))`` data. A bound costs more for every further look, so looks
+        that double are the rule.
+    range
+        Where C, which bounds ``max l - min l`` over all data, comes from. ``"target"``: from the target, as a function
+        of both states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `Target` with ``term_range``;
+        `ControlVariate` of a logistic regression). A number: valid for every pair of states, by your word.
+        ``"observed"``: the range of the terms read so far. That is a guess, and voids the guarantee.
+    p
+        Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
+    bound
+        ``"bernstein"`` or ``"serfling"``, see the module: the first is tighter where the range decides, the second
+        where the standard deviation does and many data are read.
+    order
+        How subsets are drawn, as for :class:`SequentialTTest`. In blocks delta holds on average over the chain's
+        shuffles, not for each partition of the data.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+    IncompatibleError
+        When the target cannot bound its terms and `range` is ``"target"``; raised before anything runs.
+
+    Notes
+    -----
+    Guarantee: each decision is wrong with probability at most delta, for terms of any law; so the acceptance
+    probability is off by at most delta, and the bias vanishes with delta. None with ``range="observed"``. Where terms
+    read lie further apart than C, the decision is made on all data and counted in ``range_violations``; a run warns.
+
+    Cost: 2 evaluations for each datum read, and conservative: without control variates it reads nearly all data near
+    a mode, as C exceeds the terms' standard deviation many times.
+
+    References
+    ----------
+    Bardenet, Doucet and Holmes (2014), algorithm 2; (2017), sections 5 and 7.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.BernsteinTest(0.05, batch_size=100).range
+    'target'
+    """
+
+    delta: float = 0.01
+    batch_size: int = 500
+    growth: float = 2.0
+    range: Any = "target"
+    p: float = 2.0
+    bound: str = "bernstein"
+    order: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Check the ranges; `look_sizes` knows those of the looks."""
+        look_sizes(2, self.batch_size, self.growth)
+        check_order(self.order, who="BernsteinTest")
+        number = isinstance(self.range, (int, float, np.number)) and not isinstance(self.range, bool)
+        for name, value, fits, needed in (
+            ("delta", self.delta, 0.0 <= self.delta < 1.0, "be at least 0 (exact) and below 1"),
+            ("p", self.p, 1.0 < self.p < math.inf, "be finite and over 1"),
+            ("bound", self.bound, self.bound in BOUNDS, f"be one of {BOUNDS}"),
+            (
+                "range",
+                self.range,
+                self.range > 0.0 if number else self.range in ("target", "observed"),
+                "be 'target', 'observed' or a positive number",
+            ),
+        ):
+            if not fits:
+                raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {value!r}")
+
+    def build_test(self, target: Target) -> Part:
+        """Return the part that decides look by look, or raise where nobody bounds the terms."""
+        looks = look_sizes(target.n_obs, min(self.batch_size, target.n_obs), self.growth)
+        observed = self.range == "observed"
+        term_range, numbers = self._term_range(target)
+        params = (looks, *bound_factors(looks, self.delta, self.p, self.bound), term_range, numbers, observed)
+        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
+        records = ("audited_mu_std", *(() if observed else ("range_violations",)))
+        functions = {"TEST": _decide, **RULES["metropolis"], **constants}
+        return Part(functions, params, lambda: np.full(1, np.nan), records=records)
+
+    def _term_range(self, target: Target) -> CompiledTermRange:
+        if not isinstance(self.range, str):
+            return CompiledTermRange(constant_range(), np.array([float(self.range)]))
+        if self.range == "observed":
+            return CompiledTermRange(constant_range(), np.zeros(1))
+        if not isinstance(target, BoundedTermsTarget):
+            raise IncompatibleError(
+                f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
+                "range=<number>, an upper bound of max l - min l, or range='observed', which guarantees nothing"
+            )
+        return target.compile_term_range()
+
+
+def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:
+    """Return a_j and b_j of c_n = a_j s + b_j C at every look; float64, shape (J,) each, infinite for ``delta=0``.
+
+    Parameters
+    ----------
+    looks
+        Cumulative numbers of terms from `look_sizes`; shape (J,). The last look, at all terms, needs no bound; its
+        entries are there and not used.
+    delta, p, bound
+        As for `BernsteinTest`.
+
+    Examples
+    --------
+    >>> spread, reach = bound_factors(look_sizes(10_000, 500, 2.0), 0.05)
+    >>> spread.round(3)[:2].tolist(), reach.round(4)[:2].tolist()
+    ([0.138, 0.091], [0.0287, 0.0123])
+    """
+    n, n_obs = np.asarray(looks, dtype=np.float64), float(looks[-1])
+    if delta == 0.0:
+        return np.full_like(n, np.inf), np.full_like(n, np.inf)
+    spent = (p - 1.0) / (p * np.arange(1.0, len(n) + 1.0) ** p) * delta
+    if bound == "bernstein":
+        log_odds = np.log(3.0 / spent)
+        return np.sqrt(2.0 * log_odds / n), 3.0 * log_odds / n
+    log_odds = np.log(5.0 / spent)
+    rho = np.where(n <= n_obs / 2.0, 1.0 - (n - 1.0) / n_obs, (1.0 - n / n_obs) * (1.0 + 1.0 / n))
+    return np.sqrt(2.0 * rho * log_odds / n), (7.0 / 3.0 + 3.0 / math.sqrt(2.0)) * log_odds / n

@@ -1,0 +1,261 @@
+"""Annealed epsilon against every fixed epsilon: on images, and on the canonical case whose answer is known.
+
+Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section 7,
+suggest to lower epsilon while the chain runs. Here the schedule is planned from a pilot before the chain starts: epochs
+double the budget, and each takes the epsilon that promises the least risk of the pooled mean.
+
+Two parts. Logistic regression of the digits 7 and 9 (section 6.1 of the paper): chains of every fixed epsilon and of
+the annealed one, risk of the predictive mean against time and against data read. The canonical case: posterior N(0, 1),
+one datum-rich Gaussian, mean of z^2; mean square errors are computed from transition matrices and not simulated.
+"""
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.bounds.canonical import arm, mean_square_error
+from approxmcmc.contracts import Component
+from approxmcmc.datasets import Dataset, mnist_7v9_pca, synthetic_stand_in
+from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.report import Figure, Note, Table, analyses
+from approxmcmc.study.report.svg import COLOURS, INK, subplots
+
+SCALE = 0.01  # standard deviation of the random walk
+PRIOR_SCALE = 10**-0.5  # precision 10
+EPSILONS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2)
+BUDGETS = np.geomspace(1e2, 1e6, 17)  # of the canonical case, in passes over the data
+
+
+@functools.cache
+def images(real: bool = False) -> Dataset:
+    """Return MNIST 7 against 9 in 50 components; unless `real`, a stand-in where the images cannot be had."""
+    return mnist_7v9_pca(n_components=50, allow_synthetic=not real)
+
+
+@functools.cache
+def stand_in() -> Dataset:
+    """Return the 1000 generated rows of preset smoke."""
+    return synthetic_stand_in(n_train=1000, n_test=200)
+
+
+def posterior_of(data: Dataset) -> "amc.targets.LogisticRegression":
+    """Return the posterior of a logistic regression with a normal prior of precision 10."""
+    return amc.targets.LogisticRegression(data.X_train, data.y_train, prior_scale=PRIOR_SCALE)
+
+
+def real_posterior() -> "amc.targets.LogisticRegression":
+    """Return the posterior given the real images, or raise."""
+    return posterior_of(images(real=True))
+
+
+def any_posterior() -> "amc.targets.LogisticRegression":
+    """Return the posterior given the images, or given their stand-in."""
+    return posterior_of(images())
+
+
+def smoke_posterior() -> "amc.targets.LogisticRegression":
+    """Return the posterior of preset smoke."""
+    return posterior_of(stand_in())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlannedAnnealing(Component):
+    """A random walk with an annealed epsilon that a pilot plans when the chain is built; the pilot is set-up."""
+
+    batch_size: int = 500
+    cost: str = "time"
+    pilot_steps: int = 500
+    seed: int = 0
+
+    def build(self, target: Any, *, audit_every: Any = "auto") -> Any:
+        """Run the pilot, and build the sampler that it plans."""
+        proposal, test = amc.RandomWalk(SCALE), amc.SequentialTTest(batch_size=self.batch_size)
+        plan = amc.plan_annealing(
+            target, proposal=proposal, test=test, epsilons=EPSILONS[::-1], cost=self.cost,
+            n_pairs=self.pilot_steps, initvals=amc.laplace(target).mode, random_seed=self.seed,
+        )  # fmt: skip
+        program = amc.MetropolisHastings(proposal, plan.test).build(target, audit_every=audit_every)
+        program.attrs = {
+            **program.attrs,
+            "annealed": json.dumps({"epsilons": plan.test.epsilons, "steps": plan.test.steps}),
+            "setup_pilot_seconds": plan.setup_seconds,
+            "setup_pilot_likelihood_evaluations": plan.setup_likelihood_evaluations,
+        }
+        return program
+
+
+def fixed(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
+    """Return the sampler of the paper; epsilon = 0 is the exact test in its fastest form."""
+    test = amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size) if epsilon > 0.0 else amc.ExactTest()
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), test)
+
+
+def samplers(batch_size: int, cost: str = "time", pilot_steps: int = 500) -> dict[str, Any]:
+    """Return every fixed epsilon, and the annealed one."""
+    planned = PlannedAnnealing(batch_size, cost, pilot_steps)
+    return {"fixed": vary(fixed, epsilon=knob(*EPSILONS), batch_size=batch_size), "annealed": planned}
+
+
+def predictions(posterior: Any, X_test: np.ndarray) -> Any:
+    """Return p(y = 1 | x*, theta) of every draw and test point, dims (chain, draw, test_point)."""
+    from scipy.special import expit
+    from xarray import DataArray
+
+    eta = posterior["beta"].transpose("chain", "draw", "coef").values @ X_test.T
+    return DataArray(expit(eta, out=eta), dims=("chain", "draw", "test_point"))
+
+
+def predictive_mean(posterior: Any) -> Any:
+    """Return the predictions of the test images."""
+    return predictions(posterior, images().X_test)
+
+
+def smoke_predictive_mean(posterior: Any) -> Any:
+    """Return the predictions of the stand-in's test rows."""
+    return predictions(posterior, stand_in().X_test)
+
+
+def data_used(results: Any) -> list[Note]:
+    """Return a note where the data are not the real images."""
+    data = stand_in() if results.preset == "smoke" else images()
+    return [Note(f"No images of digits were used: {data.name}.")] if data.is_synthetic else []
+
+
+def schedules(results: Any) -> list[Any]:
+    """Tabulate what the pilots planned and cost, and draw epsilon and data used along one annealed chain."""
+    import pandas as pd
+
+    traces = next((found for (_, label), found in results.traces().items() if label == "annealed"), [])
+    if not traces:
+        return []
+    rows = []
+    for trace in traces:
+        attrs = trace["posterior"].attrs
+        plan = json.loads(attrs["annealed"])
+        rows.append(
+            {
+                "epsilons": ", ".join(f"{epsilon:g}" for epsilon in plan["epsilons"]),
+                "steps": ", ".join(f"{steps}" for steps in plan["steps"]) or "none before 0",
+                "pilot passes": attrs["setup_pilot_likelihood_evaluations"] / attrs["n_obs"],
+                "pilot seconds": attrs["setup_pilot_seconds"],
+            }
+        )
+    stats = traces[0]["sample_stats"]
+    thin, n_obs = int(stats.attrs.get("thin", 1)), stats.attrs["n_obs"]
+    epsilon = stats["epsilon"].to_numpy()[0]
+    used = stats["datapoints_touched"].to_numpy()[0] / thin / n_obs
+    steps = thin * (1 + np.arange(len(epsilon)))
+    window = max(1, len(used) // 60)
+    smooth = np.convolve(used, np.ones(window) / window, mode="valid")
+    figure, (left, right) = subplots(1, 2, figsize=(9.6, 3.4))
+    left.step(steps, epsilon, where="pre", color=COLOURS[0])
+    left.set_ylabel("epsilon")
+    right.plot(steps[window - 1 :], smooth, color=COLOURS[1])
+    right.set_ylabel("share of the data read")
+    for panel in (left, right):
+        panel.set_xlabel("step")
+    data = pd.DataFrame({"step": steps, "epsilon": epsilon, "share of the data read": used})
+    caption = f"One annealed chain. Right: means over {window * thin} steps."
+    table_caption = "What each pilot planned; the last epsilon has no end. Pilot seconds include compilation."
+    return [
+        Table("Planned epochs", table_caption, pd.DataFrame(rows)),
+        Figure("Epsilon along the chain", caption, figure, data),
+    ]
+
+
+def reached(test: Any, budget: float) -> list[tuple[float, int]]:
+    """Return epsilon and steps of each epoch that a budget reaches on the canonical case."""
+    out, left = [], budget
+    for epsilon, steps in zip(test.epsilons, (*test.steps, 2**60), strict=True):
+        made = min(steps, round(left / arm(epsilon).cost))
+        if made > 0:
+            out.append((epsilon, made))
+            left -= made * arm(epsilon).cost
+    return out
+
+
+def canonical(results: Any) -> list[Any]:
+    """Draw the exact risk of E z^2, annealed with known ingredients and at every fixed epsilon, against the budget."""
+    import pandas as pd
+
+    from approxmcmc.acceptance.annealed import Ingredients
+
+    arms = [arm(epsilon) for epsilon in EPSILONS]
+    known = Ingredients(
+        np.array(EPSILONS), *(np.array([getattr(a, n) for a in arms]) for n in ("bias", "variance", "cost"))
+    )
+    test = amc.annealing_schedule(known)
+    budgets = BUDGETS[:: 4 if results.preset == "smoke" else 1]
+    rows = []
+    for budget in budgets:
+        risks = {f"epsilon = {e:g}": mean_square_error([(e, round(budget / arm(e).cost))]) for e in EPSILONS}
+        exact, best = risks["epsilon = 0"], min(risks.values())
+        annealed = mean_square_error(reached(test, budget))
+        for label, value in {**risks, "annealed": annealed}.items():
+            rows.append(
+                {"passes": budget, "setting": label, "risk": value, "to exact": value / exact, "to best": value / best}
+            )
+    data = pd.DataFrame(rows)
+    figure, grid = subplots(1, 1, figsize=(6.4, 4.2), squeeze=False)
+    panel = grid[0][0]
+    for place, (label, curve) in enumerate(data.groupby("setting", sort=False)):
+        style = {"color": INK, "linewidth": 2.0} if label == "annealed" else {"color": COLOURS[place % len(COLOURS)]}
+        panel.plot(curve.passes, curve["to exact"], label=label, **style)
+    panel.set_xscale("log")
+    panel.set_ylim(0.7, 2.0)
+    panel.set_xlabel("budget in passes over the data")
+    panel.set_ylabel("risk over that of the exact sampler")
+    panel.legend(fontsize=7)
+    own = data[data.setting == "annealed"]
+    caption = (
+        "Risk of the mean of z^2, exact from transition matrices, started in the posterior; the rule knows the true "
+        f"ingredients; planned epochs {test.epsilons} with {test.steps} steps. Annealed over best fixed: at most "
+        f"{own['to best'].max():.3f}; annealed over exact: at most {own['to exact'].max():.3f}."
+    )
+    return [Figure("Canonical case: annealed against every fixed epsilon", caption, figure, data)]
+
+
+study = Study(
+    name="annealed_epsilon",
+    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, sections 6.1 and 7",
+    targets={"mnist_7v9": real_posterior},
+    samplers=samplers(batch_size=500),
+    estimands={"predictive_mean": predictive_mean},
+    average_over=("predictive_mean",),
+    budget=Budget(seconds=400.0),
+    thin=100,
+    audit_every=5000,
+    replicates=8,
+    gold=Gold(),
+    seed=2014,
+    analyses=(data_used, canonical, schedules, analyses.log_risk_against_time),
+    presets={
+        "smoke": {
+            "targets": {"mnist_7v9": smoke_posterior},
+            "samplers": samplers(batch_size=100, cost="data", pilot_steps=200),
+            "estimands": {"predictive_mean": smoke_predictive_mean},
+            "budget": Budget(draws=200),
+            "thin": 20,
+            "audit_every": 20,
+            "replicates": 2,
+            "gold": Gold(chains=2, draws=300, tune=300),
+        },
+        "quick": {
+            "targets": {"mnist_7v9": any_posterior},
+            "budget": Budget(seconds=5.0),
+            "thin": 20,
+            "audit_every": 500,
+            "replicates": 4,
+            "gold": Gold(
+                chains=4,
+                draws=1000,
+                tune=500,
+                gates=amc.Gates(max_r_hat=1.02, min_bulk_ess=1_500, min_tail_ess=1_000, max_relative_mcse=0.03),
+            ),
+        },
+    },
+)

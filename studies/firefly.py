@@ -1,0 +1,230 @@
+"""Firefly Monte Carlo: what exact subsampling saves, on three models, in likelihood evaluations and on the clock.
+
+Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, UAI, section 4 and table 1. Logistic
+regression of the digits 7 and 9 on 50 principal components and a constant; softmax regression of three classes (there:
+CIFAR-10; here: generated); robust regression with Student-t errors (there: 1.8 million molecules; here: generated).
+Columns have unit variance, so that one scale serves all coordinates; every proposal tunes it on its own chain. All
+chains start at a draw of the Laplace approximation.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.datasets import Dataset, mnist_7v9_pca, synthetic_stand_in
+from approxmcmc.study import Budget, Gold, Study
+from approxmcmc.study.report import Note, Table
+from approxmcmc.study.report.efficiency import effective_samples
+
+WALK = amc.RandomWalk(0.02, target_acceptance=0.234)
+LANGEVIN = amc.Langevin(1e-4, target_acceptance=0.574)
+SLICE = amc.Slice(0.1)
+# Queries per iteration and effective samples per 1000 iterations of the paper's table 1: full data, untuned, tuned.
+PAPER = {
+    "mnist": {"exact": (12_214, 3.7), "untuned": (6_252, 1.3), "tuned": (207, 1.4)},
+    "softmax": {"exact": (18_000, 8.0), "untuned": (8_058, 4.2), "tuned": (654, 3.3)},
+    "robust": {"exact": (18_182_764, 1.3), "untuned": (2_753_428, 1.1), "tuned": (575_528, 1.2)},
+}
+
+
+@functools.cache
+def images(real: bool = False) -> Dataset:
+    """Return MNIST 7 against 9 in 50 components; unless `real`, a stand-in where the images cannot be had."""
+    return mnist_7v9_pca(n_components=50, allow_synthetic=not real)
+
+
+def digits(data: Dataset) -> "amc.targets.LogisticRegression":
+    """Return the logistic regression on standardised components and a constant."""
+    return amc.targets.LogisticRegression(data.X_train / data.X_train.std(axis=0), data.y_train, intercept=True)
+
+
+def mnist() -> "amc.targets.LogisticRegression":
+    """Return the paper's first target, or raise where the images cannot be had."""
+    return digits(images(real=True))
+
+
+def any_mnist() -> "amc.targets.LogisticRegression":
+    """Return the paper's first target, or its stand-in."""
+    return digits(images())
+
+
+def small_mnist() -> "amc.targets.LogisticRegression":
+    """Return the stand-in of preset smoke."""
+    return digits(synthetic_stand_in(n_train=1000, n_test=0, n_components=5))
+
+
+def softmax_of(n_obs: int, n_columns: int) -> "amc.targets.SoftmaxRegression":
+    """Return three classes that generated coefficients of standard deviation 1 / sqrt(columns) separate somewhat."""
+    rng = np.random.default_rng(2014)
+    X = rng.standard_normal((n_obs, n_columns))
+    scores = X @ (2.0 * rng.standard_normal((n_columns, 3)) / np.sqrt(n_columns))
+    return amc.targets.SoftmaxRegression(X, (scores + rng.gumbel(size=scores.shape)).argmax(axis=1))
+
+
+def robust_of(n_obs: int, n_columns: int) -> "amc.targets.RobustRegression":
+    """Return a linear model with errors of Student's law with 4 degrees of freedom and scale 0.5."""
+    rng = np.random.default_rng(2014)
+    X = rng.standard_normal((n_obs, n_columns))
+    y = X @ rng.standard_normal(n_columns) + 0.5 * rng.standard_t(4, size=n_obs)
+    return amc.targets.RobustRegression(X, y, df=4.0, scale=0.5)
+
+
+def softmax() -> "amc.targets.SoftmaxRegression":
+    """Return 18000 data of 3 classes, as many as in the paper; 33 coefficients."""
+    return softmax_of(18_000, 11)
+
+
+def robust() -> "amc.targets.RobustRegression":
+    """Return 200000 data, 57 coefficients."""
+    return robust_of(200_000, 57)
+
+
+def quick_softmax() -> "amc.targets.SoftmaxRegression":
+    """Return the second target of preset quick."""
+    return softmax_of(6_000, 6)
+
+
+def quick_robust() -> "amc.targets.RobustRegression":
+    """Return the third target of preset quick."""
+    return robust_of(100_000, 10)
+
+
+def small_softmax() -> "amc.targets.SoftmaxRegression":
+    """Return the second target of preset smoke."""
+    return softmax_of(600, 2)
+
+
+def small_robust() -> "amc.targets.RobustRegression":
+    """Return the third target of preset smoke."""
+    return robust_of(1000, 3)
+
+
+def samplers() -> dict[str, Any]:
+    """Return full-data chains and Firefly, by random walk and with gradients, and Firefly by slice sampling."""
+    return {
+        "exact": amc.MetropolisHastings(WALK, amc.ExactTest()),
+        "untuned": amc.Firefly(WALK, "untuned", amc.ImplicitZ(0.1)),
+        "tuned": amc.Firefly(WALK, "tuned", amc.ImplicitZ(0.01)),
+        "exact_langevin": amc.MetropolisHastings(LANGEVIN, amc.ExactTest()),
+        "tuned_langevin": amc.Firefly(LANGEVIN, "tuned", amc.ImplicitZ(0.01)),
+        "tuned_slice": amc.Firefly(SLICE, "tuned", amc.ImplicitZ(0.01)),
+    }
+
+
+def start(target: Any, rng: np.random.Generator) -> np.ndarray:
+    """Return a draw of the Laplace approximation."""
+    fit = laplace_of(target)
+    return rng.multivariate_normal(fit.mode, fit.cov, method="cholesky")
+
+
+@functools.cache
+def laplace_of(target: Any) -> Any:
+    """Return the Laplace approximation of a target, found once."""
+    return amc.laplace(target)
+
+
+def coefficients(posterior: Any) -> Any:
+    """Return all coefficients along one axis, dims (chain, draw, coefficient)."""
+    beta = posterior["beta"]
+    axes = [dim for dim in beta.dims if dim not in ("chain", "draw")]
+    return beta.stack(coefficient=axes).reset_index("coefficient", drop=True)
+
+
+def queries(results: Any) -> list[Table]:
+    """Return likelihood evaluations per iteration, effective samples, and the speed-up, beside the paper's table."""
+    import pandas as pd
+
+    rows = []
+    for (target, label), traces in results.traces().items():
+        measured = [_efficiency(trace) for trace in traces]
+        queries, effective, seconds = (float(np.median(column)) for column in zip(*measured, strict=True))
+        paper = PAPER.get(target, {}).get(label, (np.nan, np.nan))
+        rows.append(
+            {"target": target, "sampler": label, "queries": queries, "effective": effective, "seconds": 1e6 * seconds,
+             "bright": _bright(traces), "paper_queries": paper[0], "paper_effective": paper[1]}
+        )  # fmt: skip
+    table = pd.DataFrame(rows)
+    for name, cost in (("per_query", "queries"), ("per_second", "seconds")):
+        value = table["effective"] / table[cost]
+        table[name] = [value[k] / value[_baseline(table, k)] for k in table.index]
+    caption = (
+        "Likelihood evaluations per iteration, effective samples per 1000 iterations (bulk, median over coordinates), "
+        "microseconds per iteration, bright data; medians over replicates. Speed-up: effective samples per likelihood "
+        "evaluation, and per second, over those of the full-data chain of the same kind (of the random walk for the "
+        "slice). Gradients are not counted as queries. The paper's robust regression has 1.8 million data and moves by "
+        "slices, its softmax regression by Langevin steps, and other data: compare ratios."
+    )
+    headings = {"queries": "queries / iteration", "effective": "ESS / 1000 iterations", "seconds": "us / iteration",
+                "bright": "bright data", "paper_queries": "queries (paper)", "paper_effective": "ESS / 1000 (paper)",
+                "per_query": "speed-up per query", "per_second": "speed-up per second"}  # fmt: skip
+    return [Table("Queries and speed-up", caption, table, headings=headings)] if rows else []
+
+
+def _baseline(table: Any, k: int) -> int:
+    kind = "exact_langevin" if "langevin" in table["sampler"][k] else "exact"
+    same = table.index[(table["target"] == table["target"][k]) & (table["sampler"] == kind)]
+    return int(same[0]) if len(same) else k
+
+
+def _bright(traces: Any) -> float:
+    counts = [float(t.sample_stats["bright_count"].mean()) for t in traces if "bright_count" in t.sample_stats]
+    return float(np.median(counts)) if counts else float("nan")
+
+
+def _efficiency(trace: Any) -> tuple[float, float, float]:
+    """Return likelihood evaluations per step, effective samples per 1000 steps, and seconds per step of one chain."""
+    import arviz as az
+
+    steps = trace.posterior.sizes["draw"] * int(trace.posterior.attrs["thin"])
+    stats = trace.sample_stats
+    effective = float(az.ess(trace.posterior["beta"], method="bulk").median())
+    totals = (float(stats[name].sum()) / steps for name in ("likelihood_evaluations", "perf_counter_diff"))
+    evaluations, seconds = totals
+    return evaluations, 1000.0 * effective / steps, seconds
+
+
+def data_used(results: Any) -> list[Note]:
+    """Return a note where the data are not the real images."""
+    synthetic = results.preset == "smoke" or images().is_synthetic
+    return [Note("No images of digits were used, but a stand-in of their spectrum.")] if synthetic else []
+
+
+study = Study(
+    name="firefly",
+    reference="Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, section 4, table 1",
+    targets={"mnist": mnist, "softmax": softmax, "robust": robust},
+    samplers=samplers(),
+    estimands={"coefficients": coefficients},
+    average_over=("coefficients",),
+    budget=Budget(seconds=300.0),
+    tune=4000,
+    thin=10,
+    replicates=6,
+    gold=Gold(),
+    seed=2014,
+    start=start,
+    analyses=(data_used, queries, effective_samples),
+    presets={
+        "smoke": {
+            "targets": {"mnist": small_mnist, "softmax": small_softmax, "robust": small_robust},
+            "budget": Budget(draws=300),
+            "tune": 300,
+            "replicates": 2,
+            "gold": Gold(chains=2, draws=300, tune=300),
+        },
+        "quick": {
+            "targets": {"mnist": any_mnist, "softmax": quick_softmax, "robust": quick_robust},
+            "budget": Budget(seconds=8.0),
+            "tune": 1500,
+            "replicates": 2,
+            "gold": Gold(
+                chains=4,
+                draws=1000,
+                tune=500,
+                gates=amc.Gates(max_r_hat=1.02, min_bulk_ess=1_500, min_tail_ess=1_000, max_relative_mcse=0.03),
+            ),
+        },
+    },
+)

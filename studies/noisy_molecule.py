@@ -1,0 +1,249 @@
+"""Exchange and its noisy relatives on the molecule network: four statistics, no exact answer.
+
+Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.2, table 2: edges, 2-stars, 3-stars and
+triangles of 20 nodes, flat prior, 100 seconds of CPU for each sampler, and BERGM (Caimo and Friel 2011) for four hours
+as the reference.
+
+Nobody can compute this normaliser, so the reference is a long run of BERGM here too, with its own Monte Carlo standard
+error, and with auxiliary chains longer than those that are judged: what short chains do to the answer is part of the
+question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N = 50).
+"""
+
+import functools
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.contracts import content_hash
+from approxmcmc.datasets import molecule
+from approxmcmc.diagnostics import split_population
+from approxmcmc.reference.cache import cached
+from approxmcmc.study import Budget, Study, vary
+from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.svg import COLOURS, INK, subplots
+
+SEED = 2016
+NAMES = ("edges", "two_stars", "three_stars", "triangles")
+UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
+# Chains and steps of the reference, and updates of its auxiliary chains.
+REFERENCE = {"smoke": (2, 2000, 1000), "quick": (2, 40_000, 4000), "paper": (4, 4_000_000, 10_000)}
+# Shape of the steps and where chains start: inverse curvature and mode by `amc.robbins_monro`, rounded. The last table
+# of the report finds them again; the curvature is uncertain, as rare graphs with many 3-stars make most of it.
+MODE = (3.3, -1.4, 0.24, 1.74)
+COVARIANCE = (
+    (10.2, -3.18, 1.23, 0.15),
+    (-3.18, 1.05, -0.432, -0.08),
+    (1.23, -0.432, 0.197, 0.012),
+    (0.15, -0.08, 0.012, 0.254),
+)
+# Table 2 of the paper: mean and sd of each parameter.
+PUBLISHED = {
+    "bergm": ((2.647, 2.754), (-1.069, 0.953), (-0.021, 0.483), (1.787, 0.646)),
+    "exchange": ((1.889, 2.142), (-0.797, 0.744), (-0.138, 0.385), (1.593, 0.519)),
+    "noisy_exchange": ((1.927, 2.444), (-0.757, 0.823), (-0.176, 0.422), (1.543, 0.530)),
+    "noisy_langevin": ((1.679, 3.650), (-0.509, 1.429), (-0.466, 0.787), (1.633, 0.573)),
+    "mala_exchange": ((2.391, 2.095), (-0.938, 0.795), (-0.113, 0.451), (1.454, 0.598)),
+    "noisy_mala": ((2.731, 2.749), (-1.054, 0.886), (-0.041, 0.417), (1.519, 0.492)),
+}
+
+
+@functools.cache
+def bonds() -> "amc.targets.ERGM":
+    """Return the posterior under a flat prior."""
+    return amc.targets.ERGM(molecule().adjacency, statistics=NAMES, prior_scale=np.inf)
+
+
+def chains(thin: int | None = None, n_updates: int = UPDATES):
+    """Return auxiliary chains that start from the observed graph."""
+    return amc.Auxiliary(n_updates, "observed", thin=thin)
+
+
+def covariance(factor: float = 1.0) -> np.ndarray:
+    """Return the shape of the steps, times the square of a factor."""
+    return factor**2 * np.array(COVARIANCE)
+
+
+def exchange(factor: float):
+    """Return the exchange algorithm."""
+    return amc.Exchange(amc.RandomWalk(covariance(factor)), auxiliary=chains())
+
+
+def noisy_exchange(factor: float):
+    """Return noisy exchange."""
+    return amc.Exchange(amc.RandomWalk(covariance(factor)), N_AUXILIARY, chains(THIN))
+
+
+def noisy_langevin(step_size: float):
+    """Return noisy Langevin. Steps ten times as long run off to dense graphs and do not come back."""
+    return amc.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
+
+
+def mala(step_size: float, noisy: bool):
+    """Return MALA-exchange tuned to the paper's acceptance rate."""
+    return amc.MALAExchange(step_size, noisy, N_AUXILIARY, covariance(), chains(THIN), target_acceptance=0.25)
+
+
+def bergm(n_updates: int = UPDATES):
+    """Return BERGM: exchange with moves along the differences of a population of eight chains."""
+    return amc.Exchange(amc.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.1), auxiliary=chains(None, n_updates))
+
+
+SAMPLERS = {
+    "exchange": vary(exchange, factor=1.0),
+    "noisy_exchange": vary(noisy_exchange, factor=1.0),
+    "noisy_langevin": vary(noisy_langevin, step_size=0.01),
+    "mala_exchange": vary(mala, step_size=0.5, noisy=False),
+    "noisy_mala": vary(mala, step_size=0.5, noisy=True),
+    "bergm": vary(bergm),
+}
+
+
+def start(target, rng):
+    """Return a point near the mode."""
+    return np.array(MODE) + 0.1 * np.linalg.cholesky(covariance()) @ rng.standard_normal(4)
+
+
+def reference(results):
+    """Return the long run of BERGM; kept in the cache."""
+    n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
+    target, sampler = bonds(), bergm(n_updates)
+    thin = max(1, n_steps // 20_000)
+    thin += 1 - thin % 2  # no factor in common with the eight members
+    settings = {
+        "draws": n_steps // thin, "tune": n_steps // 10, "thin": thin, "chains": n_chains, "cores": 1,
+        "random_seed": SEED, "initvals": np.array(MODE), "progressbar": False,
+    }  # fmt: skip
+    shown = {name: value for name, value in settings.items() if name != "initvals"}
+    key = content_hash("noisy_molecule reference", target.content_hash(), sampler.to_dict(), shown, np.array(MODE))
+    return draws_of([cached(key, None, lambda: amc.sample(target, sampler, **settings))])
+
+
+def moments(theta: np.ndarray) -> dict[str, tuple[float, float, float]]:
+    """Return mean, sd and MCSE of the mean by statistic; theta has shape (chain, draw, 4)."""
+    import arviz as az
+
+    return {
+        name: (float(theta[..., k].mean()), float(theta[..., k].std()), float(az.mcse(theta[..., k])))
+        for k, name in enumerate(NAMES)
+    }
+
+
+def draws_of(traces) -> np.ndarray:
+    """Return the draws of all replicates, cut to the shortest; the members of a population as chains of their own."""
+    populations = "adapted_n_members" in traces[0]["posterior"].attrs
+    found = [split_population(trace) if populations else trace["posterior"] for trace in traces]
+    n = min(posterior.sizes["draw"] for posterior in found)
+    return np.concatenate([posterior["theta"].values[:, :n] for posterior in found])
+
+
+def row_of(label: str, found, published=None) -> dict:
+    """Return one line of table 2."""
+    row: dict = {"sampler": label}
+    for k, name in enumerate(NAMES):
+        mean, sd, mcse = found[name]
+        row |= {
+            f"{name} mean": mean,
+            f"{name} mean_lower": mean - 1.96 * mcse,
+            f"{name} mean_upper": mean + 1.96 * mcse,
+        }
+        row |= {f"{name} sd": sd}
+        row |= {f"{name} paper": "" if published is None else f"{published[k][0]:g} ({published[k][1]:g})"}
+    return row
+
+
+def table_2(results) -> list:
+    """Tabulate means and sds beside the paper's, and their distance from the reference."""
+    import pandas as pd
+
+    gold = moments(reference(results))
+    n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
+    rows, distances = [row_of("reference", gold)], []
+    for (_, label), traces in results.traces().items():
+        found = moments(draws_of(traces))
+        rows.append(row_of(label, found, PUBLISHED.get(label)))
+        stats = [trace["sample_stats"] for trace in traces]
+        distance = {"sampler": label}
+        for name in NAMES:
+            distance[f"{name} error / sd"] = (found[name][0] - gold[name][0]) / gold[name][1]
+            distance[f"{name} sd ratio"] = found[name][1] / gold[name][1]
+        distance["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
+        distance["steps"] = int(sum(s.sizes["draw"] * int(s.attrs.get("thin", 1)) for s in stats))
+        distances.append(distance)
+    caption = (
+        f"Table 2 of the paper. Reference: BERGM, {n_chains} populations of {n_steps:,} steps, auxiliary chains of "
+        f"{n_updates:,} updates. Intervals: 1.96 Monte Carlo standard errors, which cannot see bias. Right of each: "
+        "the paper's mean (sd)."
+    )
+    far = (
+        "Distance of the means from the reference's, and ratio of standard deviations. The reference has an MCSE of "
+        + ", ".join(f"{gold[name][2] / gold[name][1]:.3f} sd ({name})" for name in NAMES)
+        + "."
+    )
+    return [
+        Table("Table 2", caption, pd.DataFrame(rows)),
+        Table("Distance from the reference", far, pd.DataFrame(distances)),
+    ]
+
+
+def densities(results) -> list:
+    """Draw the marginal densities of every sampler, and the reference's."""
+    import pandas as pd
+
+    gold = reference(results).reshape(-1, 4)
+    figure, axes = subplots(2, 2, figsize=(9.6, 6.4))
+    rows = []
+    for k, (axis, name) in enumerate(zip(axes.ravel(), NAMES, strict=True)):
+        low, high = np.quantile(gold[:, k], [0.002, 0.998])
+        edges = np.linspace(low, high, 31)
+        middle = 0.5 * (edges[1:] + edges[:-1])
+        curves = {"reference": gold[:, k]}
+        curves |= {label: draws_of(traces)[..., k].ravel() for (_, label), traces in results.traces().items()}
+        for j, (label, values) in enumerate(curves.items()):
+            height = np.histogram(values, bins=edges)[0] / values.size / (edges[1] - edges[0])
+            style = {"color": INK, "linewidth": 2.4, "linestyle": "--"} if j == 0 else {"color": COLOURS[j - 1]}
+            axis.plot(middle, height, label=label, **style)
+            rows += [
+                {"statistic": name, "sampler": label, "theta": x, "density": y}
+                for x, y in zip(middle, height, strict=True)
+            ]
+        axis.set_xlabel(name)
+    axes[0, 0].legend(fontsize=7)
+    caption = "Figure 7 of the paper: marginal posterior densities, histograms of the draws; dashed: the reference."
+    return [Figure("Marginal densities", caption, figure, pd.DataFrame(rows))]
+
+
+def step_matrix(results) -> list:
+    """Find mode and curvature again, by stochastic approximation."""
+    import pandas as pd
+
+    n_steps = 2000 if results.preset == "smoke" else 20_000
+    fit = amc.robbins_monro(bonds(), auxiliary=chains(), n_steps=n_steps, n_curvature=n_steps // 5, random_seed=SEED)
+    data = pd.DataFrame(
+        {"statistic": NAMES, "mode": fit.mode, "used mode": MODE, "sd": fit.sd, "used sd": np.sqrt(np.diag(COVARIANCE))}
+    )
+    caption = (
+        f"Mode by {n_steps:,} Robbins-Monro steps, and standard deviations of the inverse curvature there from "
+        f"{n_steps // 5:,} graphs, beside the rounded ones that shape the steps of the samplers."
+    )
+    return [Table("Mode and curvature", caption, data)]
+
+
+study = Study(
+    name="noisy_molecule",
+    reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.2, table 2",
+    targets={"molecule": bonds},
+    samplers=SAMPLERS,
+    budget=Budget(seconds=100.0),
+    tune=500,
+    thin=5,
+    audit_every=None,
+    replicates=4,
+    gold=None,
+    seed=SEED,
+    start=start,
+    analyses=(table_2, densities, step_matrix),
+    presets={
+        "smoke": {"budget": Budget(draws=300, seconds=3.0), "tune": 50, "thin": 1, "replicates": 2},
+        "quick": {"budget": Budget(seconds=8.0), "thin": 1, "replicates": 2},
+    },
+)

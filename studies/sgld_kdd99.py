@@ -1,0 +1,294 @@
+"""SGLD on network connections: without a test it is fast and biased, with a sequential test slower and less so.
+
+Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section 6.2,
+figures 5 and 6: logistic regression, malicious against normal connections of KDD99 (10 %, N = 494021), 41 features;
+step sizes 5e-4 and 1e-4; L1 error in variance against time for SGLD, exact MH and tests at epsilon .1, .05, .01.
+
+The paper says neither how columns are coded and scaled, nor the prior, nor the minibatch. Here: coding as in
+`approxmcmc.datasets.kdd99`, standardised columns, prior precision 10 and minibatches of 500 as in its section 6.1. With
+standardised columns a step size of 5e-4 is beyond the stability limit 4 / lambda_max of the Langevin step, 4 / 46800
+with a unit prior, so steps are taken in the metric of the Laplace approximation, alpha times its covariance. There
+alpha means the same for every target: the chain forgets in about 2 / alpha steps, and a minibatch of n inflates the
+variance by a share of about alpha N / (4 n). Preset quick keeps N / n: every tenth row, minibatches of 50. Presets
+smoke and quick compare with long exact chains in place of NUTS, to end in minutes.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.contracts import Component, content_hash
+from approxmcmc.datasets import Dataset, connections_stand_in, kdd99
+from approxmcmc.datasets.kdd99 import every
+from approxmcmc.reference.cache import cached
+from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.report import Figure, Note, Table
+from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.svg import COLOURS, INK, subplots
+
+PRIOR_SCALE = 10**-0.5  # precision 10
+STEP_SIZES, EPSILONS = (5e-4, 1e-4), (0.1, 0.05, 0.01, 0.0)
+N_TIMES = 25
+EXACT_DRAWS = {"smoke": 1000, "quick": 6000}  # of the exact chains that stand in for a gold standard
+
+
+@functools.cache
+def connections(real: bool = False) -> Dataset:
+    """Return KDD99; unless `real`, a stand-in where the data cannot be had."""
+    return kdd99(allow_synthetic=not real)
+
+
+@functools.cache
+def tenth() -> Dataset:
+    """Return the rows of preset quick."""
+    data = connections()
+    return data if data.is_synthetic else every(data, 10)
+
+
+@functools.cache
+def stand_in() -> Dataset:
+    """Return the 2000 generated rows of preset smoke, which reads no network and no disk."""
+    return connections_stand_in(2000)
+
+
+def posterior_of(data: Dataset):
+    """Return the posterior of a logistic regression with a normal prior of precision 10, one label per column."""
+    return amc.targets.LogisticRegression(data.X_train, data.y_train, prior_scale=PRIOR_SCALE)
+
+
+def real_posterior():
+    """Return the posterior given all connections, or raise."""
+    return posterior_of(connections(real=True))
+
+
+def quick_posterior():
+    """Return the posterior given every tenth connection, or given the stand-in."""
+    return posterior_of(tenth())
+
+
+def smoke_posterior():
+    """Return the posterior of preset smoke."""
+    return posterior_of(stand_in())
+
+
+@functools.lru_cache(maxsize=4)
+def _laplace(content_hash: str, target):
+    return amc.laplace(target)
+
+
+def laplace_of(target):
+    """Return the Laplace approximation of a target, found once per process."""
+    return _laplace(target.content_hash(), target)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InLaplaceMetric(Component):
+    """SGLD steps alpha times the covariance of the Laplace approximation, which is found when the chain is set up."""
+
+    step_size: float
+    batch_size: int
+
+    def _proposal(self, target):
+        return amc.StochasticGradientLangevin(self.step_size, self.batch_size, preconditioner=laplace_of(target))
+
+    def build_proposal(self, target):
+        """Return the part for a test."""
+        return self._proposal(target).build_proposal(target)
+
+    def build_unadjusted(self, target):
+        """Return the part for AlwaysAccept."""
+        return self._proposal(target).build_unadjusted(target)
+
+
+def sgld(step_size: float, batch_size: int):
+    """Return SGLD without a test."""
+    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), amc.AlwaysAccept())
+
+
+def corrected(step_size: float, epsilon: float, batch_size: int, test_batch_size: int):
+    """Return the paper's sampler; epsilon = 0 reads all data."""
+    test = amc.SequentialTTest(epsilon=epsilon, batch_size=test_batch_size)
+    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), test)
+
+
+def exact(step_size: float, batch_size: int):
+    """Return SGLD steps with the exact test."""
+    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), amc.ExactTest())
+
+
+def samplers(batch_size: int, test_batch_size: int) -> dict:
+    """Return the paper's settings; the exact test makes the decisions of epsilon = 0 at half the cost."""
+    steps = knob(*STEP_SIZES)
+    both = {"batch_size": batch_size, "test_batch_size": test_batch_size}
+    return {
+        "sgld": vary(sgld, step_size=steps, batch_size=batch_size),
+        "corrected": vary(corrected, step_size=steps, epsilon=knob(*EPSILONS), **both),
+        "exact": vary(exact, step_size=steps, batch_size=batch_size),
+    }
+
+
+def start(target, rng):
+    """Return a draw of the Laplace approximation: what is measured is bias and variance, not the way to the mode."""
+    return laplace_of(target).draw(rng)
+
+
+def squared_deviation(posterior):
+    """Return (beta - its mean)^2 for each coefficient, means known from the chain itself: what variances average."""
+    return (posterior["beta"] - posterior["beta"].mean("draw")) ** 2
+
+
+# --- figures 5 and 6 ---
+
+
+def true_variance(results) -> tuple[np.ndarray, str]:
+    """Return the posterior variances, and where they come from: the gold standard, or else long exact chains."""
+    gold = results.reference("kdd99")
+    if gold is not None:
+        return gold["posterior"]["beta"].var(("chain", "draw")).values, "the gold standard"
+    target, draws = results.target("kdd99"), EXACT_DRAWS.get(results.preset, 40_000)
+
+    def compute():
+        fit = laplace_of(target)
+        mala = amc.presets.mala(0.5, preconditioner=fit, target_acceptance=0.574)
+        return amc.sample(
+            target,
+            mala,
+            draws=draws,
+            tune=300,
+            chains=2,
+            cores=1,
+            random_seed=1999,
+            initvals=fit.mode,
+            progressbar=False,
+        )
+
+    halves = cached(content_hash("sgld_kdd99", target.content_hash(), draws), None, compute)["posterior"]["beta"]
+    chains = halves.var("draw").values
+    # Two independent halves differ by twice the error of their mean.
+    error = 0.5 * float(np.abs(chains[0] / chains[1] - 1.0).mean())
+    return chains.mean(axis=0), f"2 exact chains (MALA) of {draws} draws, own error {error:.2g}"
+
+
+def running_error(trace, variance: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return mean_k |Var_hat(beta_k) / Var(beta_k) - 1| over the draws made by each time; NaN before the tenth draw."""
+    draws = trace["posterior"]["beta"].values[0]
+    made = np.searchsorted(np.cumsum(trace["sample_stats"]["perf_counter_diff"].values[0]), times, side="right")
+    centred = draws - draws.mean(axis=0)
+    first, second = np.cumsum(centred, axis=0), np.cumsum(centred**2, axis=0)
+    n = np.maximum(made, 1)[:, None]
+    found = second[made - 1] / n - (first[made - 1] / n) ** 2
+    errors = np.abs(found / variance - 1.0).mean(axis=1)
+    return np.where(made < 10, np.nan, errors)
+
+
+def by_setting(results):
+    """Yield step size, name, and traces of every finished setting."""
+    for (_, label), traces in results.traces().items():
+        for step_size in STEP_SIZES:
+            if f"step_size={step_size!r}" in label:
+                kind, _, knobs = label.partition("[")
+                epsilon = next((k.split("=")[1].rstrip("]") for k in knobs.split(", ") if k.startswith("epsilon")), "")
+                yield step_size, f"epsilon = {epsilon}" if epsilon else {"sgld": "SGLD", "exact": "exact"}[kind], traces
+
+
+def figures_5_and_6(results) -> list:
+    """Draw the L1 error in variance against time, one panel for each step size."""
+    import pandas as pd
+
+    variance, origin = true_variance(results)
+    rows = []
+    for step_size, name, traces in by_setting(results):
+        seconds = [float(trace["sample_stats"]["perf_counter_diff"].sum()) for trace in traces]
+        times = np.geomspace(min(seconds) / 50.0, min(seconds), N_TIMES)
+        errors = np.array([running_error(trace, variance, times) for trace in traces])
+        for place, time in enumerate(times):
+            if np.isfinite(errors[:, place]).all():
+                row = {"step_size": step_size, "setting": name, "seconds": float(time)}
+                rows.append(row | mean_interval(errors[:, place]).columns("error"))
+    data = pd.DataFrame(rows, columns=["step_size", "setting", "seconds", "error", "error_lower", "error_upper"])
+    figure, axes = subplots(1, len(STEP_SIZES), figsize=(9.6, 4.2), sharey=True, squeeze=False)
+    names = ["SGLD", *(f"epsilon = {epsilon!r}" for epsilon in EPSILONS), "exact"]
+    for panel, step_size in zip(axes[0], STEP_SIZES, strict=True):
+        for place, name in enumerate(names):
+            curve = data[(data.step_size == step_size) & (data.setting == name)]
+            colour, style = (INK, "--") if name == "exact" else (COLOURS[place], "-")
+            panel.plot(curve.seconds, curve.error, style, color=colour, label=name, linewidth=1.4)
+        panel.set(xscale="log", yscale="log", xlabel="seconds", title=f"step size {step_size:g}")
+    axes[0, 0].set_ylabel("mean relative L1 error in variance")
+    axes[0, 0].legend(fontsize=7)
+    caption = (
+        "Figures 5 and 6 of the paper: mean over the 41 coefficients of |variance of the draws so far / true variance "
+        f"- 1|, mean over {results.study.replicates} chains; truth: {origin}. Relative, so that every "
+        "coefficient counts alike. A curve that turns flat has met its bias; a chain that has "
+        "not moved has error 1."
+    )
+    return [Figure("Error in variance against time", caption, figure, data), Table("At the end", "Errors at the last "
+            "common time of each setting.", data.groupby(["step_size", "setting"], sort=False).tail(1))]  # fmt: skip
+
+
+def steps_made(results) -> list:
+    """Tabulate steps, data, acceptance, and the ratio of the chains' variance to the gold standard's."""
+    import pandas as pd
+
+    variance, _ = true_variance(results)
+    rows = []
+    for step_size, name, traces in by_setting(results):
+        stats, thin = [trace["sample_stats"] for trace in traces], results.study.thin
+        steps = [s.sizes["draw"] * thin for s in stats]
+        row = {"step size": step_size, "setting": name, "steps": float(np.mean(steps))}
+        seconds = [float(s["perf_counter_diff"].sum()) for s in stats]
+        row["microseconds per step"] = 1e6 * sum(seconds) / sum(steps)
+        row["data per step"] = float(np.sum([s["datapoints_touched"].sum() for s in stats])) / sum(steps)
+        row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
+        draws = np.concatenate([trace["posterior"]["beta"].values[0] for trace in traces])
+        row["variance / true one"] = float(np.mean(draws.var(axis=0) / variance))
+        rows.append(row)
+    caption = (
+        "The last column is the mean over coefficients of the variance of all draws of all chains, over the true one."
+    )
+    return [Table("Steps made", caption, pd.DataFrame(rows), formats={"acceptance": ".3f"})]
+
+
+def data_used(results) -> list:
+    """Return a note where the data are not the real connections."""
+    data = stand_in() if results.preset == "smoke" else tenth() if results.preset == "quick" else connections()
+    note = f"No real connections were used: {data.name}. Compare shapes and orderings with the paper, not values."
+    return [Note(note if data.is_synthetic else f"{data.name}: {len(data.y_train)} rows. {data.provenance}.")]
+
+
+study = Study(
+    name="sgld_kdd99",
+    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.2, figures 5 and 6",
+    targets={"kdd99": real_posterior},
+    samplers=samplers(batch_size=500, test_batch_size=500),
+    estimands={"squared_deviation": squared_deviation},
+    average_over=("squared_deviation",),
+    budget=Budget(seconds=800.0),
+    thin=10,
+    audit_every=5000,
+    replicates=8,
+    gold=Gold(),
+    seed=1999,
+    start=start,
+    analyses=(data_used, figures_5_and_6, steps_made),
+    presets={
+        "smoke": {
+            "targets": {"kdd99": smoke_posterior},
+            "samplers": samplers(batch_size=50, test_batch_size=100),
+            "budget": Budget(draws=300),
+            "audit_every": 50,
+            "replicates": 2,
+            "gold": None,
+        },
+        "quick": {
+            "targets": {"kdd99": quick_posterior},
+            "samplers": samplers(batch_size=50, test_batch_size=500),
+            "budget": Budget(seconds=20.0),
+            "audit_every": 2000,
+            "replicates": 2,
+            "gold": None,
+        },
+    },
+)

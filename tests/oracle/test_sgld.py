@@ -1,0 +1,138 @@
+"""SGLD where everything can be enumerated: its stationary law, and the correction that makes it exact on a grid."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES
+from tests import langevin as book
+
+
+def proposer(target, proposal, bugs=None):
+    """Return ``propose(theta, batch, z)``: theta' and log q ratio of a fresh chain with this minibatch and noise."""
+    part = proposal.build_proposal(target)
+    kernel = book.plain(part.functions["PROPOSE"], bugs)
+    out, count = np.empty(1), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+
+    def propose(theta, batch, z):
+        script = book.Script(book.picks(batch, target.n_obs), [z])
+        ratio = kernel(script, part.params, part.make_state(), np.array([theta]), out, count)
+        return out[0], ratio
+
+    return propose
+
+
+def stationary_variance(target, proposal, n):
+    """Return the variance of the linear chain theta' = a theta + b(batch) + c z: (c^2 + var b) / (1 - a^2)."""
+    propose = proposer(target, proposal)
+    batches = list(itertools.combinations(range(target.n_obs), n))
+    shifts = np.array([propose(0.0, batch, 0.0)[0] for batch in batches])
+    slopes = np.array([propose(1.0, batch, 0.0)[0] for batch in batches]) - shifts
+    noise = propose(0.0, batches[0], 1.0)[0] - shifts[0]
+    assert np.ptp(slopes) < 1e-12
+    return (noise**2 + shifts.var()) / (1.0 - slopes[0] ** 2)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.01])
+def test_stationary_variance_has_the_closed_form(alpha):
+    N, n = 8, 3
+    target, A = book.normal_means(N), N + 0.01
+    V = N**2 / n * (1.0 - n / N)  # S^2 = 1
+    found = stationary_variance(target, amc.StochasticGradientLangevin(alpha, n), n)
+    assert found == pytest.approx((1.0 + alpha * V / 4.0) / (A * (1.0 - alpha * A / 4.0)), rel=1e-12)
+    anchored = amc.StochasticGradientLangevin(alpha, n, control_variate=[0.7])
+    assert stationary_variance(target, anchored, n) == pytest.approx(1.0 / (A * (1.0 - alpha * A / 4.0)), rel=1e-12)
+
+
+def test_the_fixtures_numbers():
+    A, V = 100.01, 100.0**2 / 10 * (1 - 10 / 100)
+    ratios = [(1 + alpha * V / 4) / (1 - alpha * A / 4) for alpha in (0.01, 0.002)]
+    assert ratios == pytest.approx([4.33348, 1.52632], abs=5e-6)
+
+
+@pytest.mark.parametrize("anchor", [None, [0.7]])
+def test_halving_the_step_halves_the_bias(anchor):
+    target, A = book.normal_means(8), 8.01
+    alphas = 0.02 * 0.5 ** np.arange(5)
+    bias = [
+        A * stationary_variance(target, amc.StochasticGradientLangevin(alpha, 3, control_variate=anchor), 3) - 1.0
+        for alpha in alphas
+    ]
+    ratios = np.array(bias[:-1]) / bias[1:]
+    # b(alpha) = c alpha (1 + O(alpha A / 4)), so each ratio is 2 up to a quarter of the larger alpha A.
+    np.testing.assert_array_less(np.abs(ratios - 2.0), alphas[:-1] * A / 3.0)
+
+
+GRID = np.linspace(-2.0, 3.0, 41)
+DATA = np.array([-1.0, 0.5, 2.0])
+
+
+def grid_loglik(theta, data, i):
+    (x,) = data
+    return -0.5 * (x[i] - theta[0]) ** 2
+
+
+def grid_grad_loglik(theta, data, i, out):
+    (x,) = data
+    out[0] += x[i] - theta[0]
+
+
+def grid_kernels(bugs=None):
+    """Return the kernels of uncorrected and of corrected SGLD on the grid, and the posterior there."""
+    target = amc.Target(
+        grid_loglik, lambda theta: -(theta[0] ** 2) / 8.0, data=DATA, n_obs=3, dim=1, grad_loglik=grid_grad_loglik
+    )
+    alpha, size = 0.4, GRID.size
+    propose = proposer(target, amc.StochasticGradientLangevin(alpha, 1), bugs)
+    log_posterior = np.array([-0.5 * ((DATA - theta) ** 2).sum() - theta**2 / 8.0 for theta in GRID])
+    difference = log_posterior[None, :] - log_posterior[:, None]
+    uncorrected, corrected = np.zeros((size, size)), np.zeros((size, size))
+    for batch in ([0], [1], [2]):
+        means = np.array([propose(theta, batch, 0.0)[0] for theta in GRID])
+        z = (GRID[None, :] - means[:, None]) / np.sqrt(alpha)
+        ratio = np.empty((size, size))
+        for i, j in np.ndindex(size, size):
+            there, ratio[i, j] = propose(GRID[i], batch, z[i, j])
+            assert abs(there - GRID[j]) < 1e-12
+        weights = np.exp(-0.5 * z**2)
+        total = weights.sum(axis=1)  # the grid's proposal is renormalised, which the density ratio must hear of
+        proposal = weights / total[:, None]
+        accept = np.minimum(1.0, np.exp(difference + ratio + np.log(total)[:, None] - np.log(total)[None, :]))
+        move = proposal * accept
+        np.fill_diagonal(move, 0.0)
+        np.fill_diagonal(move, 1.0 - move.sum(axis=1))
+        uncorrected += proposal / 3.0
+        corrected += move / 3.0
+    posterior = np.exp(log_posterior - log_posterior.max())
+    return uncorrected, corrected, posterior / posterior.sum()
+
+
+def total_variation(kernel, law):
+    size = kernel.shape[0]
+    equations = np.vstack([kernel.T - np.eye(size), np.ones(size)])
+    stationary = np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    return 0.5 * np.abs(stationary - law).sum()
+
+
+def test_correction_given_the_same_minibatch_is_exact_on_the_grid():
+    uncorrected, corrected, posterior = grid_kernels()
+    assert total_variation(corrected, posterior) < 1e-10
+    assert total_variation(uncorrected, posterior) == pytest.approx(0.3184, abs=5e-5)
+
+
+UNCONDITIONED = {
+    "way back along the gradient on all data": (
+        "_estimate(model, out, order,", "_estimate((*model[:2], model[1], *model[3:]), out, order,",
+    ),
+    "way back given another minibatch": (
+        "    _estimate(model, out, order,", "    order[:] = np.roll(order, 1)\n    _estimate(model, out, order,",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", UNCONDITIONED)
+def test_a_way_back_that_forgets_the_minibatch_is_not_exact(bug):
+    _, corrected, posterior = grid_kernels({"_propose": UNCONDITIONED[bug]})
+    assert total_variation(corrected, posterior) > 1e-3

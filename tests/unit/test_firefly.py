@@ -1,0 +1,345 @@
+"""Firefly: settings, refusals, costs, and the corners where a gap is 0 or large."""
+
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from tests.models import logistic, normal_logprior, normal_mean
+
+WALK = amc.RandomWalk(0.2)
+COMPONENTS = [
+    amc.Firefly(WALK),
+    amc.Firefly(WALK, "untuned", amc.ExplicitZ(0.2)),
+    amc.Firefly(amc.Slice([0.1, 0.2]), "taylor", amc.ImplicitZ(0.1, 0.5, skips=False), at=[0.0, 1.0]),
+    amc.ImplicitZ(),
+    amc.ExplicitZ(),
+    amc.Slice(0.5, max_steps=3),
+]
+
+
+def start(target, sampler, theta, *, n_tune=0):
+    return sampler.build(target).start(np.asarray(theta, dtype=float), streams(seed_sequences(5, 1)[0][0]), n_tune)
+
+
+def advance(chain, steps, dim, thin=1):
+    """Return draws and records by name; fewer than `steps` where the chain stopped."""
+    draws, counts = np.empty((steps, dim)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
+    values = np.empty((steps, len(VALUE_NAMES)))
+    made = chain.advance(steps, thin, draws, counts, values)
+    records = {name: counts[:made, k] for k, name in enumerate(COUNT_NAMES)}
+    return draws[:made], records | {name: values[:made, k] for k, name in enumerate(VALUE_NAMES)}
+
+
+def check_bright_set(chain):
+    """The order is a permutation, positions are its inverse, and odds are those of the data at theta."""
+    from approxmcmc.engine.batches import full_terms
+
+    order, position, size, log_odds = chain.bright
+    n, bound = order.size, chain.program.bound
+    np.testing.assert_array_equal(np.sort(order), np.arange(n))
+    np.testing.assert_array_equal(order[position], np.arange(n))
+    gaps = full_terms(bound.gaps, chain.theta, bound.data, n)[order[: size[0]]]
+    np.testing.assert_allclose(log_odds[: size[0]], gaps + np.log(-np.expm1(-gaps)), rtol=1e-7, atol=1e-7)
+    assert chain.parts[1] == pytest.approx(bound.log_bound(chain.theta, bound.sums), rel=1e-12)
+
+
+class TestSettings:
+    @pytest.mark.parametrize("component", COMPONENTS, ids=repr)
+    def test_round_trip(self, component):
+        again = Component.from_dict(component.to_dict())
+        assert again == component and repr(again) == repr(component)
+        assert [component == other for other in COMPONENTS].count(True) == 1
+
+    @pytest.mark.parametrize(
+        ("make", "error", "match"),
+        [
+            (lambda: amc.Firefly(WALK, "tight"), InvalidInputError, r"bound must be one of .* found 'tight'"),
+            (lambda: amc.Firefly(amc.ExactTest()), IncompatibleError, "proposal must be .* RandomWalk.* or Slice"),
+            (lambda: amc.Firefly(WALK, z_update=0.1), InvalidInputError, r"ImplicitZ\(q\) or ExplicitZ.*found 0.1"),
+            (lambda: amc.ImplicitZ(0.0), InvalidInputError, r'q must lie in \(0, 1\] or "auto", found 0.0'),
+            (lambda: amc.ImplicitZ("all"), InvalidInputError, "found 'all'"),
+            (lambda: amc.ImplicitZ(math.nan), InvalidInputError, "found nan"),
+            (lambda: amc.ImplicitZ(0.1, 1.5), InvalidInputError, r"q_bright must lie in \(0, 1\], found 1.5"),
+            (lambda: amc.ExplicitZ(0.0), InvalidInputError, "fraction must lie"),
+            (lambda: amc.Slice(0.0), InvalidInputError, "width must be a positive number"),
+            (lambda: amc.Slice(1.0, 0), InvalidInputError, "max_steps must be an integer >= 1"),
+        ],
+    )
+    def test_ranges(self, make, error, match):
+        with pytest.raises(error, match=match):
+            make()
+
+
+class TestRefusals:
+    def test_a_target_without_a_bound(self):
+        with pytest.raises(IncompatibleError, match=r"needs a lower bound.*Target\(normal_loglik.*BoundedLikelihood"):
+            amc.Firefly(WALK, "untuned").build(normal_mean())
+
+    def test_a_bound_that_the_target_does_not_have(self):
+        with pytest.raises(InvalidInputError, match=r"bound must be one of \('tuned', 'untuned', 'taylor'\).*'own'"):
+            amc.Firefly(WALK, "own").build(logistic())
+
+    def test_a_discrete_target(self):
+        with pytest.raises(IncompatibleError, match="discrete states; use Gibbs"):
+            amc.Firefly(WALK).build(amc.targets.BinaryMRF.random_triples(4, 0.1, 0))
+
+    def test_a_touching_point_of_the_wrong_length(self):
+        with pytest.raises(InvalidInputError, match=r"at must hold 3 finite numbers, found shape \(2,\)"):
+            amc.Firefly(WALK, at=[0.0, 1.0]).build(logistic())
+
+    def test_the_wrong_number_of_widths(self):
+        with pytest.raises(IncompatibleError, match="3 parameters, 2 widths"):
+            amc.Firefly(amc.Slice([0.1, 0.2]), "untuned").build(logistic())
+
+    def test_a_proposal_that_cannot_forget_gradients(self):
+        proposal = amc.Mixture((amc.Langevin(0.01), WALK), (0.5, 0.5))
+        with pytest.raises(IncompatibleError, match="says how to forget"):
+            amc.Firefly(proposal, "untuned").build(logistic())
+
+    def test_a_bound_without_gradients(self):
+        with pytest.raises(IncompatibleError, match="has no gradient"):
+            amc.Firefly(amc.Langevin(0.01), "own").build(bounded(0.1))
+
+    def test_slice_is_for_firefly_alone(self):
+        with pytest.raises(IncompatibleError, match="proposal must be a proposal"):
+            amc.MetropolisHastings(amc.Slice(0.1), amc.ExactTest())
+
+
+def bounded(slack, *, closed=0.0, above=()):
+    """Return a normal mean whose bound is lower by `slack`, but higher than the likelihood for the data `above`."""
+    target = normal_mean(60)
+    (x,) = target.data
+    shifts = np.full(60, slack)
+    shifts[list(above)] = -0.3
+
+    def gap(theta, data, i):
+        return data[1][i]
+
+    def log_bound(theta, sums):
+        s = sums[0]
+        return -0.5 * (s[0] - 2.0 * theta[0] * s[1] + s[2] * theta[0] ** 2) - s[3]
+
+    sums = np.array([x @ x, x.sum(), 60.0, shifts.sum() + closed])
+    return amc.targets.BoundedLikelihood(target, gap, log_bound, sums, shifts)
+
+
+class TestOwnBound:
+    def test_it_is_a_target_again(self):
+        target = bounded(0.1)
+        assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
+        assert repr(target) == "BoundedLikelihood(Target(normal_loglik, n_obs=60, dim=1))"
+        chain = start(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.2)), [0.3])
+        _, records = advance(chain, 300, 1)
+        check_bright_set(chain)
+        # A constant gap: P(bright) = 1 - exp(-.1) = .095 for each of 60 data, whatever theta.
+        assert abs(records["bright_count"].mean() - 60 * -math.expm1(-0.1)) < 1.5
+
+    def test_bounds_above_the_likelihood_are_named(self):
+        with pytest.raises(
+            InvalidInputError, match=r"above the likelihood for 2 of 60 data(.|\n)*worst is datum 1[37]"
+        ):
+            amc.Firefly(WALK, "own").build(bounded(0.1, above=(13, 17)))
+
+    def test_a_closed_form_that_is_not_the_sum(self):
+        with pytest.raises(InvalidInputError, match="its terms add up to"):
+            amc.Firefly(WALK, "own").build(bounded(0.1, closed=0.01))
+
+    def test_what_the_look_before_has_missed_stops_the_chain(self):
+        def gap(theta, data, i):
+            return 0.1 if abs(theta[0] - 0.35) > 0.04 else -0.1  # wrong in an interval that no random theta falls into
+
+        good = bounded(0.1)
+        target = amc.targets.BoundedLikelihood(good.target, gap, good._log_bound, good._sums, good._more)
+        program = amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)).build(target)
+        chain = program.start(np.array([0.5]), streams(seed_sequences(5, 1)[0][0]), 0)
+        draws, _ = advance(chain, 400, 1)
+        assert len(draws) < 400
+        assert "lower bound of datum" in chain.explain_failure()
+        assert "for 60 of 60 data" in chain.explain_failure()
+        with pytest.raises(NotFiniteError, match="lower bound of datum"):
+            amc.sample(target, amc.Firefly(amc.RandomWalk(0.001), "own", amc.ImplicitZ(0.9)), draws=5, tune=0, chains=1,
+                       random_seed=1, initvals=np.array([0.391]), thin=400, progressbar=False)  # fmt: skip
+
+
+class TestCosts:
+    """The likelihood writes every call into an array among the data: records must equal what it has counted."""
+
+    N = 80
+
+    def counted(self, z_update, proposal=WALK, thin=1):
+        log = np.zeros((100_000, 2))
+        base = normal_mean(self.N)
+        (x,) = base.data
+
+        def gap(theta, data, i):
+            _, log, slacks = data
+            log[0, 0] += 1
+            call = int(log[0, 0])
+            log[call, 0], log[call, 1] = i, theta[0]
+            return slacks[i]
+
+        def loglik(theta, data, i):
+            return -0.5 * (data[0][i] - theta[0]) ** 2
+
+        def log_bound(theta, sums):
+            s = sums[0]
+            return -0.5 * (s[0] - 2.0 * theta[0] * s[1] + s[2] * theta[0] ** 2) - s[3]
+
+        slacks = np.linspace(0.0, 0.4, self.N)
+        target = amc.Target(loglik, normal_logprior, data=(x, log), n_obs=self.N, dim=1)
+        sums = np.array([x @ x, x.sum(), float(self.N), slacks.sum()])
+        target = amc.targets.BoundedLikelihood(target, gap, log_bound, sums, slacks)
+        log = target._data[1]
+        chain = start(target, amc.Firefly(proposal, "own", z_update), [0.3])
+        rows = []
+        for _ in range(60):
+            before = chain.bright[2][0]
+            log[:] = 0.0
+            draws, records = advance(chain, 1, 1, thin)
+            calls = log[1 : int(log[0, 0]) + 1].copy()
+            rows.append(({name: values[0] for name, values in records.items()}, calls, before, draws[0, 0]))
+        return rows
+
+    @pytest.mark.parametrize(
+        "z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5, skips=False), amc.ExplicitZ(0.3)], ids=repr
+    )
+    def test_random_walk(self, z_update):
+        rows = self.counted(z_update)
+        for records, calls, bright, theta in rows:
+            at_theta = calls[bright:]  # after the bright data at theta' come the dark ones at the theta that was kept
+            assert records["likelihood_evaluations"] == len(calls) == bright + records["dark_proposals"]
+            assert (at_theta[:, 1] == theta).all() and len(set(at_theta[:, 0])) == len(at_theta)
+            assert len(set(calls[:bright, 1])) <= 1 and not set(calls[:bright, 0]) & set(at_theta[:, 0])
+            assert records["bound_evaluations"] == records["decisions_made"] == records["decision_rounds"] == 1
+            if isinstance(z_update, amc.ImplicitZ):
+                assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
+            else:
+                assert len(calls) <= records["datapoints_touched"] <= bright + math.ceil(0.3 * self.N)
+        moved = [records["accepted"] for records, *_ in rows]
+        assert 0 < sum(moved) < len(moved)
+
+    def test_slice_and_thinning(self):
+        rows = self.counted(amc.ImplicitZ(0.2), amc.Slice(0.3))
+        for records, calls, bright, _ in rows:
+            assert records["likelihood_evaluations"] == len(calls)
+            assert len(calls) == records["bound_evaluations"] * bright + records["dark_proposals"]
+            assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
+            assert records["accepted"] == 1
+        thinned = self.counted(amc.ImplicitZ(0.2), thin=3)
+        assert all(records["likelihood_evaluations"] == len(calls) for records, calls, *_ in thinned)
+        assert all(records["decisions_made"] == 3 for records, *_ in thinned)
+
+    def test_set_up_is_booked_apart(self):
+        target = logistic()
+        trace = amc.sample(target, amc.Firefly(WALK), draws=5, tune=5, chains=1, random_seed=1, progressbar=False)
+        attrs = trace.posterior.attrs
+        assert attrs["setup_mode_likelihood_evaluations"] == attrs["setup_mode_passes"] * target.n_obs > 0
+        assert attrs["setup_mode_seconds"] > 0.0
+        assert attrs["setup_bound_likelihood_evaluations"] == 8 * target.n_obs
+        assert "lp" not in trace.sample_stats and "wrong_decisions" not in trace.sample_stats
+        for name in ("bright_count", "dark_proposals", "bound_evaluations", "accepted"):
+            assert name in trace.sample_stats
+        untuned = amc.sample(
+            target, amc.Firefly(WALK, "untuned"), draws=5, tune=0, chains=1, random_seed=1, progressbar=False
+        )
+        assert "setup_mode_passes" not in untuned.posterior.attrs
+
+    def test_gradients_of_bright_data_are_counted(self):
+        chain = start(logistic(), amc.Firefly(amc.Langevin(0.01), "untuned", amc.ImplicitZ(0.1)), np.zeros(3))
+        for _ in range(20):
+            bright = chain.bright[2][0]
+            _, records = advance(chain, 1, 3)
+            assert records["gradient_evaluations"][0] == 2 * bright  # at theta, since z has changed, and at theta'
+            assert records["datapoints_touched"][0] == 3 * bright + records["dark_proposals"][0]
+
+
+class TestCorners:
+    @pytest.mark.parametrize("bound", ["tuned", "untuned", "taylor"])
+    def test_predictors_of_800(self, bound):
+        """|s| = 800 at the start, both signs: odds, gaps and sums stay finite."""
+        X = np.array([[800.0], [-800.0], [800.0], [0.5], [-1.0]])
+        target = amc.targets.LogisticRegression(X, [1, 1, 0, 1, 0])
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitZ(0.5), at=[0.002]), [1.0])
+        draws, _ = advance(chain, 200, 1)
+        assert len(draws) == 200 and np.isfinite(draws).all() and np.isfinite(chain.parts).all()
+        check_bright_set(chain)
+
+    @pytest.mark.parametrize("name", ["softmax", "robust"])
+    def test_predictors_of_800_of_other_models(self, name):
+        X = np.array([[800.0], [-800.0], [1.0], [0.5], [-1.0], [2.0]])
+        y = [0, 1, 2, 0, 1, 2]
+        kind = {"softmax": amc.targets.SoftmaxRegression, "robust": amc.targets.RobustRegression}[name]
+        target = kind(X, y)
+        dim = target.variables.size
+        theta = np.linspace(-1.0, 1.0, dim) if dim > 1 else [1.0]
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), "untuned", amc.ImplicitZ(0.5)), theta)
+        assert len(advance(chain, 100, dim)[0]) == 100
+        check_bright_set(chain)
+
+    def test_start_at_the_mode_where_every_gap_is_zero(self):
+        """All data are dark there, and none goes bright before theta moves; then some do."""
+        target = logistic()
+        mode = np.asarray(amc.find_mode(target))
+        chain = start(target, amc.Firefly(WALK, z_update=amc.ImplicitZ(0.5), at=mode), mode)
+        assert chain.bright[2][0] == 0
+        _, records = advance(chain, 200, 3)
+        before = np.argmax(records["accepted"])
+        assert (records["bright_count"][:before] == 0).all()
+        assert records["bright_count"].max() > 0
+        check_bright_set(chain)
+
+    def test_a_bright_datum_whose_gap_becomes_zero_goes_dark(self):
+        from approxmcmc.samplers.firefly_steps import go_bright_probability, go_dark_probability, log_odds_of
+
+        assert log_odds_of(0.0) == log_odds_of(-1e-9) == -math.inf
+        assert math.isnan(log_odds_of(-0.1)) and math.isnan(log_odds_of(math.nan))
+        assert go_dark_probability(-math.inf, 0.01, 1.0) == 1.0
+        assert go_bright_probability(0.0, 0.01, 1.0) == 0.0
+        assert go_dark_probability(1e5, 0.01, 1.0) == 0.0
+        assert go_bright_probability(1e5, 0.01, 1.0) == 1.0
+
+    @pytest.mark.parametrize("bound", ["tuned", "untuned"])
+    def test_far_starts_come_home(self, bound):
+        """Started 30 away, every datum is bright; the chain comes back and most data go dark."""
+        target = logistic(prior_scale=30.0)
+        mode = np.asarray(amc.find_mode(target))
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.3), bound, amc.ImplicitZ(0.5), at=mode), mode + 30.0)
+        assert chain.bright[2][0] > 0.9 * target.n_obs
+        draws, records = advance(chain, 1500, 3)
+        assert np.abs(draws[-1] - mode).max() < 2.0
+        assert records["bright_count"][-1] < 0.4 * target.n_obs
+        check_bright_set(chain)
+
+    def test_q_one_and_single_datum(self):
+        target = amc.targets.LogisticRegression([[1.0]], [1])
+        chain = start(target, amc.Firefly(WALK, "untuned", amc.ImplicitZ(1.0)), [0.1])
+        _, records = advance(chain, 50, 1)
+        assert (records["dark_proposals"] + np.r_[0, records["bright_count"][:-1]] == 1)[1:].all()
+
+    def test_outside_the_support_of_the_prior(self):
+        def prior(theta):
+            return 0.0 if abs(theta[0]) < 0.3 else -math.inf
+
+        target = amc.targets.LogisticRegression([[1.0], [2.0], [-1.0]], [1, 0, 1], prior=prior)
+        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), "untuned"), [0.1])
+        draws, records = advance(chain, 100, 1)
+        assert len(draws) == 100 and np.abs(draws).max() < 0.3
+        assert records["bound_evaluations"].min() == 0
+
+
+def test_q_follows_the_bright_count_in_tuning_and_is_then_frozen():
+    target = logistic(n=500)
+    sampler = amc.Firefly(amc.RandomWalk(0.1, target_acceptance=0.3), "untuned")
+    chain = start(target, sampler, np.zeros(3), n_tune=300)
+    advance(chain, 300, 3)
+    tuned = chain.adapted()["q"]
+    _, records = advance(chain, 300, 3)
+    assert chain.adapted()["q"] == tuned
+    assert 0.3 < tuned * 500 / records["bright_count"].mean() < 3.0
+    assert set(chain.adapted()) == {"q", "scale_factor"}
+    assert "q" not in start(target, amc.Firefly(WALK, "untuned", amc.ImplicitZ(0.2)), np.zeros(3)).adapted()
