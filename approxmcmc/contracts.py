@@ -167,7 +167,8 @@ class CompiledTarget(NamedTuple):
     """What the engine needs of a target: compiled functions and the arrays that they read.
 
     ``log_terms(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) for i in ``order[lo:hi]`` to ``out[:hi -
-    lo]``; an empty `order` stands for the rows lo ... hi - 1 themselves. ``log_prior(theta)`` returns the log prior density, up to a constant; -inf outside the support.
+    lo]``; an empty `order` stands for the rows lo ... hi - 1 themselves. ``log_prior(theta)`` returns the log prior
+    density, up to a constant; -inf outside the support.
     """
 
     log_terms: Any
@@ -201,8 +202,8 @@ class DifferentiableTarget(Protocol):
 class CompiledBound(NamedTuple):
     """What Firefly needs of a target: lower bounds 0 < B_i(theta) <= p(x_i | theta) whose product has a closed form.
 
-    ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it is
-    a batch kernel as `CompiledTarget.log_terms` is. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
+    ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
+    is a batch kernel as `CompiledTarget.log_terms` is. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
     data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
     weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
     None where the target has no gradients.
@@ -230,8 +231,8 @@ class BoundedTarget(Protocol):
 class CompiledTermRange(NamedTuple):
     """What a concentration bound needs of a target: how far the terms of a decision lie apart at most.
 
-    ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i l_i over all data, l_i = log p(x_i | theta') -
-    log p(x_i | theta); `numbers` is the float64 vector of constants that it reads.
+    ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i l_i over all data, l_i = log p(x_i | theta')
+    - log p(x_i | theta); `numbers` is the float64 vector of constants that it reads.
     """
 
     term_range: Any
@@ -400,8 +401,8 @@ class Proposal(Protocol):
         """Check that the target has what this proposal needs, and return the part that proposes.
 
         A proposal may have a method `build_unadjusted` beside: it returns the part for a test that asks for no density
-        ratio, cheaper where the ratio costs gradients. A part may bind ``WEIGHT(params, state) -> float``, the weight of
-        the draw just made, and then names "weight" among its records.
+        ratio, cheaper where the ratio costs gradients. A part may bind ``WEIGHT(params, state) -> float``, the weight
+        of the draw just made, and then names "weight" among its records.
         """
 
 

@@ -94,7 +94,7 @@ def fixed(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), test)
 
 
-def samplers(batch_size: int, cost: str = "time", pilot_steps: int = 500) -> dict[str, Any]:
+def samplers(batch_size: int, cost: str = "time", pilot_steps: int = 5000) -> dict[str, Any]:
     """Return every fixed epsilon, and the annealed one."""
     planned = PlannedAnnealing(batch_size, cost, pilot_steps)
     return {"fixed": vary(fixed, epsilon=knob(*EPSILONS), batch_size=batch_size), "annealed": planned}
@@ -236,7 +236,7 @@ study = Study(
     presets={
         "smoke": {
             "targets": {"mnist_7v9": smoke_posterior},
-            "samplers": samplers(batch_size=100, cost="data", pilot_steps=200),
+            "samplers": samplers(batch_size=100, cost="data", pilot_steps=2000),
             "estimands": {"predictive_mean": smoke_predictive_mean},
             "budget": Budget(draws=200),
             "thin": 20,
@@ -246,6 +246,7 @@ study = Study(
         },
         "quick": {
             "targets": {"mnist_7v9": any_posterior},
+            "samplers": samplers(batch_size=500, pilot_steps=2000),
             "budget": Budget(seconds=5.0),
             "thin": 20,
             "audit_every": 500,

@@ -244,8 +244,8 @@ def auxiliary_length(results) -> list:
     caption = (
         "Posterior mean of exchange against the length of its auxiliary chains, by the graph from which these start; "
         "bars: 1.96 MCSE. Dashed: the exact mean, with one standard deviation shaded. Chains that miss the dense phase "
-        "move the posterior towards the paper's table. Chains too short to leave the full graph make the sampler run away: "
-        "such points lie outside the frame."
+        "move the posterior towards the paper's table. Chains too short to leave the full graph make the sampler run "
+        "away: such points lie outside the frame."
     )
     return [Figure("Length and start of auxiliary chains", caption, figure, data)]
 

@@ -93,8 +93,8 @@ class SequentialTTest(Component):
         Shape of the boundary over the looks, 0 to 1/2: ``0.5`` is Pocock's, one critical value for all looks; smaller
         values ask for more evidence early and reach the critical value of `epsilon` at the end.
     order
-        How subsets are drawn: ``"rows"``, fresh random rows for every decision; ``"blocks"``, blocks of a shuffled copy,
-        several times faster per datum; ``"auto"``, blocks from 10 000 data on. See the page on the data order.
+        How subsets are drawn: ``"rows"``, fresh random rows for every decision; ``"blocks"``, blocks of a shuffled
+        copy, several times faster per datum; ``"auto"``, blocks from 10 000 data on. See the page on the data order.
 
     Raises
     ------

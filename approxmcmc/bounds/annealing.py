@@ -16,6 +16,7 @@ Nothing here is rigorous: a bad pilot costs efficiency, never consistency, as ev
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from approxmcmc.acceptance.recursion import acceptance_probability_error
 from approxmcmc.bounds.pairs import collect_pairs
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.samplers import MetropolisHastings
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ TIMED_STEPS = 50
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")
 COSTS = ("time", "data")
+LONGEST_TIME_SCALE = 0.6  # of the batches, before their means say nothing about longer correlations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +116,11 @@ def plan_annealing(
     InvalidInputError
         When a setting is out of range.
 
+    Warns
+    -----
+    SamplingWarning
+        Where the pilot is too short for the chain's autocorrelation.
+
     Notes
     -----
     Heuristic. The pilot costs ``1 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
@@ -145,6 +152,7 @@ def plan_annealing(
         price, more = _seconds_per_step(target, proposal, test, epsilons, price, pairs.states[-1])
         evaluations += more
     at, to = functional(pairs.states - centre), functional(pairs.proposed - centre)
+    _warn_of_a_short_pilot(at)
     acceptance = np.exp(np.minimum(pairs.log_ratio, 0.0))
     ingredients = estimate_ingredients(epsilons, errors, price, acceptance, at, to)
     return AnnealingPlan(
@@ -220,6 +228,20 @@ def batch_variance(values: np.ndarray) -> np.ndarray:
     means = (sums[length:] - sums[:-length]) / length
     variance: np.ndarray = n * length * (means**2).sum(axis=0) / ((n - length) * (n - length + 1))
     return np.maximum(variance, 1e-300)
+
+
+def _warn_of_a_short_pilot(at: np.ndarray) -> None:
+    """Warn where batches of sqrt(n) steps are as good as one value each: the chain moves more slowly than the pilot."""
+    longest = math.isqrt(len(at))
+    time_scale = float(np.median(batch_variance(at) / np.maximum(at.var(axis=0), 1e-300)))
+    if time_scale > LONGEST_TIME_SCALE * longest:
+        warnings.warn(
+            f"plan_annealing: within {len(at)} pilot steps the chain hardly forgets where it was (autocorrelation time "
+            f"{time_scale:.0f} or more, batches of {longest}): bias and variance are understated and epsilon may stay "
+            "too large for too long; use more n_pairs, or longer steps",
+            SamplingWarning,
+            stacklevel=3,
+        )
 
 
 def _seconds_per_step(

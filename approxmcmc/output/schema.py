@@ -249,8 +249,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "epsilon in force",
-        "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay outside "
-        "the support and no test was asked.",
+        "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay "
+        "outside the support and no test was asked.",
     ),
 )
 

@@ -13,9 +13,9 @@ import xarray as xr
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.interop.model_hash import model_hash
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
-from approxmcmc.interop.model_hash import model_hash
 from approxmcmc.reference.nuts import nuts_sampler, run_nuts
 from approxmcmc.reference.summary import Estimands, moments_dataset, summarize_all
 

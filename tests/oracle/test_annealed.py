@@ -12,9 +12,9 @@ from approxmcmc.acceptance import AnnealedEpsilon, ExactTest, SequentialTTest, a
 from approxmcmc.acceptance.annealed import Ingredients, annealing_schedule, pooled_risk
 from approxmcmc.api import sample
 from approxmcmc.bounds.annealing import batch_variance, errors_of_pairs, estimate_ingredients, plan_annealing
-from approxmcmc.bounds.canonical import GRID, LOOKS, arm, mean_square_error
+from approxmcmc.bounds.canonical import LOOKS, arm, mean_square_error
 from approxmcmc.contracts import Component
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
 from tests.canonical import pilot_steps
@@ -180,7 +180,7 @@ def test_ingredients_of_a_long_pilot_are_the_true_ones():
     np.testing.assert_allclose(found.bias[1:, 0], true.bias[1:], rtol=0.15)
     np.testing.assert_allclose(found.variance[:3, 0], true.variance[:3], rtol=0.25)
     assert (found.variance[3:, 0] > true.variance[3:]).all()  # overstated where it is large: the safe side
-    np.testing.assert_allclose(found.cost, true.cost, rtol=0.05)
+    np.testing.assert_allclose(found.cost[:4], true.cost[:4], rtol=0.05)  # of decisions that the exact chain faces
 
 
 @pytest.mark.parametrize(("budget", "steps"), [(1e4, 150), (1e5, 600), (1e6, 600)], ids=["1e4", "1e5", "1e6"])
@@ -220,6 +220,14 @@ def test_a_plan_from_a_real_pilot():
             plan_annealing(target, proposal=RandomWalk(0.05), **settings)
     with pytest.raises(InvalidInputError, match="epsilon = 0 must be among"):
         annealing_schedule(Ingredients(np.array([0.1]), np.ones(1), np.ones(1), np.ones(1)))
+
+
+def test_a_pilot_that_hardly_moves_is_reported():
+    with pytest.warns(SamplingWarning, match="hardly forgets where it was"):
+        plan_annealing(
+            logistic(2000, 2), proposal=RandomWalk(0.002), cost="data", n_pairs=200, tune=20, initvals=np.zeros(2),
+            random_seed=3,
+        )  # fmt: skip
 
 
 def test_the_first_epoch_ends_at_the_first_budget():

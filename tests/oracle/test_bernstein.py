@@ -163,6 +163,7 @@ BUGS = {
 
 
 @pytest.mark.needs_jit
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_exceed_delta(bug, monkeypatch):
     right, wrong, terms, mu_std = BUGS[bug]

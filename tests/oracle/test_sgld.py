@@ -37,7 +37,7 @@ def stationary_variance(target, proposal, n):
 
 @pytest.mark.parametrize("alpha", [0.1, 0.01])
 def test_stationary_variance_has_the_closed_form(alpha):
-    N, n = 8, 3
+    N, n = 6, 2
     target, A = book.normal_means(N), N + 0.01
     V = N**2 / n * (1.0 - n / N)  # S^2 = 1
     found = stationary_variance(target, amc.StochasticGradientLangevin(alpha, n), n)
@@ -54,10 +54,10 @@ def test_the_fixtures_numbers():
 
 @pytest.mark.parametrize("anchor", [None, [0.7]])
 def test_halving_the_step_halves_the_bias(anchor):
-    target, A = book.normal_means(8), 8.01
+    target, A = book.normal_means(6), 6.01
     alphas = 0.02 * 0.5 ** np.arange(5)
     bias = [
-        A * stationary_variance(target, amc.StochasticGradientLangevin(alpha, 3, control_variate=anchor), 3) - 1.0
+        A * stationary_variance(target, amc.StochasticGradientLangevin(alpha, 2, control_variate=anchor), 2) - 1.0
         for alpha in alphas
     ]
     ratios = np.array(bias[:-1]) / bias[1:]

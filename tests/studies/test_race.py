@@ -2,31 +2,17 @@
 
 import csv
 import dataclasses
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-
-@pytest.fixture(scope="module")
-def race():
-    """Return the module, which is a script and no part of a package."""
-    path = Path(__file__).parents[2] / "studies" / "race.py"
-    spec = importlib.util.spec_from_file_location("race", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["race"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["race"]
-
+from studies import race
 
 DIM, ROUNDS, STEPS = 20, 3, 1000
 
 
-def results(race, *, effective: float, shift: float = 0.0):
+def results(*, effective: float, shift: float = 0.0):
     """Return scores of an exact walk, and of a rival that takes half the time in each round."""
     rng = np.random.default_rng(0)
     reference = race.Reference(np.full(DIM, 5.0), np.full(DIM, 2.0), np.full(DIM, 1e6))
@@ -46,24 +32,24 @@ def results(race, *, effective: float, shift: float = 0.0):
     return race.Results(rivals, found, dict.fromkeys(rivals, 0.0), reference, ROUNDS)
 
 
-def test_ratios_are_taken_within_a_round(race):
-    row = results(race, effective=200.0).row("rival")
+def test_ratios_are_taken_within_a_round():
+    row = results(effective=200.0).row("rival")
     assert row["steps_vs_same"] == (2.0, 2.0, 2.0)  # the second and third rounds are slower for both
     assert row["ess_vs_walk"] == pytest.approx((4.0, 4.0, 4.0))
     assert row["ess_vs_nuts"] is None
     assert row["ess_per_second"] == pytest.approx(400.0)
 
 
-def test_a_rival_that_hardly_moves_borrows_its_mixing(race):
-    own, borrowed = results(race, effective=200.0), results(race, effective=race.FEWEST - 1.0)
+def test_a_rival_that_hardly_moves_borrows_its_mixing():
+    own, borrowed = results(effective=200.0), results(effective=race.FEWEST - 1.0)
     assert not own.borrows(race.BASE)
     assert borrowed.borrows(race.BASE) and not borrowed.borrows("rival")
     assert borrowed.rate(race.BASE) == pytest.approx(400.0 / np.array([1.0, 2.0, 3.0]))
     assert borrowed.row("rival")["ess_vs_walk"] == pytest.approx((2.0, 2.0, 2.0))
 
 
-def test_noise_is_no_bias_and_a_bias_is_found(race):
-    sound, shifted = (results(race, effective=200.0, shift=shift).row("rival") for shift in (0.0, 0.2))
+def test_noise_is_no_bias_and_a_bias_is_found():
+    sound, shifted = (results(effective=200.0, shift=shift).row("rival") for shift in (0.0, 0.2))
     assert sound["max_shift"] < sound["max_shift_if_unbiased"] < 0.15
     assert sound["bias_upper"] < 0.03
     assert shifted["max_shift"] > shifted["max_shift_if_unbiased"]
@@ -74,7 +60,7 @@ def test_noise_is_no_bias_and_a_bias_is_found(race):
 
 @pytest.mark.needs_jit
 @pytest.mark.slow
-def test_a_tiny_race_runs_from_end_to_end(race, tmp_path, monkeypatch):
+def test_a_tiny_race_runs_from_end_to_end(tmp_path, monkeypatch):
     tiny = dataclasses.replace(race.PRESETS["smoke"]["smoke"], rounds=2, seconds=0.02, reference=0.3, accuracy=0.03)
     monkeypatch.setitem(race.PRESETS, "smoke", {"smoke": tiny})
     race.run("smoke", tmp_path)

@@ -49,7 +49,7 @@ class Reader:
             )
         self.settle(accept)
         self.theta = proposed if accept else self.theta
-        return outcome, self.data[1][1 : int(self.data[1][0]) + 1].astype(int), self.work[2].copy()
+        return outcome, self.data[1][1 : int(self.data[1][0]) + 1].astype(int), self.work[2, : moments.SIZE].copy()
 
     def settle(self, accept):
         self.helpers["settle"](self.order, accept)
