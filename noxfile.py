@@ -153,6 +153,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=MAIN)
+def race(session: nox.Session) -> None:
+    """Race exact steps, every lever of the library, NumPy and other libraries, interleaved in one process."""
+    _install(session, "--group", "peers")
+    options = session.posargs or ["--preset", "quick", "--out", "results/race"]
+    session.run("python", "studies/race.py", "--peers", *options, env=ONE_THREAD)
+    session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench/test_sgld_speed.py", env=ONE_THREAD)
+
+
+@nox.session(python=MAIN)
 @nox.parametrize("end", ["oldest", "newest"])
 def pymc_versions(session: nox.Session, end: str) -> None:
     """Run the tests of PyMC models at both ends of the versions of PyMC, PyTensor and numba that are admitted."""

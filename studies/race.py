@@ -322,7 +322,7 @@ def numpyro_runner(problem: Problem, *, tune: int, draws: int, subset: int | Non
 
 
 def peers(problem: Problem, setting: Setting) -> list[Rival]:
-    """Return the rivals of other libraries; HMC-ECS keeps d^2 numbers per datum in its set-up, hence only few data."""
+    """Return the rivals of other libraries."""
     tune, draws = setting.tune, setting.draws
 
     def nuts(name: str, lever: str, make: Callable[..., Any], **settings: Any) -> Rival:
@@ -335,7 +335,6 @@ def peers(problem: Problem, setting: Setting) -> list[Rival]:
     ]
     if setting.every_peer:
         found += [nuts("blackjax NUTS", gradients, blackjax_nuts), nuts("numpyro NUTS", gradients, numpyro_runner)]
-    if setting.every_peer and len(problem.y) * problem.dim**2 <= 5e7:
         found.append(nuts("numpyro HMC-ECS", proxy, numpyro_runner, subset=100))
     return found
 

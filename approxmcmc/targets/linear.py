@@ -37,7 +37,7 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
 
 @functools.lru_cache(maxsize=64)
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
-    """Return ``derivatives(eta, y)``, the first two derivatives in eta of ``function(eta, y)`` by five-point differences.
+    """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
 
     Their errors, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: what is expanded is a
     little off the Taylor polynomial, and the residual makes up for it.

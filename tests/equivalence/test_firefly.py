@@ -16,7 +16,6 @@ from tests.models import logistic
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
 
 TARGET, SEED = logistic(n=100), 20140621
-AT = np.array([-0.8, 0.1, 0.9])
 SAMPLER = amc.Firefly(amc.RandomWalk(0.2, target_acceptance=0.3), "untuned")
 
 
@@ -99,13 +98,15 @@ RUN = """
 import json, sys
 import numpy as np
 import approxmcmc as amc
-from tests.equivalence.test_firefly import AT, draw
+from tests.unit.test_firefly import advance, start
+from tests.models import logistic
 walk = amc.RandomWalk(0.2)  # a tuned scale would depend on the last bits of sums
-samplers = [amc.Firefly(walk, "untuned"), amc.Firefly(walk, "tuned", amc.ExplicitZ(0.2), at=AT)]
-traces = [draw(sampler, chains=1, draws=40) for sampler in samplers]
-names = ("bright_count", "dark_proposals", "accepted")
-json.dump([[trace.posterior["beta"].values.tolist()] + [trace.sample_stats[name].values.tolist() for name in names]
-           for trace in traces], sys.stdout)
+settings = [("untuned", amc.ImplicitZ(), None), ("tuned", amc.ExplicitZ(0.2), [-0.8, 0.1, 0.9])]
+out = []
+for bound, z_update, at in settings:
+    draws, records = advance(start(logistic(n=100), amc.Firefly(walk, bound, z_update, at), np.zeros(3)), 60, 3)
+    out += [draws.tolist()] + [records[name].tolist() for name in ("bright_count", "dark_proposals", "accepted")]
+json.dump(out, sys.stdout)
 """
 
 

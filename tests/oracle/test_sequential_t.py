@@ -56,7 +56,7 @@ def test_all_24_orders_of_four_terms(mu_0, epsilon, accept, read):
 
 
 def test_the_tolerance_stops_where_the_log_ratio_is_known():
-    """After two of four terms a and b, N s = sqrt(2) abs(a - b): tol = 3 stops for the pairs 12, 13 and 23 and no others.
+    """After two of four terms a and b, N s = sqrt(2) abs(a - b): tol = 3 stops for the pairs 12, 13 and 23 alone.
 
     Of these only 23, mean 2.5, is above mu_0 = 2.2; the other half of the orders reads all, mean 4.
     """
