@@ -83,7 +83,7 @@ def robust() -> "amc.targets.RobustRegression":
 
 def quick_softmax() -> "amc.targets.SoftmaxRegression":
     """Return the second target of preset quick."""
-    return softmax_of(6_000, 6)
+    return softmax_of(3_000, 4)
 
 
 def quick_robust() -> "amc.targets.RobustRegression":

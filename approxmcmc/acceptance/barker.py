@@ -110,7 +110,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     moments = work[2]
     reset(moments)
     count[DECISIONS] += 1
-    n = 0
+    n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, params):
         before, n = n, min(n + batch_size, n_obs)
         outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)

@@ -57,7 +57,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     limit = term_range(theta, proposed, numbers)
     if not limit >= 0.0:
         limit = math.inf  # a range that is NaN or negative says nothing
-    n = 0
+    n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
         before, n = n, looks[look]
         outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)

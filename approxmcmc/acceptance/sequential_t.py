@@ -49,7 +49,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     mu_0 = (threshold - log_rest) / n_obs
     reset(moments)
     count[DECISIONS] += 1
-    n = 0
+    n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
         before, n = n, looks[look]
         outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)

@@ -24,13 +24,6 @@ RECORDS = ("auxiliary_updates", "statistic_evaluations")
 
 
 @compiled
-def draw_statistics(simulate, rng, theta, params, state, out, count):  # type: ignore[no-untyped-def]
-    """Draw auxiliary data at `theta`, one for each row of `out`, and write their statistics."""
-    for k in range(out.shape[0]):
-        simulate(rng, theta, params, state, out[k], count)
-
-
-@compiled
 def log_normalizer_ratio(theta, proposed, statistics):  # type: ignore[no-untyped-def]
     """Estimate log Z(theta) - log Z(theta') by log (1/N) sum_k exp((theta - theta')'s_k), s_k drawn at theta'."""
     largest, total = -math.inf, 0.0

@@ -14,7 +14,7 @@ from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.bind import compiled
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.doubly_intractable import RECORDS, check_target, checked_count, log_likelihood_of
-from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, keep_nothing
+from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, with_part
 
 GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
 # Entries of the proposal's state: log of the factor on the standard deviation of a step, and whether G is at theta.
@@ -143,7 +143,7 @@ def langevin_program(
         return {} if wanted is None else {"step_size": sampler.step_size * math.exp(2.0 * state[LOG_FACTOR])}
 
     step = NoisyStep(
-        {**functions, "PROPOSE": keep_nothing, "SIMULATE": simulator.simulate},
+        {name: with_part(function, "SIMULATE", simulator.simulate) for name, function in functions.items()},
         (own, target.observed_statistics, simulator.params),
         make_memory,
         describe,

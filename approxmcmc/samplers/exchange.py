@@ -20,21 +20,21 @@ from approxmcmc.samplers.doubly_intractable import (
     TOUCHED,
     check_target,
     checked_count,
-    draw_statistics,
     log_likelihood_of,
     log_normalizer_ratio,
     log_ratio_of_observed,
 )
-from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing
+from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
 
 
 def estimate_from_fresh_draws(  # type: ignore[no-untyped-def]  # bound into the template
-    simulate, rng, params, memory, theta, proposed, count
+    rng, params, memory, theta, proposed, count
 ):
     """Draw auxiliary data at theta' and estimate log p(y|theta') - log p(y|theta) from them."""
     observed, simulator_params = params[1], params[2]
     simulator_state, drawn = memory[1], memory[2]
-    draw_statistics(simulate, rng, proposed, simulator_params, simulator_state, drawn, count)
+    for k in range(drawn.shape[0]):
+        SIMULATE(rng, proposed, simulator_params, simulator_state, drawn[k], count)  # noqa: F821 (bound)
     count[TOUCHED] += 1
     count[EVALUATIONS] += 1
     return log_ratio_of_observed(theta, proposed, observed) + log_normalizer_ratio(theta, proposed, drawn)
@@ -103,11 +103,10 @@ class Exchange(Component):
     def _step(self, target: DoublyIntractableTarget, simulator: Simulator, proposal: Part) -> NoisyStep:
         dim = target.variables.size
         functions = {
-            "MOVE": follow_proposal,
-            "ESTIMATE": estimate_from_fresh_draws,
+            "MOVE": with_part(follow_proposal, "PROPOSE", proposal.functions["PROPOSE"]),
+            "ESTIMATE": with_part(estimate_from_fresh_draws, "SIMULATE", simulator.simulate),
             "KEEP": keep_nothing,
-            "SIMULATE": simulator.simulate,
-            **{name: proposal.functions[name] for name in ("PROPOSE", "ADAPT")},
+            "ADAPT": proposal.functions["ADAPT"],
         }
 
         def make_memory(theta: np.ndarray, streams: Any) -> tuple[Any, ...]:

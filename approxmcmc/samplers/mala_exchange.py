@@ -22,7 +22,6 @@ from approxmcmc.proposals.random_walk import keep
 from approxmcmc.samplers.doubly_intractable import (
     EVALUATIONS,
     TOUCHED,
-    draw_statistics,
     log_normalizer_ratio,
     log_ratio_of_observed,
 )
@@ -41,28 +40,30 @@ from approxmcmc.samplers.noisy_chain import NoisyProgram, keep_nothing
 
 
 def drift_and_return(  # type: ignore[no-untyped-def]  # bound into the template
-    propose, simulate, proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
+    proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
 ):
     """Follow the drift that G estimates, draw G' at theta', and return the log ratio of the two steps' densities."""
     (sigma, lower, _, refresh), observed, simulator_params = params
     state, _, _, simulator_state, here, there, work = memory
     factor = math.exp(state[LOG_FACTOR])
     if refresh or state[CARRIED] == 0.0:
-        draw_statistics(simulate, auxiliary_rng, theta, simulator_params, simulator_state, here, count)
+        for k in range(here.shape[0]):
+            SIMULATE(auxiliary_rng, theta, simulator_params, simulator_state, here[k], count)  # noqa: F821 (bound)
         count[GRADIENTS] += 1
         state[CARRIED] = 1.0
     mean_after_drift(log_prior, theta, observed, here, sigma, factor, work, proposed)
     forward = add_noise(proposal_rng, lower, factor, work, proposed)
     if log_prior(proposed) == -math.inf:
         return 0.0
-    draw_statistics(simulate, auxiliary_rng, proposed, simulator_params, simulator_state, there, count)
+    for k in range(there.shape[0]):
+        SIMULATE(auxiliary_rng, proposed, simulator_params, simulator_state, there[k], count)  # noqa: F821 (bound)
     count[GRADIENTS] += 1
     mean_after_drift(log_prior, proposed, observed, there, sigma, factor, work, work[2])
     return 0.5 * (forward - squared_distance(lower, factor, theta, work[2], work))
 
 
 def estimate_from_drift_draws(  # type: ignore[no-untyped-def]  # bound into the template
-    simulate, rng, params, memory, theta, proposed, count
+    rng, params, memory, theta, proposed, count
 ):
     """Use G' once more, as the draws of the ratio of normalisers: the noisy sampler."""
     count[TOUCHED] += 1

@@ -71,7 +71,8 @@ def audit(  # type: ignore[no-untyped-def]  # bound into the template below
 ):
     """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
     reset(work[2])
-    outcome = merge_differences(log_terms, theta, proposed, data, memory_order(), 0, n_obs, work)
+    start = np.int64(0)  # a literal 0 would compile the helper twice
+    outcome = merge_differences(log_terms, theta, proposed, data, memory_order(), start, n_obs, work)
     if outcome != FINITE:
         return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
     log_ratio = log_rest + n_obs * work[2, MEAN]

@@ -6,8 +6,8 @@ One step of noisy Metropolis-Hastings (Alquier, Friel, Everitt and Boland 2016, 
 2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
 3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP carries over what belongs to theta'.
 
-The samplers differ in these three functions alone. MOVE and ESTIMATE receive the proposal of the user's choice and the
-simulator of the target (or the user's estimator) as the functions `propose`, `simulate`.
+The samplers differ in these three functions alone. MOVE and ESTIMATE are templates themselves, in which
+PROPOSE stands for the proposal of the user's choice, SIMULATE for the target's simulator or the user's estimator.
 
 Audits hold a decision against the exact ratio, which plain Python computes. So the kernel only writes down the
 decisions that are to be audited, and the chain looks at them when the chunk is done and the clock stands still.
@@ -16,6 +16,7 @@ decisions that are to be audited, and the chain looks at them when the chunk is 
 import functools
 import math
 import time
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.samplers.metropolis_hastings import AUDIT_COUNTS
 
@@ -59,9 +60,8 @@ def advance(  # type: ignore[no-untyped-def]  # a template
         value[:] = 0.0
         for repeat in range(thin):
             log_q_ratio = MOVE(  # noqa: F821 (bound)
-                PROPOSE, SIMULATE, proposal_rng, auxiliary_rng, log_prior,  # noqa: F821 (bound)
-                params, memory, theta, proposed, count,
-            )  # fmt: skip
+                proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
+            )
             threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
             audited = DECIDES and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
             proposed_log_prior = log_prior(proposed)
@@ -71,9 +71,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template
                 log_rest = proposed_log_prior - log_prior(theta) + log_q_ratio
             log_ratio = log_rest
             if DECIDES and log_rest != -math.inf:  # noqa: F821 (bound)
-                log_ratio += ESTIMATE(  # noqa: F821 (bound)
-                    SIMULATE, auxiliary_rng, params, memory, theta, proposed, count  # noqa: F821 (bound)
-                )  # fmt: skip
+                log_ratio += ESTIMATE(auxiliary_rng, params, memory, theta, proposed, count)  # noqa: F821 (bound)
             if math.isnan(log_ratio):
                 return draw
             if DECIDES:  # noqa: F821 (bound)
@@ -108,16 +106,27 @@ def keep_nothing(memory):  # type: ignore[no-untyped-def]  # bound into the temp
 
 
 def follow_proposal(  # type: ignore[no-untyped-def]  # bound into the template
-    propose, simulate, proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
+    proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
 ):
     """Go where the proposal goes; it reads no auxiliary draws."""
-    return propose(proposal_rng, params[0], memory[0], theta, proposed, count)
+    return PROPOSE(proposal_rng, params[0], memory[0], theta, proposed, count)  # noqa: F821 (bound)
+
+
+@functools.lru_cache(maxsize=256)
+def with_part(function: Callable[..., Any], name: str, part: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` with one of its global names standing for a compiled part; equal parts, the same function.
+
+    MOVE and ESTIMATE are templates inside the template. Parts handed on as arguments would do as well, but numba would
+    compile their addresses in, and such code cannot be kept on disk.
+    """
+    scope = {**function.__globals__, name: compiled(part)}  # type: ignore[attr-defined]  # a function has globals
+    return types.FunctionType(function.__code__, scope, function.__name__)  # type: ignore[attr-defined]
 
 
 class NoisyStep(NamedTuple):
     """What one sampler of the family adds to the template.
 
-    `functions` holds MOVE, ESTIMATE, KEEP, PROPOSE, SIMULATE and ADAPT. `params` and the memory are tuples, of
+    `functions` holds MOVE, ESTIMATE, KEEP and ADAPT, all parts in place. `params` and the memory are tuples, of
     which the first entries belong to the proposal; ``make_memory(theta, streams)`` returns the memory of a new chain.
     `records` are the optional counts that the step fills, `n_obs` the terms that a decision on all data would read.
     """

@@ -10,18 +10,19 @@ from typing import Any
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget
 from approxmcmc.proposals.random_walk import keep
-from approxmcmc.samplers.doubly_intractable import TOUCHED, draw_statistics
+from approxmcmc.samplers.doubly_intractable import TOUCHED
 from approxmcmc.samplers.estimated_drift import GRADIENTS, add_noise, check_steps, langevin_program, mean_after_drift
 from approxmcmc.samplers.noisy_chain import NoisyProgram, keep_nothing
 
 
 def drift(  # type: ignore[no-untyped-def]  # bound into the template
-    propose, simulate, proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
+    proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
 ):
     """Draw G at theta and follow the drift that it estimates; nobody asks about the way back."""
     (sigma, lower, _, _), observed, simulator_params = params
     _, _, _, simulator_state, here, _, work = memory
-    draw_statistics(simulate, auxiliary_rng, theta, simulator_params, simulator_state, here, count)
+    for k in range(here.shape[0]):
+        SIMULATE(auxiliary_rng, theta, simulator_params, simulator_state, here[k], count)  # noqa: F821 (bound)
     count[TOUCHED] += 1
     count[GRADIENTS] += 1
     mean_after_drift(log_prior, theta, observed, here, sigma, 1.0, work, proposed)
@@ -29,7 +30,7 @@ def drift(  # type: ignore[no-untyped-def]  # bound into the template
     return 0.0
 
 
-def no_estimate(simulate, rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
+def no_estimate(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
     """Estimate nothing: every step is made."""
     return 0.0
 

@@ -17,7 +17,7 @@ from approxmcmc.contracts import COUNT_NAMES, Component, EstimatedTarget, Stream
 from approxmcmc.engine.bind import compiled
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.exchange import check_proposal
-from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing
+from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
@@ -26,33 +26,33 @@ HERE, THERE = 0, 1
 
 
 def estimate_against_kept(  # type: ignore[no-untyped-def]  # bound into the template
-    simulate, rng, params, memory, theta, proposed, count
+    rng, params, memory, theta, proposed, count
 ):
     """Draw an estimate at theta' and compare it with the one that is kept (GIMH)."""
     data, n_terms, _ = params[1]
     kept = memory[1]
-    kept[THERE] = simulate(rng, proposed, data)
+    kept[THERE] = SIMULATE(rng, proposed, data)  # noqa: F821 (bound)
     count[TOUCHED] += n_terms
     count[EVALUATIONS] += n_terms
     return difference(kept[HERE], kept[THERE])
 
 
-def estimate_both(simulate, rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
+def estimate_both(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
     """Draw an estimate at theta and one at theta' (MCWM)."""
     data, n_terms, n_obs = params[1]
-    here = simulate(rng, theta, data)
-    there = simulate(rng, proposed, data)
+    here = SIMULATE(rng, theta, data)  # noqa: F821 (bound)
+    there = SIMULATE(rng, proposed, data)  # noqa: F821 (bound)
     count[TOUCHED] += min(2 * n_terms, n_obs)
     count[EVALUATIONS] += 2 * n_terms
     return difference(here, there)
 
 
-def estimate_ratio(simulate, rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
+def estimate_ratio(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
     """Ask the user's estimate of the log ratio."""
     data, n_terms, _ = params[1]
     count[TOUCHED] += n_terms
     count[EVALUATIONS] += 2 * n_terms
-    return simulate(rng, theta, proposed, data)
+    return SIMULATE(rng, theta, proposed, data)  # noqa: F821 (bound)
 
 
 def carry_estimate(memory):  # type: ignore[no-untyped-def]  # bound into the template
@@ -135,11 +135,10 @@ def estimated_program(
     estimator, proposal = target.build_estimator(), sampler.proposal.build_proposal(target)
     log_prior, n_obs = target.compile_log_prior(), int(target.n_obs)  # type: ignore[attr-defined]  # a Target, too
     functions = {
-        "MOVE": follow_proposal,
-        "ESTIMATE": estimate,
+        "MOVE": with_part(follow_proposal, "PROPOSE", proposal.functions["PROPOSE"]),
+        "ESTIMATE": with_part(estimate, "SIMULATE", estimator.estimate),
         "KEEP": carry_estimate if keeps else keep_nothing,
-        "SIMULATE": estimator.estimate,
-        **{name: proposal.functions[name] for name in ("PROPOSE", "ADAPT")},
+        "ADAPT": proposal.functions["ADAPT"],
     }
 
     def make_memory(theta: np.ndarray, streams: Streams) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.samplers.doubly_intractable import check_target, checked_count, draw_statistics
+from approxmcmc.samplers.doubly_intractable import check_target, checked_count
 from approxmcmc.samplers.estimated_drift import PRIOR_STEP, prior_gradient
 from approxmcmc.targets.laplace_approximation import Laplace
 
@@ -37,7 +37,8 @@ def _climb(  # type: ignore[no-untyped-def]  # a template
     dim = theta.shape[0]
     total[:] = 0.0
     for k in range(n_steps):
-        draw_statistics(SIMULATE, rng, theta, params, state, drawn, count)  # noqa: F821 (bound)
+        for row in range(drawn.shape[0]):
+            SIMULATE(rng, theta, params, state, drawn[row], count)  # noqa: F821 (bound)
         prior_gradient(log_prior, theta, proposed, gradient)
         for j in range(dim):
             mean = 0.0
@@ -63,7 +64,8 @@ def _climb(  # type: ignore[no-untyped-def]  # a template
 
 
 def _draw(rng, theta, params, state, out, count):  # type: ignore[no-untyped-def]  # a template
-    draw_statistics(SIMULATE, rng, theta, params, state, out, count)  # noqa: F821 (bound)
+    for row in range(out.shape[0]):
+        SIMULATE(rng, theta, params, state, out[row], count)  # noqa: F821 (bound)
 
 
 class _Simulation:

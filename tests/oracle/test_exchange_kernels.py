@@ -16,6 +16,7 @@ from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.samplers.exchange import estimate_from_fresh_draws
 from approxmcmc.samplers.mala_exchange import estimate_from_drift_draws
+from approxmcmc.samplers.noisy_chain import with_part
 from approxmcmc.samplers.pseudo_marginal import carry_estimate, estimate_against_kept, estimate_both
 from tests.intractable import five_values, ising_4x4
 
@@ -58,7 +59,7 @@ def _log_ratios(rng, params, memory, thetas, proposals, script, place, scripts, 
                 script[: scripts.shape[1]] = scripts[row]
                 place[0] = 0.0
                 theta, proposed = thetas[i : i + 1], proposals[j : j + 1]
-                out[i, j, row] = ESTIMATE(SIMULATE, rng, params, memory, theta, proposed, count)  # noqa: F821 (bound)
+                out[i, j, row] = ESTIMATE(rng, params, memory, theta, proposed, count)  # noqa: F821 (bound)
 
 
 def log_ratios(estimate, simulate, params, memory, thetas, proposals, script, place, scripts):
@@ -68,7 +69,9 @@ def log_ratios(estimate, simulate, params, memory, thetas, proposals, script, pl
     signature = nb.void(
         type_of(rng), type_of(params), type_of(memory), VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, INDICES, type_of(out)
     )
-    kernel = bind(_log_ratios, None if config.DISABLE_JIT else signature, ESTIMATE=estimate, SIMULATE=simulate)
+    kernel = bind(
+        _log_ratios, None if config.DISABLE_JIT else signature, ESTIMATE=with_part(estimate, "SIMULATE", simulate)
+    )
     kernel(rng, params, memory, thetas, proposals, script, place, scripts, count, out)
     return out
 

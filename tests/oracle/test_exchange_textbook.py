@@ -204,7 +204,9 @@ def test_the_cases_move_and_their_audits_find_flips():
 
 BUGS = {
     "s(y) + s(y')": ((exchange, "estimate_from_fresh_draws"), "+ log_normalizer", "- log_normalizer", "exchange"),
-    "auxiliary data at theta": ((exchange, "estimate_from_fresh_draws"), "rng, proposed,", "rng, theta,", "exchange"),
+    "auxiliary data at theta": (
+        (exchange, "estimate_from_fresh_draws"), "SIMULATE(rng, proposed,", "SIMULATE(rng, theta,", "exchange",
+    ),
     "ratio inverted": (
         (doubly_intractable, "log_ratio_of_observed"),
         "(proposed[j] - theta[j])", "(theta[j] - proposed[j])", "exchange",
@@ -247,8 +249,10 @@ USERS = (doubly_intractable, estimated_drift, exchange, mala_exchange, noisy_lan
 @pytest.fixture
 def fresh_kernels():
     _bind.cache_clear()
+    noisy_chain.with_part.cache_clear()
     yield
     _bind.cache_clear()
+    noisy_chain.with_part.cache_clear()
 
 
 @pytest.mark.parametrize("bug", BUGS)
