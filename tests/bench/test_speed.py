@@ -48,6 +48,40 @@ def stepper(target, test, steps=STEPS, counts=None, **start):
     return lambda: chain.advance(steps, 1, draws, counts, values)
 
 
+def test_exact_step_and_one_look_against_numpy(target):
+    X, y, rng = target.X, target.y, np.random.default_rng(0)
+    theta = np.zeros(DIM)
+
+    def log_sigmoid_terms(eta, y):
+        return y * eta - np.maximum(eta, 0.0) - np.log1p(np.exp(-np.abs(eta)))
+
+    def numpy_exact():
+        for _ in range(STEPS):
+            log_sigmoid_terms(X @ (theta + 0.01 * rng.standard_normal(DIM)), y).sum()
+
+    def numpy_look():
+        for _ in range(STEPS):
+            rows = rng.integers(0, N, 500)
+            both = np.stack([theta, theta + 0.01 * rng.standard_normal(DIM)], axis=1)
+            terms = log_sigmoid_terms(X[rows] @ both, y[rows, None])
+            (terms[:, 1] - terms[:, 0]).std()
+
+    seconds = race(
+        {
+            "NumPy and BLAS, all data": numpy_exact,
+            "ExactTest": stepper(target, amc.ExactTest()),
+            "NumPy and BLAS, one look of 500": numpy_look,
+            "SequentialTTest, one look of 500": stepper(target, amc.SequentialTTest(epsilon=0.5, batch_size=500)),
+            "SequentialTTest, epsilon = 0.05": stepper(target, amc.SequentialTTest(epsilon=0.05, batch_size=500)),
+        }
+    )
+    print(table(f"one step, N = {N}, d = {DIM}", seconds, "NumPy and BLAS, all data", per=STEPS))
+    look = ratio(seconds, "SequentialTTest, one look of 500", "NumPy and BLAS, one look of 500")
+    print(f"  one look: {look[0]:.2f} [{look[1]:.2f}, {look[2]:.2f}] of NumPy's")
+    assert ratio(seconds, "ExactTest", "NumPy and BLAS, all data")[0] < 1.0
+    assert look[0] < 1 / 3
+
+
 def posterior_draw(X, y, precision):
     """Return a draw of the Laplace approximation: where a chain would be after burn-in."""
     theta = np.zeros(X.shape[1])

@@ -56,11 +56,13 @@ class Reader:
 
 
 def counted_term(theta, data, i):
-    """Return the i-th number times theta, or -inf theta_1 where it is 0; keep a record of the calls."""
+    """Return the i-th number times theta_0; where it is 0, -inf, or NaN at theta_1 = 0. Keep a record of the calls."""
     numbers, calls = data
     calls[0] += 1.0
     calls[int(calls[0])] = i
-    return numbers[i] * theta[0] if numbers[i] != 0.0 else -np.inf * theta[1]
+    if numbers[i] != 0.0:
+        return numbers[i] * theta[0]
+    return -np.inf if theta[1] > 0.0 else np.nan
 
 
 def test_looks_end_where_they_say_and_the_next_goes_on_there():
