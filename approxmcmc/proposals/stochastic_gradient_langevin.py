@@ -124,7 +124,8 @@ class StochasticGradientLangevin(Component):
     control_variate
         A point theta_hat near the mode, shape (dim,), or an object with a `mode`. The estimate becomes
         sum_i g_i(theta_hat) + (N/n) sum_{X_n} [g_i(theta) - g_i(theta_hat)], unbiased, with a variance of order
-        |theta - theta_hat|^2; N gradients at set-up (attribute ``setup_gradient_evaluations``), n more for each step.
+        ``|theta - theta_hat|^2``; N gradients at set-up (attribute ``setup_gradient_evaluations``), n more for each
+        step.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class ControlVariate:
     at
         Where to expand: ``"mode"`` finds it; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
     order
-        2, or 1 for the gradient alone: less memory, and terms of the order of |theta - theta_hat|^2.
+        2, or 1 for the gradient alone: less memory, and terms of the order of ``|theta - theta_hat|^2``.
     memory_limit
         Bytes that the numbers per datum may take.
 
