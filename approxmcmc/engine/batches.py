@@ -31,6 +31,11 @@ def log_terms_type(data_type: Any) -> Any:
     return nb.FunctionType(nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR))
 
 
+def log_terms_at_both_type(data_type: Any) -> Any:
+    """Return the type of a `log_terms_at_both` kernel for data of this numba type."""
+    return nb.FunctionType(nb.void(VECTOR, VECTOR, data_type, nb.int64, nb.int64, VECTOR, VECTOR))
+
+
 def _terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
     for place in range(lo, hi):
         out[place - lo] = LOGLIK(theta, data, datum_at(order, place))  # type: ignore[name-defined]  # noqa: F821 (bound)
@@ -60,6 +65,22 @@ def linear_predictor(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-d
         out[there - lo] = eta_other
 
 
+@compiled(fastmath=set(BATCH_FASTMATH))
+def linear_predictors(theta, proposed, X, lo, hi, out, other_out):  # type: ignore[no-untyped-def]  # as above
+    """Write x_i' theta and x_i' theta' for the rows lo ... hi - 1: to each, what `linear_predictor` writes.
+
+    One pass over a row for both takes three quarters of the time of two passes.
+    """
+    for i in range(lo, hi):
+        row = X[i]
+        eta = eta_other = 0.0
+        for j in range(theta.shape[0]):
+            eta += row[j] * theta[j]
+            eta_other += row[j] * proposed[j]
+        out[i - lo] = eta
+        other_out[i - lo] = eta_other
+
+
 def _linear_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
     # Two loops: the first gathers rows, the second vectorises over data. It does so only on contiguous arrays (3.4 ns a
     # datum against 21 with y gathered in it), hence the copy of the responses.
@@ -79,6 +100,29 @@ def _linear_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-d
         out[i] = LOGLIK_ETA(out[i], responses[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
 
 
+def _linear_terms_at_both(theta, proposed, data, lo, hi, current, candidate):  # type: ignore[no-untyped-def]  # as above
+    X, y = data
+    linear_predictors(theta, proposed, X, lo, hi, current, candidate)
+    here = y[lo:hi]
+    for i in range(hi - lo):
+        current[i] = LOGLIK_ETA(current[i], here[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+    for i in range(hi - lo):
+        candidate[i] = LOGLIK_ETA(candidate[i], here[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+@compiled
+def terms_at_both(both, log_terms, theta, proposed, data, lo, hi, current, candidate):  # type: ignore[no-untyped-def]
+    """Write the terms of the rows lo ... hi - 1 at theta to `current` and at theta' to `candidate`.
+
+    `both` is the target's own kernel for this, or None; the branch that is not taken is not compiled.
+    """
+    if both is not None:
+        both(theta, proposed, data, lo, hi, current, candidate)
+        return
+    log_terms(theta, data, memory_order(), lo, hi, current)
+    log_terms(proposed, data, memory_order(), lo, hi, candidate)
+
+
 def batch_kernel(loglik: Callable[..., float], data: tuple[np.ndarray, ...]) -> Any:
     """Return the batch kernel of a per-datum function ``loglik(theta, data, i) -> float``."""
     return _bind_terms(_terms, data, LOGLIK=loglik)
@@ -87,6 +131,12 @@ def batch_kernel(loglik: Callable[..., float], data: tuple[np.ndarray, ...]) -> 
 def linear_batch_kernel(loglik_eta: Callable[[float, float], float], data: tuple[np.ndarray, ...]) -> Any:
     """Return the batch kernel of a linear model, ``loglik_eta(x_i' theta, y_i) -> float``; data = (X, y)."""
     return _bind_terms(_linear_terms, data, LOGLIK_ETA=loglik_eta)
+
+
+def linear_kernel_at_both(loglik_eta: Callable[[float, float], float], data: tuple[np.ndarray, ...]) -> Any:
+    """Return the kernel that evaluates the terms of a linear model at two thetas in one pass."""
+    signature = log_terms_at_both_type(type_of(data)).signature
+    return bind(_linear_terms_at_both, signature, fastmath=BATCH_FASTMATH, LOGLIK_ETA=loglik_eta)
 
 
 def _bind_terms(template: Callable[..., None], data: tuple[np.ndarray, ...], **parts: Any) -> Any:

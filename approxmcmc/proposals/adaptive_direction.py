@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Target
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.random_walk import keep
 
@@ -36,7 +37,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
         members[int(state[0])] = theta
         current = (int(state[0]) + 1) % n_members
     state[0] = current
-    theta[:] = members[current]
+    assign(theta, members[current])
     first = int(rng.random() * (n_members - 1))
     first += 1 if first >= current else 0
     second = int(rng.random() * (n_members - 2))

@@ -18,6 +18,7 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Part, Target
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
 from approxmcmc.proposals.random_walk import keep
@@ -39,17 +40,17 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
     here, there, phi, phi_there = state[:dim], state[dim : 2 * dim], state[2 * dim : 3 * dim], state[3 * dim :]
     if not _equal(theta, here):
         if _equal(theta, there):
-            phi[:] = phi_there
+            assign(phi, phi_there)
         else:
             whiten(upper, center, theta, phi)
-        here[:] = theta
-    out[:] = center
+        assign(here, theta)
+    assign(out, center)
     change = 0.0
     for j in range(dim):
         phi_there[j] = rho * phi[j] + spread * rng.standard_normal()
         change += (phi_there[j] - phi[j]) * (phi_there[j] + phi[j])
         add_column(upper, j, phi_there[j], out)
-    there[:] = out
+    assign(there, out)
     return 0.5 * change
 
 

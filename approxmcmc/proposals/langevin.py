@@ -17,6 +17,7 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.langevin_step import (
     add_noise,
@@ -54,13 +55,13 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
     here, slope, there, slope_there, mean, work = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
     if not equal(theta, here):
         if equal(theta, there):
-            slope[:] = slope_there
+            assign(slope, slope_there)
         else:
             _posterior_gradient(model, theta, slope, count)
-        here[:] = theta
+        assign(here, theta)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
-    there[:] = out
+    assign(there, out)
     _posterior_gradient(model, there, slope_there, count)
     count[TOUCHED] += model[1]
     drift(alpha, scale, upper, there, slope_there, mean)

@@ -14,6 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
 
@@ -26,7 +27,7 @@ def drift(alpha, scale, upper, theta, gradient, out):  # type: ignore[no-untyped
         for j in range(dim):
             out[j] = theta[j] + 0.5 * alpha * scale[j] * scale[j] * gradient[j]
         return
-    out[:] = theta
+    assign(out, theta)
     for j in range(dim):  # M g = L (L' g)
         row, component = upper[j], 0.0
         for i in range(j, dim):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, Part, Target
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of
 
@@ -30,7 +31,7 @@ def _propose_independent(rng, params, state, theta, out, count):  # type: ignore
 def _propose_correlated(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     upper = params[0]
     factor = math.exp(state[LOG_FACTOR])
-    out[:] = theta
+    assign(out, theta)
     for j in range(theta.shape[0]):
         add_column(upper, j, factor * rng.standard_normal(), out)
     return 0.0

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from approxmcmc.contracts import Component, DiscreteTarget, Part, Target
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.random_walk import keep
 
 
 def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     n_states = params[0]
-    out[:] = theta
+    assign(out, theta)
     site = int(rng.random() * theta.shape[0])
     other = int(rng.random() * (n_states[site] - 1))  # among the states that are left
     out[site] = other if other < theta[site] else other + 1

@@ -12,6 +12,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.doubly_intractable import RECORDS, check_target, checked_count, log_likelihood_of
 from approxmcmc.samplers.noisy_chain import NoisyProgram, NoisyStep, with_part
@@ -26,7 +27,7 @@ PRIOR_STEP = 1e-4
 @compiled
 def prior_gradient(log_prior, theta, shifted, out):  # type: ignore[no-untyped-def]
     """Write grad log p(theta) to `out`; differences are one-sided at the edge of the support."""
-    shifted[:] = theta
+    assign(shifted, theta)
     here = log_prior(theta)
     for j in range(theta.shape[0]):
         step = PRIOR_STEP * (1.0 + abs(theta[j]))

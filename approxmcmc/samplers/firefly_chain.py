@@ -12,6 +12,7 @@ from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Compiled
 from approxmcmc.engine.batches import LOG_PRIOR, full_terms, log_terms_type
 from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.firefly_steps import (
     MEAN_BRIGHT,
     TOUCHED,
@@ -54,7 +55,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template; PROPOSE, FORGET, ADA
             count[ROUNDS] += 1
             count[TOUCHED] += size[0]
             if SLICES:  # noqa: F821 (bound)
-                proposed_parts[:] = parts
+                assign(proposed_parts, parts)
                 widths, max_steps = proposal_params
                 moved = slice_step(
                     proposal_rng, gaps, log_bound, log_prior, data, sums, widths, max_steps, theta, proposed, bright,
@@ -84,11 +85,11 @@ def advance(  # type: ignore[no-untyped-def]  # a template; PROPOSE, FORGET, ADA
             if moved < 0:
                 return draw
             if moved == 1:
-                theta[:] = proposed
-                parts[:] = proposed_parts
+                assign(theta, proposed)
+                assign(parts, proposed_parts)
                 log_odds[: size[0]] = proposed_log_odds[: size[0]]
             if UPDATE_Z(z_rng, gaps, theta, data, bright, work, z_settings, count) < 0:  # noqa: F821 (bound)
-                proposed[:] = theta
+                assign(proposed, theta)
                 return draw
             if TUNES_Q and step < n_tune:  # noqa: F821 (bound)
                 z_settings[MEAN_BRIGHT] += (size[0] - z_settings[MEAN_BRIGHT]) / (step + 1.0) ** 0.6
@@ -96,7 +97,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template; PROPOSE, FORGET, ADA
             count[ACCEPTED] = moved
             value[ACCEPTANCE_RATE] += acceptance / thin
         count[BRIGHT] = size[0]
-        draws[draw, :] = theta
+        assign(draws[draw], theta)
         value[SECONDS] = 1e-9 * (nanoseconds() - started)
     return draws.shape[0]
 

@@ -22,6 +22,7 @@ from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.batches import BATCH
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.numerics import log1mexp
+from approxmcmc.engine.vectors import assign
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
@@ -287,5 +288,5 @@ def slice_step(  # type: ignore[no-untyped-def]  # a kernel helper
         if inside > log_height:
             return 1
         left, right = (t, right) if t < 0.0 else (left, t)
-    parts[:] = kept
+    assign(parts, kept)
     return 0

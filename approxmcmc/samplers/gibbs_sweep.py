@@ -18,6 +18,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import sum_terms
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.vectors import assign
 
 FIELDS, TERMS, STATES = 0, 1, 2
 SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; a thousand sweeps leave rounding errors of 1e-13
@@ -166,7 +167,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SY
                     paused += nanoseconds() - pause
                 x[site] = other[site] = decision
                 log_density[0] += (decision - old) * log_odds
-        draws[draw, :] = x
+        assign(draws[draw], x)
         value[LP] = log_density[0]
         value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
     return draws.shape[0]

@@ -48,6 +48,7 @@ from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.engine.moments import MEAN, reset, standard_deviation
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order, settle
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
@@ -138,14 +139,14 @@ def _advance(  # type: ignore[no-untyped-def]
             if USES_RATIO and not CACHES_LIKELIHOOD:  # noqa: F821 (bound)
                 settle(order, decision == 1)
             if decision == 1:
-                theta[:] = proposed
+                assign(theta, proposed)
                 current_log_prior[0] = proposed_log_prior
             acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821 (bound)
             if step < n_tune:
                 ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821 (bound)
             count[ACCEPTED] = decision
             value[ACCEPTANCE_RATE] += acceptance / thin
-        draws[draw, :] = theta
+        assign(draws[draw], theta)
         value[LP] = current_log_prior[0] + test_state[0]
         value[DRAW_WEIGHT] = WEIGHT(proposal_params, proposal_state)  # noqa: F821 (bound)
         value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
@@ -235,6 +236,9 @@ class MetropolisHastingsProgram:
         self, target: CompiledTarget, proposal: Part, test: Part, audit_every: int | None, schedule: Schedule
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
+        # Only blocks evaluate at two thetas at once: other chains are compiled without.
+        at_both = target.compile_at_both if schedule.name == "blocks" else None
+        self.both = at_both() if at_both else None
         audited_test = bool(test.functions["AUDITED"])
         self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
         exact = bool(test.functions["CACHES_LIKELIHOOD"])
@@ -272,7 +276,7 @@ class MetropolisHastingsProgram:
     def new_order(self) -> tuple[Any, ...]:
         """Return a fresh order of the data as they lie, or of their rows."""
         n_arrays = sum(by_row(self.target.data, self.target.n_obs))
-        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays)
+        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays, self.both)
 
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], tuple[Any, ...]]:
         """Return the data that a chain reads, and its order; in blocks, a copy shuffled by the chain's own stream."""
@@ -282,7 +286,7 @@ class MetropolisHastingsProgram:
         permutation = rng.permutation(target.n_obs)
         copy, rows = shuffled_copy(target.data, permutation, schedule.place)
         check_rows_are_terms(target, copy, permutation, theta)
-        return copy, blocks_order(target.n_obs, schedule.size, rows)
+        return copy, blocks_order(target.n_obs, schedule.size, rows, self.both)
 
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood on all data at `theta`."""

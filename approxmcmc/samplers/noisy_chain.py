@@ -29,6 +29,7 @@ from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.metropolis_hastings import AUDIT_COUNTS
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
@@ -89,14 +90,14 @@ def advance(  # type: ignore[no-untyped-def]  # a template
                 audits[listed, AUDIT_THETA + dim :] = proposed
                 listed += 1
             if decision == 1:
-                theta[:] = proposed
+                assign(theta, proposed)
                 KEEP(memory)  # noqa: F821 (bound)
             step = first_step + draw * thin + repeat
             if step < n_tune:
                 ADAPT(params[0], memory[0], acceptance, step)  # noqa: F821 (bound)
             count[ACCEPTED] = decision
             value[ACCEPTANCE_RATE] += acceptance / thin
-        draws[draw, :] = theta
+        assign(draws[draw], theta)
         value[SECONDS] = 1e-9 * (nanoseconds() - started)
     return draws.shape[0]
 

@@ -19,6 +19,7 @@ from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.samplers.doubly_intractable import check_target, checked_count
 from approxmcmc.samplers.estimated_drift import PRIOR_STEP, prior_gradient
@@ -58,7 +59,7 @@ def _climb(  # type: ignore[no-untyped-def]  # a template
             for j in range(i + 1):
                 proposed[i] += size * lower[i, j] * whitened[j]
         if log_prior(proposed) > -math.inf:
-            theta[:] = proposed
+            assign(theta, proposed)
         for j in range(dim):
             total[j] += theta[j] / n_steps
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.checks import checked_array, positive_integer
 from approxmcmc.targets.factor_graph import FactorGraph, FactorGroup
 
 MOST_SITES_WITH_FIELDS = 400  # the third-order coefficients of 400 sites take 512 MB
@@ -63,9 +63,7 @@ class BinaryMRF(FactorGraph):
     """
 
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
-        if isinstance(n_variables, bool) or int(n_variables) != n_variables or n_variables < 1:
-            raise InvalidInputError(f"BinaryMRF: n_variables must be a positive integer, found {n_variables!r}")
-        n_variables = int(n_variables)
+        n_variables = positive_integer(n_variables, "n_variables", who="BinaryMRF")
         several = isinstance(indices, (list, tuple)) and np.ndim(indices[0]) == 2
         pairs = zip(indices, log_tables, strict=True) if several else [(indices, log_tables)]
         groups = [_group(n_variables, sites, tables) for sites, tables in pairs]

@@ -50,6 +50,14 @@ def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
     return (bad, position) if array.ndim else (int(not np.isfinite(array)), ())
 
 
+def positive_integer(value: Any, name: str, *, who: str) -> int:
+    """Return `value` as an int, or raise `InvalidInputError` when it is no whole number of at least 1."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and value >= 1 and value % 1 == 0):
+        raise InvalidInputError(f"{who}: {name} must be a positive integer, found {value!r}")
+    return int(value)
+
+
 def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
     """Return the Python function under a possible numba decorator."""
     function = getattr(function, "py_func", function)

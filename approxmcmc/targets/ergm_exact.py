@@ -23,6 +23,7 @@ from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
 from approxmcmc.engine.bind import INDICES, bind, compiled, type_of
+from approxmcmc.engine.vectors import assign
 from approxmcmc.targets.graph_statistics import GraphStatistic, write_changes
 from approxmcmc.targets.level_table import LevelTable, equal
 
@@ -189,7 +190,7 @@ def draw_eliminations(rng, theta, params, scratch, statistics, count):  # type: 
     if not equal(last, theta):
         vertex_weights(terms, theta, weights)
         forward(table, weights, v, scales)
-        last[:] = theta
+        assign(last, theta)
     _, first, source, ways, degree = table
     n = terms.shape[0]
     state = v.shape[0] - 1

@@ -21,6 +21,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.vectors import assign
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 from approxmcmc.targets.graph_statistics import GraphStatistic, change_kernel
 from approxmcmc.targets.level_table import equal
@@ -78,8 +79,8 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
             which = integers[DRAWS] % 2 if start == BOTH else start
             integers[EDGES] = start_from(starts[which], pairs, adjacency, degrees, edges, places)
             integers[DRAWS] += 1
-            current[:] = values[which]
-            last[:] = theta
+            assign(current, values[which])
+            assign(last, theta)
         n_edges, n_dyads = integers[EDGES], pairs.shape[0]
         # Near theta = 0 nearly every toggle is accepted, and the number of edges is even or odd with the number of
         # toggles: a random dyad is left alone at first, with probability 1/2.
@@ -106,7 +107,7 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
                 for k in range(theta.shape[0]):
                     current[k] += -change[k] if present else change[k]
         integers[EDGES] = n_edges
-        statistics[:] = current
+        assign(statistics, current)
         count[UPDATES] += n_updates
         count[STATISTICS] += n_updates
 

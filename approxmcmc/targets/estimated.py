@@ -15,9 +15,9 @@ from approxmcmc.contracts import CompiledEstimator, CompiledTarget, content_hash
 from approxmcmc.engine.bind import VECTOR, type_of
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import checked_array, plain_function
+from approxmcmc.targets.checks import checked_array, plain_function, positive_integer
+from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior
-from approxmcmc.targets.user import _positive_integer, _variables
 
 
 class _EstimatedTarget:
@@ -32,21 +32,21 @@ class _EstimatedTarget:
         logprior: Callable[..., float],
         *,
         dim: int,
-        data: Any,
-        n_obs: int,
-        n_terms: int | None,
-        log_likelihood: Callable[[np.ndarray], float] | None,
-        var_names: Sequence[str] | None,
-        initial_point: Any,
+        data: Any = (),
+        n_obs: int = 1,
+        n_terms: int | None = None,
+        log_likelihood: Callable[[np.ndarray], float] | None = None,
+        var_names: Sequence[str] | None = None,
+        initial_point: Any = None,
     ) -> None:
         who = type(self).__name__
         self._estimate = plain_function(estimate, "estimate", who=who)
         self.prior = Prior(1.0, logprior, who=who, name="logprior")
-        dim, self.n_obs = _positive_integer(dim, "dim"), _positive_integer(n_obs, "n_obs")
-        self.n_terms = self.n_obs if n_terms is None else _positive_integer(n_terms, "n_terms")
+        dim, self.n_obs = positive_integer(dim, "dim", who=who), positive_integer(n_obs, "n_obs", who=who)
+        self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms", who=who)
         arrays = data if isinstance(data, (tuple, list)) else (data,)
         self.data = tuple(checked_array(array, f"data[{k}]", who=who) for k, array in enumerate(arrays))
-        self.variables = _variables(dim, var_names, {}, {})
+        self.variables = named_variables(dim, var_names, {}, {}, who=who)
         self._log_likelihood = log_likelihood
         self._initial_point = np.zeros(dim) if initial_point is None else np.asarray(initial_point, dtype=np.float64)
         if self._initial_point.shape != (dim,):
@@ -180,24 +180,6 @@ class EstimatedLikelihood(_EstimatedTarget):
     of = "likelihood"
     signature = "estimate(rng, theta, data) -> float, the log of the estimate"
 
-    def __init__(
-        self,
-        estimate: Callable[..., float],
-        logprior: Callable[..., float],
-        *,
-        dim: int,
-        data: Any = (),
-        n_obs: int = 1,
-        n_terms: int | None = None,
-        log_likelihood: Callable[[np.ndarray], float] | None = None,
-        var_names: Sequence[str] | None = None,
-        initial_point: Any = None,
-    ) -> None:
-        super().__init__(
-            estimate, logprior, dim=dim, data=data, n_obs=n_obs, n_terms=n_terms, log_likelihood=log_likelihood,
-            var_names=var_names, initial_point=initial_point,
-        )  # fmt: skip
-
 
 class EstimatedRatio(_EstimatedTarget):
     """A posterior with a random estimate of its likelihood ratio; for :class:`NoisyMetropolisHastings`.
@@ -225,21 +207,3 @@ class EstimatedRatio(_EstimatedTarget):
 
     of = "ratio"
     signature = "estimate(rng, theta, proposed, data) -> float, a log ratio"
-
-    def __init__(
-        self,
-        estimate: Callable[..., float],
-        logprior: Callable[..., float],
-        *,
-        dim: int,
-        data: Any = (),
-        n_obs: int = 1,
-        n_terms: int | None = None,
-        log_likelihood: Callable[[np.ndarray], float] | None = None,
-        var_names: Sequence[str] | None = None,
-        initial_point: Any = None,
-    ) -> None:
-        super().__init__(
-            estimate, logprior, dim=dim, data=data, n_obs=n_obs, n_terms=n_terms, log_likelihood=log_likelihood,
-            var_names=var_names, initial_point=initial_point,
-        )  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.vectors import assign
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
 STATISTICS = COUNT_NAMES.index("statistic_evaluations")
@@ -51,7 +52,7 @@ def draw_level(rng, theta, params, state, statistics, count):  # type: ignore[no
     cumulative, last = state
     if not equal(last, theta):
         accumulate(levels, log_counts, theta, cumulative)
-        last[:] = theta
+        assign(last, theta)
     u = rng.random() * cumulative[-1]
     low, high = 0, cumulative.shape[0] - 1
     while low < high:  # the first level whose cumulated weight exceeds u
@@ -60,7 +61,7 @@ def draw_level(rng, theta, params, state, statistics, count):  # type: ignore[no
             high = middle
         else:
             low = middle + 1
-    statistics[:] = levels[low]
+    assign(statistics, levels[low])
     count[UPDATES] += n_sites
     count[STATISTICS] += 1
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, CompiledTermRange, Variables
-from approxmcmc.engine.batches import linear_batch_kernel
+from approxmcmc.contracts import CompiledBound, CompiledTarget, CompiledTermRange, Variables
+from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import linear_gradient_kernel
 from approxmcmc.engine.identity import content_id
@@ -91,6 +91,11 @@ class LinearTarget(TallDataTarget):
 
     def _log_terms(self) -> Any:
         return linear_batch_kernel(self._loglik_eta, self.data)
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior."""
+        at_both = functools.partial(linear_kernel_at_both, self._loglik_eta, self.data)
+        return super().compile()._replace(compile_at_both=at_both)
 
     def _term_gradients(self) -> Any:
         return linear_gradient_kernel(self.derivatives_eta, self.data)

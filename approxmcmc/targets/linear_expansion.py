@@ -75,4 +75,4 @@ class LinearExpansion:
         data = (*compiled.data, numbers)
         signature = log_terms_type(type_of(data)).signature
         kernel = bind(_linear_residuals, signature, fastmath=BATCH_FASTMATH, LOGLIK_ETA=self.target._loglik_eta)
-        return compiled._replace(log_terms=kernel, data=data)
+        return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)

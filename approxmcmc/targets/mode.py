@@ -76,8 +76,8 @@ def find_mode(
     tolerance
         Largest distance from the mode that is accepted, in posterior standard deviations.
     max_passes
-        Passes over the data after which the search gives up; None is 100, and 100 (dim + 3)^2 where derivatives are
-        differences.
+        Passes over the data after which the search gives up; None is 100, and where second derivatives are differences
+        100 (dim + 3) with the target's own gradient, 100 (dim + 3)^2 without.
     progress
         Called as ``progress(passes, decrement)`` after every Newton step.
 
@@ -103,11 +103,11 @@ def find_mode(
     theta = np.array(target.initial_point() if start is None else start, dtype=np.float64)
     if theta.shape != (target.variables.size,):
         raise InvalidInputError(f"find_mode: start must have shape ({target.variables.size},), found {theta.shape}")
-    general = isinstance(posterior.expansion, GeneralExpansion)
-    if max_passes is None:
-        max_passes = 100 * (theta.size + 3) ** 2 if general else 100
-    if general:
-        theta = _climb(posterior, theta, max_passes)
+    if isinstance(posterior.expansion, GeneralExpansion):
+        power = 2 if posterior.expansion.gradients is None else 1
+        max_passes = 100 * (theta.size + 3) ** power if max_passes is None else max_passes
+        theta = _climb(posterior, theta, tolerance)
+    max_passes = 100 if max_passes is None else max_passes
     theta, here, decrement = _newton(posterior, theta, tolerance, max_passes, progress)
     return Mode(theta, here.value, -here.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began)
 
@@ -134,7 +134,7 @@ def laplace(
     return Laplace(found.theta, inverse(found.precision), found.decrement, found.passes, found.seconds)
 
 
-def _climb(posterior: Posterior, theta: np.ndarray, max_passes: int) -> np.ndarray:
+def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float) -> np.ndarray:
     """Return a point near the mode of a target that is no generalised linear model, by BFGS."""
     from scipy.optimize import minimize
 
@@ -147,14 +147,19 @@ def _climb(posterior: Posterior, theta: np.ndarray, max_passes: int) -> np.ndarr
         return -value / n_obs if np.isfinite(value) else 1e300  # a wall for the line search
 
     def slope(theta: np.ndarray) -> np.ndarray:
-        return -(expansion.gradient(theta) + posterior.prior_at(theta).gradient) / n_obs
+        total = expansion.gradient(theta)
+        if expansion.gradients is None:
+            return -(total + posterior.prior_at(theta).gradient) / n_obs
+        expansion.add_prior_gradient(theta, total)
+        return -total / n_obs
 
     if objective(theta) >= 1e300:
         raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
-    # Gradients of the mean term: 1e-6 leaves what Newton's steps finish. Differences cannot promise less.
-    found = minimize(
-        objective, theta, jac=slope, method="BFGS", options={"gtol": 1e-6, "maxiter": 50 + 20 * theta.size}
-    )
+    # Gradients of the mean term: 1e-6 leaves what Newton's steps finish. Differences cannot promise less; a target's
+    # own gradient can, and a few more steps here save a Hessian there.
+    smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
+    options = {"gtol": float(smallest), "maxiter": 50 + 20 * theta.size}
+    found = minimize(objective, theta, jac=slope, method="BFGS", options=options)
     expansion.forget_steps()
     return np.asarray(found.x)
 
@@ -184,7 +189,8 @@ def _newton(
         f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
         f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
         f"and the log posterior {shape} there. Classes that a plane separates, and collinear columns, "
-        "have no mode under a flat prior: give a proper prior, drop the columns, or begin nearer by start="
+        "have no mode under a flat prior, nor has a hierarchy whose scale can go to 0: give a proper prior, drop the "
+        "columns, write the hierarchy with standardised effects, or begin nearer by start="
     )
 
 

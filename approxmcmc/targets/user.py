@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTermRange, Variables
+from approxmcmc.contracts import CompiledTermRange
 from approxmcmc.engine.batches import batch_kernel
 from approxmcmc.engine.gradients import gradient_kernel
 from approxmcmc.engine.identity import content_id
@@ -18,7 +18,9 @@ from approxmcmc.targets.checks import (
     check_gradient,
     checked_array,
     plain_function,
+    positive_integer,
 )
+from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
@@ -97,10 +99,10 @@ class Target(TallDataTarget):
         self._loglik = plain_function(loglik, "loglik", who="Target")
         self._grad_loglik = None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik", who="Target")
         self.prior = Prior(1.0, logprior, who="Target", name="logprior", gradient=grad_logprior)
-        self.n_obs = _positive_integer(n_obs, "n_obs")
-        dim = _positive_integer(dim, "dim")
+        self.n_obs = positive_integer(n_obs, "n_obs", who="Target")
+        dim = positive_integer(dim, "dim", who="Target")
         self.data = self._checked_data(data)
-        self.variables = _variables(dim, var_names, dims or {}, coords or {})
+        self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="Target")
         self._initial_point = np.zeros(dim) if initial_point is None else np.asarray(initial_point, dtype=np.float64)
         if self._initial_point.shape != (dim,):
             raise InvalidInputError(
@@ -177,31 +179,3 @@ class Target(TallDataTarget):
     def __repr__(self) -> str:
         """Say the likelihood's name and the size."""
         return f"Target({self._loglik.__name__}, n_obs={self.n_obs}, dim={self.variables.size})"
-
-
-def _positive_integer(value: Any, name: str) -> int:
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise InvalidInputError(f"Target: {name} must be a positive integer, found {value!r}")
-    return int(value)
-
-
-def _variables(
-    dim: int, names: Sequence[str] | None, dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
-) -> Variables:
-    vector = names is None or isinstance(names, str) or len(names) == 1 < dim
-    names = ("theta",) if names is None else (names,) if isinstance(names, str) else tuple(names)
-    labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
-    unknown = [axis for axes in labelled.values() for axis in axes if axis not in coords]
-    if unknown and len(names) > 1:
-        raise InvalidInputError(f"Target: dims name the axes {unknown}, which have no entry in coords")
-    if vector:
-        shapes = {names[0]: tuple(len(coords[axis]) for axis in labelled.get(names[0], ()) if axis in coords) or (dim,)}
-    else:
-        shapes = {name: tuple(len(coords[axis]) for axis in labelled.get(name, ())) for name in names}
-    variables = Variables(shapes, labelled, {axis: list(labels) for axis, labels in coords.items()})
-    if variables.size != dim:
-        raise InvalidInputError(
-            f"Target: the variables {dict(shapes)} hold {variables.size} numbers, dim is {dim}; "
-            "give one name, a name per scalar, or dims and coords that add up"
-        )
-    return variables

@@ -1,0 +1,74 @@
+"""The roles of the library and what each promises to the others.
+
+A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
+protocols of this room, which imports nothing of ours, so that every other can import it.
+
+A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is a *compiled
+part*: a plain Python function that the engine binds into a chain template, and the tuple of numbers and arrays which
+that function reads. Settings travel between processes and into files; compiled parts never do.
+"""
+
+from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
+from approxmcmc.contracts.sampler import (
+    AcceptanceTest,
+    Chain,
+    Part,
+    Program,
+    Proposal,
+    Sampler,
+    SamplingResult,
+    Streams,
+)
+from approxmcmc.contracts.special_target import (
+    CompiledConditionals,
+    CompiledEstimator,
+    DiscreteTarget,
+    DoublyIntractableTarget,
+    EstimatedTarget,
+    Simulator,
+)
+from approxmcmc.contracts.target import (
+    BoundedTarget,
+    BoundedTermsTarget,
+    CompiledBound,
+    CompiledGradient,
+    CompiledTarget,
+    CompiledTermRange,
+    DifferentiableTarget,
+    Target,
+    content_hash,
+)
+from approxmcmc.contracts.variables import Variables
+
+__all__ = [
+    "CORE_COUNTS",
+    "COUNT_NAMES",
+    "OPTIONAL_COUNTS",
+    "VALUE_NAMES",
+    "AcceptanceTest",
+    "BoundedTarget",
+    "BoundedTermsTarget",
+    "Chain",
+    "CompiledBound",
+    "CompiledConditionals",
+    "CompiledEstimator",
+    "CompiledGradient",
+    "CompiledTarget",
+    "CompiledTermRange",
+    "Component",
+    "DifferentiableTarget",
+    "DiscreteTarget",
+    "DoublyIntractableTarget",
+    "EstimatedTarget",
+    "Part",
+    "Program",
+    "Proposal",
+    "Sampler",
+    "SamplingResult",
+    "Simulator",
+    "Streams",
+    "Target",
+    "Variables",
+    "content_hash",
+]

@@ -1,0 +1,64 @@
+"""Settings of one member of a role."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+class Component:
+    """Settings of one member of a role: validated when made, comparable, printable, convertible to a plain dict.
+
+    Subclasses are frozen dataclasses made with ``eq=False``: arrays among the settings would break the generated
+    comparison, so equality and hash go through :meth:`to_dict`.
+    """
+
+    _registry: ClassVar[dict[str, type["Component"]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        Component._registry[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON-ready values, with the class name under ``"kind"``."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        return {"kind": type(self).__name__, **{f.name: _plain(getattr(self, f.name)) for f in fields}}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Component":
+        """Rebuild a component from what :meth:`to_dict` returned."""
+        settings = dict(values)
+        kind = settings.pop("kind")
+        return Component._registry[kind](**{name: _revive(value) for name, value in settings.items()})
+
+    def __eq__(self, other: object) -> bool:
+        """Two components are equal when they are of one class and have equal settings."""
+        return isinstance(other, Component) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        """Equal components hash alike."""
+        return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Component):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _revive(value: Any) -> Any:
+    if isinstance(value, Mapping) and "kind" in value:
+        return Component.from_dict(value)
+    if isinstance(value, Mapping) and "array" in value:
+        return np.asarray(value["array"], dtype=np.float64)
+    if isinstance(value, list):
+        return tuple(_revive(item) for item in value)
+    return value

@@ -1,0 +1,122 @@
+"""What special samplers need of a target: discrete states, simulated data, estimates of a likelihood."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from approxmcmc.contracts.target import Target
+from approxmcmc.contracts.variables import Variables
+
+
+class CompiledConditionals(NamedTuple):
+    """What Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
+
+    ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
+    the site whose first row is ``base[0] = first[i]``; site i has ``n_terms[i]`` terms and the states 0 ...
+    ``n_states[i] - 1``. `fields` holds (linear, pair, triple) where the log density of a binary target is
+
+        sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
+
+    `pair` and `triple` symmetric with zero diagonals; None where it is not of this form or the tables would be large.
+    """
+
+    log_terms: Any
+    tables: tuple[np.ndarray, ...]
+    first: np.ndarray
+    n_terms: np.ndarray
+    n_states: np.ndarray
+    fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+
+
+@runtime_checkable
+class DiscreteTarget(Target, Protocol):
+    """A distribution over sites with finitely many states, log p(x) = sum of terms that depend on a few sites each.
+
+    Its theta holds the states 0, 1, ... of all sites as float64 numbers.
+    """
+
+    @property
+    def n_states(self) -> np.ndarray:
+        """Number of states of every site; int64, shape (dim,)."""
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a random state in which a chain may start; shape (dim,)."""
+
+    def log_density(self, states: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log density of states of shape (..., dim); -inf outside the support."""
+
+    def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
+        """Compile the conditionals; `fields` says whether the fast form is wanted instead of the terms."""
+
+
+class Simulator(NamedTuple):
+    """How to draw auxiliary data: a plain function that a template binds, and what it reads and writes.
+
+    ``simulate(rng, theta, params, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape
+    (dim,). It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`.
+    `state` is a tuple of scratch arrays that belongs to one chain; `exact` says whether draws are exact or the end
+    of a finite Markov chain.
+    """
+
+    simulate: Callable[..., None]
+    params: tuple[Any, ...]
+    make_state: Callable[[], tuple[np.ndarray, ...]]
+    exact: bool
+
+
+@runtime_checkable
+class DoublyIntractableTarget(Protocol):
+    """A posterior p(theta) exp(theta's(y)) / Z(theta) whose normaliser Z nobody can afford at every step.
+
+    What samplers do instead is simulate: draw y' from the model at theta, and look at s(y').
+    """
+
+    @property
+    def variables(self) -> Variables:
+        """Names and shapes of theta, which has one entry per statistic."""
+
+    @property
+    def observed_statistics(self) -> np.ndarray:
+        """s(y); float64, shape (dim,)."""
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+
+    def build_simulator(self, auxiliary: Any) -> "Simulator":
+        """Return the simulator that an auxiliary setting ("auto", "exact", `Auxiliary`) stands for, or refuse."""
+
+    def log_normalizer(self, theta: np.ndarray) -> float | None:
+        """Return log Z(theta) where it can be computed, else None."""
+
+
+class CompiledEstimator(NamedTuple):
+    """A random estimate that stands in for a likelihood: a plain function that a template binds, and what it reads.
+
+    `of` is "likelihood": ``estimate(rng, theta, data)`` returns the log of an unbiased estimate of p(y|theta); or
+    "ratio": ``estimate(rng, theta, proposed, data)`` estimates log p(y|theta') - log p(y|theta). One call reads
+    `n_terms` of the `n_obs` terms of the likelihood.
+    """
+
+    estimate: Callable[..., float]
+    of: str
+    data: tuple[np.ndarray, ...]
+    n_terms: int
+
+
+@runtime_checkable
+class EstimatedTarget(Protocol):
+    """A posterior whose likelihood is known through random estimates alone."""
+
+    @property
+    def variables(self) -> Variables:
+        """Names and shapes of theta."""
+
+    def compile_log_prior(self) -> Any:
+        """Return the compiled ``log_prior(theta) -> float``."""
+
+    def build_estimator(self) -> CompiledEstimator:
+        """Return the estimator; called once per `sample`."""
+
+    def log_likelihood(self, theta: np.ndarray) -> float | None:
+        """Return log p(y|theta), up to a constant, where it can be computed, else None; for audits."""

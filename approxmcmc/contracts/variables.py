@@ -1,0 +1,59 @@
+"""What a flat vector theta holds."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Variables:
+    """Names, shapes and labels of the parameters that a flat vector theta holds, in order.
+
+    Parameters
+    ----------
+    shapes
+        Shape of each variable by name; their sizes add up to the dimension of theta.
+    dims
+        Names of the axes of each variable, for those that have labelled axes.
+    coords
+        Labels of each axis by name.
+    dtype
+        NumPy name of the type that the trace stores; ``"int64"`` for discrete variables. A chain's theta is float64.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    dtype: str = "float64"
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def labels(self) -> list[str]:
+        """Return the name of every coordinate of theta, such as "mu" or "beta[x1]"."""
+        names = []
+        for name, shape in self.shapes.items():
+            axes = [self.coords.get(axis, range(n)) for axis, n in zip(self.dims.get(name, ()), shape, strict=False)]
+            axes = axes if len(axes) == len(shape) else [range(n) for n in shape]
+            places = [", ".join(map(str, place)) for place in itertools.product(*axes)]
+            names += [f"{name}[{place}]" for place in places] if shape else [name]
+        return names
+
+    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Split the last axis of `theta` into variables; leading axes (chain, draw) stay."""
+        pieces, start = {}, 0
+        for name, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            pieces[name] = theta[..., start:stop].reshape((*theta.shape[:-1], *shape))
+            start = stop
+        return pieces
+
+    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Join variables given by name into one flat float64 vector."""
+        return np.concatenate([np.ravel(np.asarray(values[name], dtype=np.float64)) for name in self.shapes])
