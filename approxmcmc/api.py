@@ -1,6 +1,5 @@
 """The public `sample`: the one place where all rooms meet."""
 
-import functools
 import os
 import time
 import warnings
@@ -18,7 +17,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarn
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.initial import random_start, starting_points
+from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
@@ -136,8 +135,7 @@ def sample(
     program = sampler.build(target, audit_every=audit_every)
     compiled = time.perf_counter()
     own = [streams(sequence) for sequence in sequences]
-    draw_start = functools.partial(random_start, target, proposal=getattr(sampler, "proposal", None))
-    points, evaluations = starting_points(program, target.variables, draw_start, initvals, own)
+    points, evaluations = starting_points(program, target.variables, start_law(target, sampler), initvals, own)
     running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
     ready = time.perf_counter()
 

@@ -23,24 +23,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
+from approxmcmc.bounds.chains import joined_groups, measured_distance, run_chains, trace_of
 from approxmcmc.bounds.delta import estimate_delta
 from approxmcmc.bounds.distance import (
     Distance,
-    cells_of_states,
-    frequencies,
-    marginal_distances,
-    total_variation_interval,
 )
 from approxmcmc.bounds.finite import LARGEST_MATRIX
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS, exact, label_of
 from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.contracts import DiscreteTarget
-from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.datatree import build_trace
-from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.initial import random_start, starting_points
-from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +41,6 @@ if TYPE_CHECKING:
 
 PASS, FAIL, INCONCLUSIVE, NO_BOUND = VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "no bound")
 BOUNDS = ("b1", "b2", "b3", "b4", "b5", "b1_delta_max", "b2_delta_max", "b3_delta_max", "b5_delta_max")
-UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
 
 
 def verdict_of(distance: Distance, bound: float) -> str:
@@ -156,7 +148,7 @@ def check_bound(
     enumerated = isinstance(target, DiscreteTarget) and finite
     if traces is None and draws > 0 and (reference is not None or enumerated):
         traces = {
-            epsilon: _trace(target, with_epsilon(sampler, epsilon), draws, tune, chains, seed, progressbar)
+            epsilon: run_chains(target, with_epsilon(sampler, epsilon), draws, tune, chains, seed, progressbar)
             for epsilon in epsilons
         }
     exact_matrix = transition_matrix(target, with_epsilon(sampler, None), grid) if finite else None
@@ -170,8 +162,8 @@ def check_bound(
             etas = found.pop("eta")
         else:
             found = _from_decisions(target, variant, epsilon, coupled, n_pairs, replications, seed, progressbar)
-        trace = None if traces is None else _trace_of(traces, epsilon)
-        rows.append(found | _distance(target, trace, reference, found, enumerated, confidence))
+        trace = None if traces is None else trace_of(traces, epsilon)
+        rows.append(found | measured_distance(target, trace, reference, found, enumerated, confidence))
     root = _root(rows, list(epsilons))
     if etas is not None:
         root["eta"] = etas
@@ -183,7 +175,7 @@ def check_bound(
         "distance_source": rows[0]["source"],
         "route": _route(target, finite),
     }
-    groups = {"/": root, **(_groups(traces, epsilons) if traces else {})}
+    groups = {"/": root, **(joined_groups(traces, epsilons) if traces else {})}
     return xr.DataTree.from_dict(groups)
 
 
@@ -267,37 +259,6 @@ def _from_decisions(
     }
 
 
-def _distance(
-    target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
-) -> dict[str, Any]:
-    """Return the distance with its limits, and where it comes from: draws if there are any, else the matrices."""
-    nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
-    if trace is not None and enumerated:
-        cells = cells_of_states(_flat(trace), target.n_states)
-        law = found["stationary"]
-        distance = total_variation_interval(frequencies(cells, len(law)), law, confidence)
-        return {"distance": distance, "source": "draws against the enumerated law", **nothing}
-    if trace is not None and reference is not None:
-        distance, wasserstein, floor = marginal_distances(_flat(trace), _flat(reference), confidence)
-        source = "largest marginal total variation between draws and the gold standard"
-        return {"distance": distance, "source": source, "wasserstein": wasserstein, "wasserstein_floor": floor}
-    if not math.isnan(found["tv"]):
-        tv = found["tv"]
-        return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary laws of the matrices", **nothing}
-    return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
-
-
-def _flat(trace: Any) -> np.ndarray:
-    """Return the posterior draws as (chain, draw, coordinate); several one-chain traces are joined."""
-    if isinstance(trace, (list, tuple)):
-        return np.concatenate([_flat(one) for one in trace])
-    posterior = trace["posterior"]
-    parts = [
-        posterior[name].transpose("chain", "draw", ...).to_numpy().astype(np.float64) for name in posterior.data_vars
-    ]
-    return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
-
-
 def _root(rows: list[dict[str, Any]], epsilons: list[float]) -> "xr.Dataset":
     import xarray as xr
 
@@ -322,48 +283,3 @@ def _root(rows: list[dict[str, Any]], epsilons: list[float]) -> "xr.Dataset":
     for name in ("wasserstein", "wasserstein_floor", "tv", "delta", "delta_max", "label_delta_max"):
         data[name] = ("epsilon", [row[name] for row in rows])
     return xr.Dataset(data, coords={"epsilon": epsilons, "bound": list(BOUNDS)})
-
-
-def _trace(target: Any, sampler: Any, draws: int, tune: int, chains: int, seed: Any, show: bool) -> "xr.DataTree":
-    program = sampler.build(target, audit_every="auto")
-    own = [streams(sequence) for sequence in seed_sequences(seed if isinstance(seed, int) else seed[0], chains)[0]]
-    points, _ = starting_points(program, target.variables, lambda rng: random_start(target, rng), None, own)
-    started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
-    with progress(chains * (tune + draws), show=show, label=f"sampling {chains} chains", time_limit=None) as shown:
-        result = run(
-            program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
-            keep_warmup=False, progress=shown,
-        )  # fmt: skip
-    return build_trace(
-        result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
-        settings=sampler.to_dict(),
-    )  # fmt: skip
-
-
-def _trace_of(traces: Mapping[float, Any], epsilon: float) -> Any:
-    if epsilon not in traces:
-        raise InvalidInputError(f"check_bound: `traces` has no entry for epsilon={epsilon}, only {sorted(traces)}.")
-    return traces[epsilon]
-
-
-def _groups(traces: Mapping[float, Any], epsilons: Sequence[float]) -> dict[str, Any]:
-    """Join the groups of the traces along epsilon; several one-chain traces of one epsilon become chains."""
-    import pandas as pd
-    import xarray as xr
-
-    groups = {}
-    for name in ("posterior", "sample_stats"):
-        parts = []
-        for epsilon in epsilons:
-            listed = traces[epsilon] if isinstance(traces[epsilon], (list, tuple)) else [traces[epsilon]]
-            datasets = [trace[name].dataset for trace in listed]
-            shortest = min(dataset.sizes["draw"] for dataset in datasets)
-            chains = [
-                dataset.isel(draw=slice(shortest)).drop_vars(("chain", "draw"), errors="ignore") for dataset in datasets
-            ]
-            parts.append(xr.concat(chains, dim="chain", combine_attrs="drop"))
-        shortest = min(part.sizes["draw"] for part in parts)
-        common = set.intersection(*(set(part.data_vars) for part in parts))
-        parts = [part[sorted(map(str, common))].isel(draw=slice(shortest)) for part in parts]
-        groups[name] = xr.concat(parts, dim=pd.Index(list(epsilons), name="epsilon"), combine_attrs="drop")
-    return groups

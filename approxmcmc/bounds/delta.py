@@ -18,53 +18,23 @@ mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is no
 References: Clopper and Pearson (1934); Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1.
 """
 
-import dataclasses
 import math
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.acceptance import AlwaysAccept
-from approxmcmc.bounds.acceptance_law import exact_probability, gaussian_probability, rule_of
+from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visited_states
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.random_walk import keep
-from approxmcmc.samplers import Gibbs, MetropolisHastings, realised_conditional
-from approxmcmc.sampling.initial import random_start, starting_points
+from approxmcmc.samplers import Gibbs, MetropolisHastings
+from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
     import xarray as xr
-
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
-
-
-def _propose_pinned(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    here, there, log_q_ratio = params
-    away = False
-    for j in range(theta.shape[0]):
-        away = away or theta[j] != here[j]
-    for j in range(theta.shape[0]):
-        out[j] = here[j] if away else there[j]
-    return math.inf if away else log_q_ratio[0]  # the way back is accepted for sure
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Pinned(Component):
-    """Propose x' from x, again and again, and return from x' for sure: the chain's own decisions at one pair."""
-
-    proposes_states: ClassVar[bool] = True
-
-    def build_proposal(self, target: Any) -> Part:
-        dim = target.variables.size
-        params = (np.zeros(dim), np.zeros(dim), np.zeros(1))
-        return Part({"PROPOSE": _propose_pinned, "ADAPT": keep}, params, lambda: np.zeros(1))
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
@@ -149,11 +119,11 @@ def estimate_delta(
     sequences, seed = seed_sequences(random_seed, 1)
     own = streams(sequences[0])
     program: Any = sampler.build(target, audit_every=None)
-    points, _ = starting_points(program, target.variables, lambda rng: random_start(target, rng), initvals, [own])
+    points, _ = starting_points(program, target.variables, start_law(target, sampler), initvals, [own])
     chain = program.start(points[0], own, tune)
     given = None if states is None else np.asarray(states, dtype=np.float64)
     if given is None:
-        visited = _run(chain, tune, n_pairs, thin, target.variables.size)
+        visited = visited_states(chain, tune, n_pairs, thin, target.variables.size)
     elif given.shape == (n_pairs, target.variables.size):
         visited = given
     else:
@@ -162,7 +132,7 @@ def estimate_delta(
         )
     started = time.perf_counter()
     with progress(n_pairs, show=progressbar, label=f"deciding {replications} times", time_limit=None) as shown:
-        replicate = _replicate_gibbs if isinstance(sampler, Gibbs) else _replicate_pairs
+        replicate = replicate_sites if isinstance(sampler, Gibbs) else replicate_pairs
         table, touched, evaluations = replicate(target, sampler, program, chain, visited, replications, own, shown)
     found = _judged(table, replications, confidence, share, independent=given is not None)
     found.attrs |= {
@@ -184,128 +154,6 @@ def _check(n_pairs: int, replications: int, confidence: float, share: float) -> 
     for name, level in (("confidence", confidence), ("share", share)):
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"estimate_delta: {name} must lie strictly between 0 and 1, found {level!r}")
-
-
-def _run(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> np.ndarray:
-    """Advance a chain and return every `thin`-th state after `tune` steps, shape (n_draws, dim)."""
-    kept = []
-    for rows, every, keep_them in ((tune, 1, False), (n_draws, thin, True)):
-        done = 0
-        while done < rows:
-            n = min(rows - done, max(1, MOST_STEPS // every))
-            draws = np.empty((n, dim))
-            made = chain.advance(
-                n, every, draws, np.empty((n, len(COUNT_NAMES)), dtype=np.int64), np.empty((n, len(VALUE_NAMES)))
-            )
-            if made < n:
-                raise InvalidInputError(f"estimate_delta: the chain broke off: {chain.explain_failure()}")
-            done += n
-            if keep_them:
-                kept.append(draws)
-    return np.concatenate(kept)
-
-
-def _replicate_pairs(
-    target: Any, sampler: Any, program: Any, chain: Any, visited: np.ndarray, replications: int, own: Any, shown: Any
-) -> tuple[dict[str, list[float]], int, int]:
-    """Draw x' for each state, and let a chain whose proposal is pinned to the pair decide."""
-    propose, params, state = program.proposal.functions["PROPOSE"], program.proposal.params, chain.proposal_state
-    # Blocks would let the decisions at one pair share a partition of the data; rows make them independent.
-    test = dataclasses.replace(sampler.test, order="rows") if hasattr(sampler.test, "order") else sampler.test
-    pinned = MetropolisHastings(_Pinned(), test).build(target, audit_every=None)
-    here, there, pinned_ratio = pinned.proposal.params
-    compiled, count, touched = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64), 0
-    table: dict[str, list[float]] = {name: [] for name in ("log_ratio", "tau", "exact", "accepted", "error_model")}
-    for k, theta in enumerate(visited):
-        proposed = theta.copy()
-        log_q_ratio = propose(own.proposal, params, state, theta, proposed, count)
-        log_ratio, tau = _pair(compiled, sampler.test, theta, proposed, log_q_ratio)
-        accepted = 0
-        if log_ratio > -math.inf:
-            here[:], there[:], pinned_ratio[0] = theta, proposed, log_q_ratio
-            accepted, cost = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
-            touched += cost
-        for name, value in zip(
-            table,
-            (log_ratio, tau, *_probabilities(sampler.test, log_ratio, tau, compiled.n_obs, accepted)),
-            strict=True,
-        ):
-            table[name].append(value)
-        shown.update(k + 1)
-    return table, touched, 2 * compiled.n_obs * len(visited)
-
-
-def _pair(compiled: Any, test: Any, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float) -> tuple[float, float]:
-    """Return Lambda and tau of a pair, from all data."""
-    prior = compiled.log_prior(proposed)
-    if prior == -math.inf:
-        return -math.inf, 0.0
-    ends = [full_terms(compiled.log_terms, at, compiled.data, compiled.n_obs) for at in (theta, proposed)]
-    terms = (ends[1] - ends[0]) / getattr(test, "temperature", 1.0)
-    log_ratio = prior - compiled.log_prior(theta) + log_q_ratio + float(terms.sum())
-    scale = math.sqrt(compiled.n_obs) * float(terms.std(ddof=1)) if compiled.n_obs > 1 else 0.0
-    return log_ratio, scale
-
-
-def _probabilities(test: Any, log_ratio: float, tau: float, n_obs: int, accepted: int) -> tuple[float, float, float]:
-    """Return exact probability, accepts, and the error in the Gaussian regime (NaN where it is not known)."""
-    exact = float(exact_probability(np.array([log_ratio]), rule_of(test, conditional=False))[0])
-    if isinstance(test, AlwaysAccept):
-        return exact, accepted, 1.0 - exact
-    if not math.isfinite(log_ratio):
-        return exact, accepted, 0.0
-    try:
-        model = gaussian_probability(
-            test, np.array([log_ratio]), np.array([tau]), n_obs, rule_of(test, conditional=False)
-        )
-    except IncompatibleError:
-        return exact, accepted, math.nan
-    return exact, accepted, float(model[0]) - exact
-
-
-def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:
-    """Return how many of `replications` decisions at the pair accepted, and the data that they touched."""
-    decided = accepted = touched = 0
-    away = False
-    while decided < replications:
-        n = min(MOST_STEPS, replications - decided)
-        draws, counts = np.empty((n, here.size)), np.empty((n, len(COUNT_NAMES)), dtype=np.int64)
-        if chain.advance(n, 1, draws, counts, np.empty((n, len(VALUE_NAMES)))) < n:
-            raise InvalidInputError(f"estimate_delta: {chain.explain_failure()}")
-        moved = (draws != here).any(axis=1)
-        began_away = np.concatenate([[away], moved[:-1]])
-        decided += int((~began_away).sum())
-        accepted += int((moved & ~began_away).sum())
-        touched += int(counts[~began_away, TOUCHED].sum())
-        away = bool(moved[-1])
-    return accepted, touched
-
-
-def _replicate_gibbs(
-    target: Any, sampler: Any, program: Any, chain: Any, visited: np.ndarray, replications: int, own: Any, shown: Any
-) -> tuple[dict[str, list[float]], int, int]:
-    """Replicate the decision of a random site in each visited state; a proposed value of 1 is an accept."""
-    sites = (own.proposal.random(len(visited)) * visited.shape[1]).astype(np.int64)
-    table: dict[str, list[float]] = {name: [] for name in ("log_ratio", "tau", "exact", "accepted", "error_model")}
-    terms, touched = program.conditionals.n_terms, 0
-    seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(visited))
-    for k, site in enumerate(sites):
-        found = realised_conditional(
-            target, sampler.test, visited[k : k + 1], [site], replications=replications, random_seed=int(seeds[k])
-        ).isel(context=0)
-        n_terms = int(terms[site])
-        log_odds, tau = float(found["log_odds"]), float(found["tau"])
-        try:
-            model = gaussian_probability(sampler.test, np.array([log_odds]), np.array([tau]), n_terms, "barker")
-            error = float(model[0]) - float(found["exact"])
-        except IncompatibleError:
-            error = math.nan
-        row = (log_odds, tau, float(found["exact"]), round(float(found["realised"]) * replications), error)
-        for name, value in zip(table, row, strict=True):
-            table[name].append(value)
-        touched += round(float(found["data_fraction"]) * n_terms * replications)
-        shown.update(k + 1)
-    return table, touched, int(2 * terms[sites].sum())
 
 
 def _judged(

@@ -112,7 +112,7 @@ def marginal_distances(
 
 def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
     levels = (np.arange(200) + 0.5) / 200
-    scale = float(reference.std())
+    scale = float(reference.std()) or 1.0  # a coordinate that never varies is measured in its own units
     ours, theirs = (np.quantile(values, levels) for values in (draws, reference))
     half = max(1, len(draws) // 2)
     parts = (draws[:half], draws[half:]) if len(draws) > 1 else np.array_split(draws, 2, axis=1)

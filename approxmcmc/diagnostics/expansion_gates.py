@@ -12,6 +12,7 @@ import numpy as np
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
 # var r / var l over data: well below the first at the mode of any problem that control variates pay for.
 VARIANCE_RATIO, VARIANCE_RATIO_THAT_HURTS = 0.05, 0.5
+LARGEST_SHARE = 0.5  # of the data read in a decision: a test evaluates at two thetas, the exact step at one
 LEAST_ACCEPTANCE = 0.3  # of proposals drawn from the Laplace approximation
 HARDLY_ANY = 0.01
 SMALLEST_PILOT = 50  # decisions
@@ -29,7 +30,7 @@ def expansion_problems(attrs: Mapping[str, Any], settings: Mapping[str, Any]) ->
     """
     if not attrs.get("tuning_steps", 0):
         return []
-    checks = (_far_from_mode(attrs), _useless(attrs), _refused(attrs, settings))
+    checks = (_far_from_mode(attrs), _useless(attrs), _reads_most(attrs, settings), _refused(attrs, settings))
     return [sentence for sentence in checks if sentence]
 
 
@@ -57,6 +58,22 @@ def _useless(attrs: Mapping[str, Any]) -> str | None:
         f"control variates help little: residual terms have {ratio:.3g} times the variance of the terms themselves "
         f'(gate: {VARIANCE_RATIO:g}); expand nearer to the posterior (at="mode"); at the mode, data are too few for '
         "the number of parameters, and ExactTest may be as fast"
+    )
+
+
+def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+    """Compare the data read in tuning with those that an exact step reads."""
+    test = settings.get("test") or {}
+    approximate = test.get("kind", "ExactTest") != "ExactTest" and test.get("epsilon", 1.0) > 0.0
+    decisions = np.sum(attrs.get("tuning_decisions_made", 0))
+    if "setup_variance_ratio" not in attrs or not approximate or decisions < SMALLEST_PILOT:
+        return None
+    share = np.sum(attrs["tuning_datapoints_touched"]) / decisions / attrs["n_obs"]
+    if share <= LARGEST_SHARE:
+        return None
+    return (
+        f"a decision read {share:.2g} of the data in tuning (gate: {LARGEST_SHARE:g}): with the same proposal "
+        "ExactTest() is as fast and never wrong"
     )
 
 

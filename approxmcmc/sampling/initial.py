@@ -1,5 +1,6 @@
 """Where chains start."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,11 @@ def random_start(target: Target, rng: np.random.Generator, proposal: Any = None)
     return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
 
 
+def start_law(target: Target, sampler: Any) -> Callable[[np.random.Generator], np.ndarray]:
+    """Return what draws a start for chains of this sampler, ``draw(rng) -> theta``; see :func:`random_start`."""
+    return functools.partial(random_start, target, proposal=getattr(sampler, "proposal", None))
+
+
 def starting_points(
     program: Program,
     variables: Variables,
@@ -42,7 +48,7 @@ def starting_points(
     variables
         Names and shapes, to read dicts by.
     draw_start
-        Returns a random theta, shape (dim,); see :func:`random_start`.
+        Returns a random theta, shape (dim,); see :func:`start_law`.
     initvals
         None: `draw_start` on the chain's own stream, drawn again up to 100 times until the log density is finite.
         A Laplace approximation: a draw of it, likewise. Otherwise a dict by variable name, an array (dim,) or (chains,
@@ -103,8 +109,11 @@ def _as_array(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
 
 
 def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
-    if set(values) != set(variables.shapes):
-        raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}, found {sorted(values)}")
+    values = {**getattr(variables, "defaults", {}), **values}  # a model knows an initial point of every variable
+    unknown, missing = set(values) - set(variables.shapes), set(variables.shapes) - set(values)
+    if unknown or missing:
+        wrong = f"{sorted(unknown)} are none of them" if unknown else f"{sorted(missing)} are missing"
+        raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
     for name, shape in variables.shapes.items():
         if np.shape(values[name]) != shape:
             raise InvalidInputError(f"initvals of {name} need shape {shape}, found {np.shape(values[name])}")

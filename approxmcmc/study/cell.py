@@ -9,22 +9,12 @@ import numpy as np
 
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.study.plan import Cell, Plan
-from approxmcmc.study.results import planned_record
+from approxmcmc.study.results import TOTALS, planned_record
 from approxmcmc.study.store import Record, hash_of_draws
 from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
 
 if TYPE_CHECKING:
     import xarray as xr
-
-# Counts that a record sums over tuning steps and draws.
-TOTALS = (
-    "datapoints_touched",
-    "likelihood_evaluations",
-    "decisions_made",
-    "decisions_audited",
-    "wrong_decisions",
-    "wrong_accepts",
-)
 
 
 def run_cell(

@@ -103,14 +103,14 @@ class Study:
         As in :func:`approxmcmc.sample`.
     replicates
         Independent chains of every setting. Replicate r of all settings forms block r: it runs together, in an order
-        shuffled by `seed`, and starts from one common point.
+        shuffled by `seed`, and starts from one common point, except where a proposal brings a start of its own.
     gold
         How the gold standards are made; None for none.
     seed
         Root of every seed.
     start
-        ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block; None for the target's
-        initial point plus U(-1, 1) per coordinate.
+        ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block. None: as in `sample`,
+        what target or proposal brings, or else the target's initial point plus U(-1, 1) per coordinate.
     analyses
         Functions of the results that return figures and tables of the report.
     bounds

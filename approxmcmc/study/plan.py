@@ -7,7 +7,7 @@ its cells.
 
 Seeds are hashes too. The chain's comes from the identity, hence a change of code that alters nothing about the law
 leaves the draws as they were. The starting point's comes from (study seed, target, replicate): all settings of one
-block start together.
+block start together, except where a proposal brings a start of its own, as in `sample`.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ import numpy as np
 from approxmcmc.contracts import Sampler, Target
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
-from approxmcmc.sampling.initial import random_start
+from approxmcmc.sampling.initial import start_law
 from approxmcmc.study.declare import Study
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.names import nearest
@@ -50,7 +50,7 @@ class Cell:
     order_in_block
         Place in that block, after shuffling by the study's seed.
     seed, start_seed
-        Of the chain, and of the starting point that all settings of a block share.
+        Of the chain, and of its starting point, which all settings of a block share.
     """
 
     key: str
@@ -66,11 +66,14 @@ class Cell:
     start_seed: int
 
     def starting_point(self, study: Study, target: Target) -> np.ndarray:
-        """Return the theta of shape (dim,) where every chain of this block and target starts."""
+        """Return the theta of shape (dim,) where the chain starts.
+
+        It is the same for every chain of this block and target, unless a proposal brings a start of its own.
+        """
         rng = np.random.default_rng(self.start_seed)
         if study.start is not None:
             return np.asarray(study.start(target, rng), dtype=np.float64)
-        return random_start(target, rng)
+        return start_law(target, self.sampler)(rng)
 
 
 @dataclasses.dataclass(frozen=True)

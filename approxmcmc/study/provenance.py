@@ -15,8 +15,8 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # The rooms whose code decides what is drawn and counted; diagnostics, plots and reports can change without a rerun.
-ROOMS_THAT_DRAW = ("engine", "targets", "proposals", "acceptance", "samplers", "sampling", "interop")
-FILES_THAT_DRAW = ("api.py", "contracts.py")
+ROOMS_THAT_DRAW = ("contracts", "engine", "targets", "proposals", "acceptance", "samplers", "sampling", "interop")
+FILES_THAT_DRAW = ("api.py",)
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",

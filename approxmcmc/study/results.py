@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+# Counts that a record sums over tuning steps and draws.
+TOTALS = (
+    "datapoints_touched",
+    "likelihood_evaluations",
+    "decisions_made",
+    "decisions_audited",
+    "wrong_decisions",
+    "wrong_accepts",
+)
 # Columns of a cell's record, in the order of the table.
 COLUMNS = (
     "key",
@@ -48,12 +57,7 @@ COLUMNS = (
     "stopped",
     "draws",
     "steps",
-    "datapoints_touched",
-    "likelihood_evaluations",
-    "decisions_made",
-    "decisions_audited",
-    "wrong_decisions",
-    "wrong_accepts",
+    *TOTALS,
     "acceptance_rate",
     "draws_hash",
     "probe_before",

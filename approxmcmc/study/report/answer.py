@@ -7,11 +7,21 @@ from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.wording import enumeration, estimate_text, number
 
 
-def sentences(contest: Contest) -> list[str]:
-    """Return three sentences on the first estimand at the largest common budget."""
+def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool = False) -> list[str]:
+    """Return three sentences on the first estimand at the largest common budget.
+
+    Parameters
+    ----------
+    contest
+        The settings of one target.
+    gold_wanted
+        Whether the study asks for gold standards by NUTS.
+    own_figures
+        Whether the study brings figures of its own; a study that wants no NUTS judges its chains there.
+    """
     if contest.reference is None or not contest.estimands:
         return [
-            f"There is no gold standard by NUTS for {contest.target}, so no risk is stated here.",
+            _without_gold(contest.target, gold_wanted, own_figures),
             "Cost and diagnostics below are those of the chains alone.",
             "R-hat and effective sample size cannot say how far a biased sampler is off.",
         ]
@@ -22,6 +32,17 @@ def sentences(contest: Contest) -> list[str]:
         return [f"No setting has a draw by {number(float(contest.budgets[-1]))} s, so no risk can be stated."]
     best = min(known, key=lambda label: known[label].risk)
     return [_who(contest, estimand, best, known[best]), _against(best, contest.exact, known), _why(best, known[best])]
+
+
+def _without_gold(target: str, gold_wanted: bool, own_figures: bool) -> str:
+    if gold_wanted:
+        return f"There is no accepted gold standard for {target}, so no risk is stated here."
+    if own_figures:
+        return (
+            f"The study judges {target} by itself, without NUTS: its own figures say what the chains are held against "
+            "and how far they are off."
+        )
+    return f"The study asks for no gold standard for {target}, so no risk is stated here."
 
 
 def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:

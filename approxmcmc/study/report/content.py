@@ -23,10 +23,12 @@ BLIND = (
     "to its own stationary law, not to the posterior, so they cannot see bias: good values here say nothing about "
     "the risk above."
 )
-PERFORMANCE = (
+RISK = (
     "risk = bias² + variance of the running mean against a NUTS gold standard; bias² is unbiased for replicate noise "
-    "and for the gold standard's error; bootstrap over replicates; data per decision; audited wrong decisions."
+    "and for the gold standard's error; bootstrap over replicates; "
 )
+OWN_PERFORMANCE = "what the study's own figures measure; "
+COUNTED = "data per decision; audited wrong decisions."
 
 
 def compose(results: "StudyResults") -> dict[str, Any]:
@@ -43,6 +45,8 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
     own = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
     notes = [piece.text for piece in own if isinstance(piece, Note)]
     pictures = tuple(piece for piece in own if not isinstance(piece, Note))
+    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(pictures)}
+    answers = [sentences(contest, **known) for contest in contests]
     sections = [
         design(results, contests),
         *(section for contest in judged for section in risk_sections(contest, several=len(judged) > 1)),
@@ -59,8 +63,7 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
         "title": f"{results.study.name}: risk report",
         "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
         "banners": [*notes, *banners(results, contests)],
-        "answer": list(dict.fromkeys(sentence for contest in contests for sentence in sentences(contest)))
-        or ["No cell is done yet."],
+        "answer": list(dict.fromkeys(sentence for told in answers for sentence in told)) or ["No cell is done yet."],
         "sections": sections,
         "footer": "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort.",
     }
@@ -84,7 +87,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
         ("Data", "; ".join(f"{c.target}, N = {results.target(c.target).n_obs:,} terms" for c in contests)),
         ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
-        ("Performance", PERFORMANCE),
+        ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
         ("Budget", f"{budget} per chain, {study.tune} tuning steps, {study.thin} steps for each draw that is kept"),
         ("Replicates", f"{study.replicates} chains of each setting, interleaved in blocks; study seed {study.seed}"),
     )
@@ -110,9 +113,8 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
 def gold_section(results: "StudyResults") -> Section:
     """Return the gates of the gold standards, what became of each, and the commands that make them again."""
     if results.study.gold is None:
-        return Section(
-            "Gold standard", ("The study declares none: its own figures say what the chains are held against.",)
-        )
+        own = " Its own figures say what the chains are held against." if results.study.analyses else ""
+        return Section("Gold standard", (f"The study asks for none.{own}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
     text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
     table = census.gates_table(reports)

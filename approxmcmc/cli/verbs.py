@@ -1,104 +1,21 @@
-"""The command line: ``approxmcmc VERB``. Every verb is a thin layer over what a notebook can call.
-
-Exit codes: 0 all is well, 1 some cells failed, 2 usage, 3 a gate failed, 130 interrupted with the work kept. Bars are
-for terminals; elsewhere every event is one plain line.
-"""
+"""What each verb of the command line does: it prints, and returns the exit code."""
+# ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
-import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.errors import ApproxMCMCError, GoldStandardError, StudyError
+from approxmcmc.cli import shared
+from approxmcmc.cli.shared import counts_text, open_results, open_study, print_table
+from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
     from approxmcmc.study.declare import Study
-    from approxmcmc.study.listen import Listener
-    from approxmcmc.study.results import StudyResults
     from approxmcmc.study.store import Record
 
 Arguments = argparse.Namespace
 FAILED = ("failed", "invalid", "crashed", "timeout")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code."""
-    from approxmcmc.study.provenance import THREAD_VARIABLES
-
-    for name in THREAD_VARIABLES:  # before NumPy loads its linear algebra
-        os.environ.setdefault(name, "1")
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        parsed = parse(arguments)
-        return int(parsed.act(parsed))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
-    except ApproxMCMCError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, StudyError) else 3 if isinstance(error, GoldStandardError) else 1
-
-
-def parse(argv: list[str]) -> Arguments:
-    """Return the arguments of a command; a mistake ends the process with exit code 2."""
-    parser = argparse.ArgumentParser(prog="approxmcmc", description="Run studies of approximate and subsampling MCMC.")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-
-    def verb(name: str, act: Callable[[Arguments], int], text: str, *, study: bool = True) -> argparse.ArgumentParser:
-        own = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
-        own.set_defaults(act=act)
-        if study:
-            own.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
-            own.add_argument("--preset", help="smoke, quick, paper (default: quick where there is one, else paper)")
-        own.add_argument("--store", default="results", metavar="DIR", help="where results lie (default: results)")
-        return own
-
-    verb("list", list_studies, "studies in ./studies, with their presets and cells", study=False)
-    verb("plan", show_plan, "the cells of a study; nothing is run").add_argument("--only", metavar="NAME=VALUE,...")
-    _run_options(verb("run", run, "run what is missing, then write the report"))
-    verb("status", status, "how many cells are done, failed, stale, missing")
-    verb("why", why, "what became of one cell, and how to run it again", study=False).add_argument(
-        "cell", metavar="CELL"
-    )
-    retry_parser = verb("retry", retry, "run finished or failed cells again, then write the report")
-    _run_options(retry_parser)
-    retry_parser.add_argument(
-        "--cell", action="append", default=[], metavar="KEY", help="beginning of a key; may repeat"
-    )
-    for choice in ("failed", "noisy", "stale"):
-        retry_parser.add_argument(f"--{choice}", action="store_true", help=f"all cells that are {choice}")
-    verb("report", report, "write the report from whatever is done").add_argument(
-        "--allow-stale", action="store_true", help="show one version of the code where cells come from several"
-    )
-    comparison = verb("compare", compare, "paired ratios of the cells that two result folders share", study=False)
-    comparison.add_argument("first", metavar="A", type=Path)
-    comparison.add_argument("second", metavar="B", type=Path)
-    checking = verb("verify", verify, "draw random finished cells again and compare the draws bit by bit")
-    checking.add_argument("-n", "--number", type=int, default=3, help="how many cells (default: 3)")
-    verb("doctor", doctor, "threads, linear algebra, clock, cores, versions, caches", study=False)
-
-    if argv and not argv[0].startswith("-") and argv[0] not in verbs.choices:
-        from approxmcmc.study.names import nearest
-
-        parser.error(f"there is no verb {nearest(argv[0], verbs.choices)}")
-    return parser.parse_args(argv)
-
-
-def _run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default=None, metavar="serial|dask", help="default: serial, or dask with --jobs")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler")
-    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes on this machine")
-    parser.add_argument("--only", metavar="NAME=VALUE,...", help="cells to run, such as sampler=austerity,epsilon=0.05")
-    parser.add_argument("--fail-fast", action="store_true", help="stop at the first failure")
-    parser.add_argument("--no-report", action="store_true", help="write no report at the end")
-
-
-# --- verbs ---
 
 
 def list_studies(args: Arguments) -> int:
@@ -134,11 +51,11 @@ def show_plan(args: Arguments) -> int:
     """Print the cells of a study in running order."""
     from approxmcmc.study.plan import make_plan, select
 
-    study, preset, _ = _open(args)
+    study, preset, _ = open_study(args)
     plan = make_plan(study, preset)
     chosen = select(plan.cells, args.only)
     rows = [[cell.key[:8], cell.replicate, cell.order_in_block, cell.target, cell.label, cell.seed] for cell in chosen]
-    _print_table(["cell", "block", "place", "target", "setting", "seed"], rows)
+    print_table(["cell", "block", "place", "target", "setting", "seed"], rows)
     print(
         f"{study.name}/{preset}: {len(chosen)} of {len(plan.cells)} cells; {_size(plan.study)}; code "
         f"{plan.code_version}"
@@ -151,7 +68,7 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
     from approxmcmc.api import sample
     from approxmcmc.study.run import run_study
 
-    study, preset, path = _open(args)
+    study, preset, path = open_study(args)
     outcome = run_study(
         study,
         preset,
@@ -164,9 +81,9 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
         fail_fast=args.fail_fast,
         path=path,
         sample=sample,
-        listener=_listener(),
+        listener=shared.listener(),
     )
-    print(f"{study.name}/{preset}: {_counts(outcome.statuses)}")
+    print(f"{study.name}/{preset}: {counts_text(outcome.statuses)}")
     if outcome.statuses.get("done") and not args.no_report and not outcome.interrupted:
         report(args)
     return outcome.exit_code
@@ -180,7 +97,7 @@ def status(args: Arguments) -> int:
     from approxmcmc.study.run import census, status_of
     from approxmcmc.study.store import Store
 
-    study, preset, _ = _open(args)
+    study, preset, _ = open_study(args)
     plan, store = make_plan(study, preset), Store.of(args.store, study.name, preset)
     records = latest(plan, store.records())
     by_setting: dict[tuple[str, str], list[str]] = {
@@ -189,7 +106,7 @@ def status(args: Arguments) -> int:
     for cell in plan.cells:
         by_setting[cell.target, cell.label].append(status_of(plan, records.get(cell.identity)))
     names = sorted({name for found in by_setting.values() for name in found})
-    _print_table(
+    print_table(
         ["target", "setting", "cells", *names],
         [[*key, len(found), *(found.count(name) for name in names)] for key, found in by_setting.items()],
     )
@@ -197,9 +114,8 @@ def status(args: Arguments) -> int:
         if record["status"] in FAILED:
             print(failure_line(record))
     noisy = sum(bool(record.get("noisy")) for record in records.values())
-    print(
-        f"{study.name}/{preset} in {store.folder}: {_counts(census(plan, store))}{f'; {noisy} noisy' if noisy else ''}"
-    )
+    told = f"{counts_text(census(plan, store))}{f'; {noisy} noisy' if noisy else ''}"
+    print(f"{study.name}/{preset} in {store.folder}: {told}")
     return 0
 
 
@@ -236,7 +152,7 @@ def retry(args: Arguments) -> int:
 
     if not (args.cell or args.failed or args.noisy or args.stale):
         raise StudyError("retry needs to know which cells: --cell KEY, --failed, --noisy or --stale.")
-    study, preset, _ = _open(args)
+    study, preset, _ = open_study(args)
     plan = make_plan(study, preset)
     records = latest(plan, Store.of(args.store, study.name, preset).records())
     keys = {_one_key(beginning, [cell.key for cell in plan.cells]) for beginning in args.cell}
@@ -265,7 +181,7 @@ def report(args: Arguments) -> int:
     """Write the report of whatever is done, and print its path."""
     from approxmcmc.study.report.page import write_report
 
-    results = _results(args, allow_stale=getattr(args, "allow_stale", False))
+    results = open_results(args, allow_stale=getattr(args, "allow_stale", False))
     if not (results.records["status"] == "done").any():
         raise StudyError(
             f"No cell is done in {results.store.folder}, so there is nothing to report. Run the study first."
@@ -287,7 +203,7 @@ def compare(args: Arguments) -> int:
         [r["target"], r["label"], r["cells"], r["equal_draws"], entry(r, "seconds_ratio"), entry(r, "data_ratio")]
         for r in compare_stores(args.first, args.second).to_dict("records")
     ]
-    _print_table(["target", "setting", "cells", "equal draws", "seconds per step B/A", "data per step B/A"], rows)
+    print_table(["target", "setting", "cells", "equal draws", "seconds per step B/A", "data per step B/A"], rows)
     print("ratios: geometric mean over replicates [95 % interval]")
     return 0
 
@@ -299,12 +215,12 @@ def verify(args: Arguments) -> int:
 
     if args.number < 1:
         raise StudyError(f"verify needs -n of at least 1; found {args.number}.")
-    table = draw_again(_results(args), args.number, sample=sample)
+    table = draw_again(open_results(args), args.number, sample=sample)
     rows = [
         [r["key"][:8], r["target"], r["label"], r["replicate"], int(r["draws"]), "equal" if r["equal"] else "DIFFERENT"]
         for r in table.to_dict("records")
     ]
-    _print_table(["cell", "target", "setting", "replicate", "draws", "verdict"], rows)
+    print_table(["cell", "target", "setting", "replicate", "draws", "verdict"], rows)
     return 0 if table["equal"].all() else 1
 
 
@@ -330,40 +246,3 @@ def doctor(args: Arguments) -> int:
             shown = ", ".join(f"{k} {v}" for k, v in entry.items()) if isinstance(entry, dict) else entry
             print(f"{name.replace('_', ' '):22} {shown}")
     return 0
-
-
-# --- helpers ---
-
-
-def _open(args: Arguments) -> "tuple[Study, str, Path]":
-    from approxmcmc.study.load import find_study, load_study
-
-    path = find_study(args.study)
-    study = load_study(path)
-    preset = args.preset or study.default_preset
-    study.with_preset(preset)  # an unknown name ends here
-    return study, preset, path
-
-
-def _results(args: Arguments, *, allow_stale: bool = False) -> "StudyResults":
-    from approxmcmc.study.results import StudyResults
-
-    study, preset, path = _open(args)
-    return StudyResults.open(study, preset, Path(args.store), allow_stale=allow_stale, source=str(path))
-
-
-def _counts(statuses: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(statuses.items()))
-
-
-def _print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    lines = [[str(entry) for entry in row] for row in (headings, *rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    for line in lines:
-        print("  ".join(entry.ljust(width) for entry, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _listener() -> "Listener":
-    from approxmcmc.study.listen import Bar, Lines
-
-    return Bar() if sys.stdout.isatty() else Lines(sys.stdout)

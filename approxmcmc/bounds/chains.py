@@ -1,0 +1,104 @@
+"""The chains behind a check of bounds: run for one epsilon, held against the posterior, joined along epsilon."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.bounds.distance import (
+    Distance,
+    cells_of_states,
+    frequencies,
+    marginal_distances,
+    total_variation_interval,
+)
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.initial import start_law, starting_points
+from approxmcmc.sampling.progress import progress
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
+
+
+def run_chains(target: Any, sampler: Any, draws: int, tune: int, chains: int, seed: Any, show: bool) -> "xr.DataTree":
+    """Return the trace of chains on one core, audited as `sample` would."""
+    program = sampler.build(target, audit_every="auto")
+    own = [streams(sequence) for sequence in seed_sequences(seed if isinstance(seed, int) else seed[0], chains)[0]]
+    points, _ = starting_points(program, target.variables, start_law(target, sampler), None, own)
+    started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
+    with progress(chains * (tune + draws), show=show, label=f"sampling {chains} chains", time_limit=None) as shown:
+        result = run(
+            program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
+            keep_warmup=False, progress=shown,
+        )  # fmt: skip
+    return build_trace(
+        result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
+        settings=sampler.to_dict(),
+    )  # fmt: skip
+
+
+def trace_of(traces: Mapping[float, Any], epsilon: float) -> Any:
+    """Return the trace of one epsilon, or the list of its one-chain traces."""
+    if epsilon not in traces:
+        raise InvalidInputError(f"check_bound: `traces` has no entry for epsilon={epsilon}, only {sorted(traces)}.")
+    return traces[epsilon]
+
+
+def flat_draws(trace: Any) -> np.ndarray:
+    """Return the posterior draws as (chain, draw, coordinate); several one-chain traces are joined."""
+    if isinstance(trace, (list, tuple)):
+        return np.concatenate([flat_draws(one) for one in trace])
+    posterior = trace["posterior"]
+    parts = [
+        posterior[name].transpose("chain", "draw", ...).to_numpy().astype(np.float64) for name in posterior.data_vars
+    ]
+    return np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
+
+
+def measured_distance(
+    target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
+) -> dict[str, Any]:
+    """Return the distance with its limits, and where it comes from: draws if there are any, else the matrices."""
+    nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
+    if trace is not None and enumerated:
+        cells = cells_of_states(flat_draws(trace), target.n_states)
+        law = found["stationary"]
+        distance = total_variation_interval(frequencies(cells, len(law)), law, confidence)
+        return {"distance": distance, "source": "draws against the enumerated law", **nothing}
+    if trace is not None and reference is not None:
+        distance, wasserstein, floor = marginal_distances(flat_draws(trace), flat_draws(reference), confidence)
+        source = "largest marginal total variation between draws and the gold standard"
+        return {"distance": distance, "source": source, "wasserstein": wasserstein, "wasserstein_floor": floor}
+    if not math.isnan(found["tv"]):
+        tv = found["tv"]
+        return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary laws of the matrices", **nothing}
+    return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
+
+
+def joined_groups(traces: Mapping[float, Any], epsilons: Sequence[float]) -> dict[str, Any]:
+    """Join the groups of the traces along epsilon; several one-chain traces of one epsilon become chains."""
+    import pandas as pd
+    import xarray as xr
+
+    groups = {}
+    for name in ("posterior", "sample_stats"):
+        parts = []
+        for epsilon in epsilons:
+            listed = traces[epsilon] if isinstance(traces[epsilon], (list, tuple)) else [traces[epsilon]]
+            datasets = [trace[name].dataset for trace in listed]
+            shortest = min(dataset.sizes["draw"] for dataset in datasets)
+            chains = [
+                dataset.isel(draw=slice(shortest)).drop_vars(("chain", "draw"), errors="ignore") for dataset in datasets
+            ]
+            parts.append(xr.concat(chains, dim="chain", combine_attrs="drop"))
+        shortest = min(part.sizes["draw"] for part in parts)
+        common = set.intersection(*(set(part.data_vars) for part in parts))
+        parts = [part[sorted(map(str, common))].isel(draw=slice(shortest)) for part in parts]
+        groups[name] = xr.concat(parts, dim=pd.Index(list(epsilons), name="epsilon"), combine_attrs="drop")
+    return groups

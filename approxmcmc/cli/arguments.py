@@ -1,0 +1,65 @@
+"""The verbs of the command line, and the arguments of each."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from approxmcmc.cli import verbs
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Return the arguments of a command; a mistake ends the process with exit code 2."""
+    parser = argparse.ArgumentParser(prog="approxmcmc", description="Run studies of approximate and subsampling MCMC.")
+    choices = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(
+        name: str, act: Callable[[argparse.Namespace], int], text: str, *, study: bool = True
+    ) -> argparse.ArgumentParser:
+        own = choices.add_parser(name, help=text, description=text, allow_abbrev=False)
+        own.set_defaults(act=act)
+        if study:
+            own.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
+            own.add_argument("--preset", help="smoke, quick, paper (default: quick where there is one, else paper)")
+        own.add_argument("--store", default="results", metavar="DIR", help="where results lie (default: results)")
+        return own
+
+    verb("list", verbs.list_studies, "studies in ./studies, with their presets and cells", study=False)
+    verb("plan", verbs.show_plan, "the cells of a study; nothing is run").add_argument(
+        "--only", metavar="NAME=VALUE,..."
+    )
+    _run_options(verb("run", verbs.run, "run what is missing, then write the report"))
+    verb("status", verbs.status, "how many cells are done, failed, stale, missing")
+    verb("why", verbs.why, "what became of one cell, and how to run it again", study=False).add_argument(
+        "cell", metavar="CELL"
+    )
+    retry_parser = verb("retry", verbs.retry, "run finished or failed cells again, then write the report")
+    _run_options(retry_parser)
+    retry_parser.add_argument(
+        "--cell", action="append", default=[], metavar="KEY", help="beginning of a key; may repeat"
+    )
+    for choice in ("failed", "noisy", "stale"):
+        retry_parser.add_argument(f"--{choice}", action="store_true", help=f"all cells that are {choice}")
+    verb("report", verbs.report, "write the report from whatever is done").add_argument(
+        "--allow-stale", action="store_true", help="show one version of the code where cells come from several"
+    )
+    comparison = verb("compare", verbs.compare, "paired ratios of the cells that two result folders share", study=False)
+    comparison.add_argument("first", metavar="A", type=Path)
+    comparison.add_argument("second", metavar="B", type=Path)
+    checking = verb("verify", verbs.verify, "draw random finished cells again and compare the draws bit by bit")
+    checking.add_argument("-n", "--number", type=int, default=3, help="how many cells (default: 3)")
+    verb("doctor", verbs.doctor, "threads, linear algebra, clock, cores, versions, caches", study=False)
+
+    if argv and not argv[0].startswith("-") and argv[0] not in choices.choices:
+        from approxmcmc.study.names import nearest
+
+        parser.error(f"there is no verb {nearest(argv[0], choices.choices)}")
+    return parser.parse_args(argv)
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", default=None, metavar="serial|dask", help="default: serial, or dask with --jobs")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler")
+    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes on this machine")
+    parser.add_argument("--only", metavar="NAME=VALUE,...", help="cells to run, such as sampler=austerity,epsilon=0.05")
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first failure")
+    parser.add_argument("--no-report", action="store_true", help="write no report at the end")
