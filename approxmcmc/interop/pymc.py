@@ -5,46 +5,46 @@ axis as long as the data becomes an input that is indexed by the row numbers, an
 So a call costs what its rows cost, and nothing of size N is ever evaluated in a step. (Indexing the full
 log-likelihood instead costs O(N) a call: PyTensor does not push the index down.)
 
-This room alone stands on the semi-private surface of PyTensor and PyMC: here the dispatcher of a function compiled by
-PyTensor's numba linker and the removal of minibatches, in `rows` the rebuilding of random variables.
+This room alone stands on the semi-private surface of PyTensor and PyMC: here the removal of minibatches, in `rows` and
+`graphs` the rebuilding of random variables, in `kernels` the dispatcher of what PyTensor's numba linker compiled.
 """
 
-import dataclasses
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
-from pymc.initial_point import make_initial_point_fn
 from pymc.model.transform.basic import remove_minibatched_nodes
-from pytensor.graph import rewrite_graph
-from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, Variables, content_hash
-from approxmcmc.engine.batches import LOG_PRIOR, log_terms_type
-from approxmcmc.engine.bind import VECTOR, bind, type_of
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.model_hash import model_hash
-from approxmcmc.interop.rows import (
-    Rows,
+from approxmcmc.interop.graphs import (
     evaluate,
-    first_line,
     is_shared,
     leaves,
     merge_branches,
     over_flat,
     rebuild,
-    refuse_unsuitable,
+    simplify,
     value_of,
 )
+from approxmcmc.interop.kernels import (
+    gradient_kernel,
+    log_prior_kernel,
+    log_terms_kernel,
+    numba_function,
+    prior_gradient_kernel,
+)
+from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.rows import Rows, first_line, refuse_unsuitable
+from approxmcmc.interop.variables import ModelVariables, describe_variables, flat
 
-# Checks of parameters (0 <= p <= 1) read all rows and cost 3 to 18 times the likelihood itself; NaN says the same.
-REWRITES = ("canonicalize", "stabilize", "local_remove_check_parameter")
 CHECKED_POINTS, CHECKED_ROWS, TOLERANCE = 3, 64, 1e-8
 
 
@@ -72,6 +72,8 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
     IncompatibleError
         When the likelihood is no sum over rows, or cannot be read row by row; the message names the variable, the
         reason and the way out.
+    InvalidInputError
+        When `row_dim` names no dim of the model, or a row has no finite log-likelihood; the message names the row.
 
     Notes
     -----
@@ -95,36 +97,12 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
     return PyMCTarget(model, row_dim, deterministics=deterministics)
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelVariables(Variables):
-    """The constrained variables that a flat unconstrained theta stands for."""
-
-    unconstrained_size: int = 0
-    constrain: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None
-    unconstrain: Callable[[Mapping[str, Any]], np.ndarray] | None = None
-
-    @property
-    def size(self) -> int:
-        """Length of theta, which is not the number of constrained values where a variable lies on a simplex."""
-        return self.unconstrained_size
-
-    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to the model's variables; leading axes stay."""
-        assert self.constrain is not None
-        flat = np.ascontiguousarray(theta.reshape(-1, theta.shape[-1]))
-        values = self.constrain(flat)
-        return {name: value.reshape(*theta.shape[:-1], *value.shape[1:]) for name, value in values.items()}
-
-    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map constrained values to theta."""
-        assert self.unconstrain is not None
-        return self.unconstrain(values)
-
-
 class PyMCTarget:
     """A PyMC model, read row by row; made by :func:`from_pymc`."""
 
     def __init__(self, model: Any, row_dim: str | None = None, *, deterministics: bool = False) -> None:
+        if not isinstance(model, pm.Model):
+            raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         self._given = model
         refuse_unsuitable(model)
         if _has_minibatches(model):  # only then: the copy has its variables in another order
@@ -138,8 +116,8 @@ class PyMCTarget:
         self._shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
         self._rows = rows
         [terms] = over_flat([rows.terms()], self._theta, self._values, self._start)
-        self._terms: Any = merge_branches(rewrite_graph(terms, include=REWRITES))
-        self._prior: Any = rewrite_graph(self._log_prior(rows), include=REWRITES)
+        self._terms: Any = merge_branches(simplify(terms))
+        self._prior: Any = simplify(self._log_prior(rows))
         self.variables = self._describe_variables(deterministics)
         self._hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
         self._compile_terms()
@@ -161,37 +139,14 @@ class PyMCTarget:
         return over_flat([total], self._theta, self._values, self._start)[0].astype("float64")
 
     def _describe_variables(self, deterministics: bool) -> ModelVariables:
-        model = self._model
-        wanted = list(model.free_RVs)
-        if deterministics:
-            wanted += [v for v in model.deterministics if not self._rows.leaves & set(ancestors([v]))]
-        graphs = over_flat(model.replace_rvs_by_values(wanted), self._theta, self._values, self._start)
-        many = pt.matrix("thetas", shape=(None, self._theta.type.shape[0]))
-        function = pytensor.function([many], vectorize_graph(graphs, {self._theta: many}), mode="FAST_COMPILE")
-        names = [variable.name for variable in wanted]
-        start = dict(zip(names, function(self._flat(self._start)[None, :]), strict=True))
-        named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
-        return ModelVariables(
-            shapes={variable.name: start[variable.name].shape[1:] for variable in model.free_RVs},
-            dims={name: tuple(map(str, dims)) for name, dims in named.items()},
-            coords={str(name): list(labels) for name, labels in model.coords.items() if labels is not None},
-            unconstrained_size=self._theta.type.shape[0],
-            constrain=lambda theta: dict(zip(names, function(theta), strict=True)),
-            unconstrain=self._unconstrain,
-        )
-
-    def _unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        overrides = {self._model[name]: np.asarray(value) for name, value in values.items()}
-        return self._flat(make_initial_point_fn(model=self._model, overrides=overrides)(0))
-
-    def _flat(self, point: Mapping[str, Any]) -> np.ndarray:
-        return np.concatenate([np.ravel(point[value.name]) for value in self._values]).astype(np.float64)
+        wanted = [v for v in self._model.deterministics if not self._rows.leaves & set(ancestors([v]))]
+        return describe_variables(self._model, self._theta, self._start, wanted if deterministics else [])
 
     def _compile_terms(self) -> None:
         inputs = [self._theta, *self._rows.inputs]
         example = (self.initial_point(), *(array[:4] for array in self.data))
         try:
-            self._terms_function = _numba_function(inputs, [self._terms], example)
+            self._terms_function = numba_function(inputs, [self._terms], example)
         except (TypeError, ValueError, AssertionError, IndexError) as error:
             raise IncompatibleError(
                 f"from_pymc: the likelihood of {self._observed.name!r} cannot be evaluated on some of its "
@@ -203,12 +158,15 @@ class PyMCTarget:
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
         [full] = over_flat([self._rows.all_terms()], self._theta, self._values, self._start)
-        full = rewrite_graph(full, include=REWRITES)
-        function = pytensor.function([self._theta], full, mode="FAST_COMPILE")
+        function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
         rng = np.random.default_rng(0)
-        for _ in range(CHECKED_POINTS):
-            theta = self.initial_point() + rng.normal(scale=0.5, size=self._theta.type.shape[0])
+        impossible = np.full(self.n_obs, True)
+        for point in range(CHECKED_POINTS):
+            theta = self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
             expected = np.asarray(function(theta))
+            if expected.shape == impossible.shape:
+                self._refuse_rows(np.isnan(expected) & (point == 0), "has the log-likelihood NaN at the initial point")
+                impossible &= expected == -np.inf
             order = rng.permutation(self.n_obs)
             # groups of 64 rows, of one row, and of many: a coupling may hide from one size
             sizes = [CHECKED_ROWS, 1, *[max(CHECKED_ROWS, self.n_obs // 8)] * 9]
@@ -227,6 +185,21 @@ class PyMCTarget:
                         "sum of independent terms. Compute such quantities before the model, and pass them as data"
                     )
 
+        self._refuse_rows(impossible, "is impossible (log-likelihood -inf) at the initial point and two more")
+
+    def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:
+        """Refuse data that no parameter explains, naming the first row and the arrays that are not finite there."""
+        if not bad.any():
+            return
+        row = int(np.flatnonzero(bad)[0])
+        arrays = zip(self._rows.names, self.data, strict=True)
+        broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
+        cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
+        raise InvalidInputError(
+            f"from_pymc: row {row} of the observed variable {self._observed.name!r} {fault}, and {int(bad.sum()) - 1} "
+            f"others: {cause} Leave out or mend such rows, or give the variables an initval at which they can occur"
+        )
+
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """What was observed, under the variable's name."""
@@ -234,50 +207,52 @@ class PyMCTarget:
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's other data containers."""
+        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
         observed = self._model.rvs_to_values[self._observed]
-        data = [variable for variable in self._model.data_vars if variable not in set(ancestors([observed]))]
+        data = [variable for variable in self._model.data_vars if variable is not observed]
         return {variable.name: np.asarray(evaluate(variable)) for variable in data}
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""
-        return self._flat(self._start)
+        return flat(self._start, self._values)
 
     def content_hash(self) -> str:
         """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
         return content_hash(type(self).__name__, self._hash)
 
     def compile(self) -> CompiledTarget:
-        """Hand the compiled likelihood and prior to the chain."""
+        """Hand the compiled likelihood and prior to the chain; compiled once."""
         self._refuse_changed_data()
-        prior = bind(_log_prior, LOG_PRIOR.signature, cache=False, PRIOR=self._prior_function)
-        signature = log_terms_type(type_of(self.data)).signature
-        terms = bind(_log_terms, signature, cache=False, TERMS=self._terms_function, ROWS=_row_reader(len(self.data)))
-        return CompiledTarget(terms, prior, self.data, self.n_obs)
+        return self._compiled
 
     def compile_gradient(self) -> CompiledGradient:
-        """Hand the compiled gradients to the proposal."""
+        """Hand the compiled gradients to the proposal; compiled once."""
         self._refuse_changed_data()
-        signature = log_terms_type(type_of(self.data)).signature
-        gradient = bind(
-            _add_gradient, signature, cache=False, GRADIENT=self._gradient_function, ROWS=_row_reader(len(self.data))
-        )
-        prior = bind(_add_prior_gradient, _VOID, cache=False, GRADIENT=self._prior_gradient_function)
-        return CompiledGradient(gradient, prior, self.data, self.n_obs)
+        return self._compiled_gradient
+
+    @functools.cached_property
+    def _compiled(self) -> CompiledTarget:
+        terms = log_terms_kernel(self._terms_function, self.data)
+        return CompiledTarget(terms, log_prior_kernel(self._prior_function), self.data, self.n_obs)
+
+    @functools.cached_property
+    def _compiled_gradient(self) -> CompiledGradient:
+        gradient = gradient_kernel(self._gradient_function, self.data)
+        return CompiledGradient(gradient, prior_gradient_kernel(self._prior_gradient_function), self.data, self.n_obs)
 
     @functools.cached_property
     def _prior_function(self) -> Any:
-        return _numba_function([self._theta], [self._prior], (self.initial_point(),))
+        return numba_function([self._theta], [self._prior], (self.initial_point(),))
 
     @functools.cached_property
     def _prior_gradient_function(self) -> Any:
-        return _numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
+        return numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
 
     @functools.cached_property
     def _gradient_function(self) -> Any:
         inputs = [self._theta, *self._rows.inputs]
         example = (self.initial_point(), *(array[:4] for array in self.data))
-        return _numba_function(inputs, [pt.grad(self._terms.sum(), self._theta)], example)
+        return numba_function(inputs, [pt.grad(self._terms.sum(), self._theta)], example)
 
     def _refuse_changed_data(self) -> None:
         changed = [leaf.name for leaf, known in self._shared if content_hash(value_of(leaf)) != known]
@@ -297,58 +272,6 @@ class PyMCTarget:
         return f"PyMCTarget({self._observed.name}: {self.n_obs} rows; {names})"
 
 
-# Kernels: templates of the engine, around dispatchers that PyTensor compiled.
-_VOID = log_terms_type(type_of((np.zeros(1),))).signature.return_type(VECTOR, VECTOR)
-
-
-def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    terms = TERMS(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for i in range(hi - lo):
-        out[i] = terms[i]
-
-
-@functools.cache
-def _row_reader(n_arrays: int) -> Any:
-    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
-
-    Written out for each number of arrays, because compiled code cannot loop over a tuple of arrays of several types.
-    """
-    chosen, views = ("".join(f"data[{k}][{rows}], " for k in range(n_arrays)) for rows in ("index", "lo:hi"))
-    source = f"""
-def rows(data, order, lo, hi):
-    if order.shape[0] > 0:
-        index = order[lo:hi]
-        return ({chosen})
-    return ({views})
-"""
-    scope: dict[str, Any] = {}
-    exec(source, scope)
-    return scope["rows"]
-
-
-def _log_prior(theta):  # type: ignore[no-untyped-def]  # a template
-    return PRIOR(theta)[0].item()  # type: ignore[name-defined]  # noqa: F821 (bound)
-
-
-def _add_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    gradient = GRADIENT(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for j in range(out.shape[0]):
-        out[j] += gradient[j]
-
-
-def _add_prior_gradient(theta, out):  # type: ignore[no-untyped-def]  # a template
-    gradient = GRADIENT(theta)[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for j in range(out.shape[0]):
-        out[j] += gradient[j]
-
-
 def _has_minibatches(model: Any) -> bool:
     graphs = [*model.observed_RVs, *(model.rvs_to_values[variable] for variable in model.observed_RVs)]
     return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in ancestors(graphs))
-
-
-def _numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
-    """Compile by PyTensor's numba linker; return the dispatcher, which any compiled function may call."""
-    function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
-    function(*example)
-    return function.vm.jit_fn

@@ -1,7 +1,5 @@
 """The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why there is none."""
 
-import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,16 +7,11 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.traversal import ancestors, toposort
-from pytensor.scalar.basic import Switch
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.variable import TensorConstant
 
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.graphs import apply_node, evaluate, is_shared, leaves, rebuild, sum_trailing, value_of
 
 
 def refuse_unsuitable(model: Any) -> None:
@@ -93,6 +86,7 @@ class Rows:
         self.variable = self._unscaled(observed)
         self.parameters = model.replace_rvs_by_values(self.variable.owner.inputs)
         self.inputs: list[Any] = []
+        self.names: list[str] = []  # of the arrays with rows, for messages
         arrays: list[np.ndarray] = []
         self.replacements: dict[Any, Any] = {}
         for leaf in leaves([*self.parameters, self.value]):
@@ -103,6 +97,7 @@ class Rows:
                 given = pt.tensor(f"rows_{len(arrays)}", shape=shape, dtype=array.dtype.name)
                 self.replacements[leaf] = pt.moveaxis(given, 0, axis)
                 self.inputs.append(given)
+                self.names.append(leaf.name or f"an array of shape {np.shape(value_of(leaf))}")
                 arrays.append(array)
             elif is_shared(leaf):
                 self.replacements[leaf] = pt.constant(value_of(leaf))
@@ -113,7 +108,17 @@ class Rows:
         shape = np.shape(evaluate(self.value))
         if not shape:
             raise IncompatibleError(f"from_pymc: the observed variable {self.name!r} is one number, it has no rows")
-        dims = self.dims.get(self.name)
+        if shape[0] < 2:
+            raise IncompatibleError(
+                f"from_pymc: the observed variable {self.name!r} has {shape[0]} rows, and nothing can be left out: "
+                "give the data as rows, or use pm.sample"
+            )
+        dims, known = self.dims.get(self.name), sorted({name for names in self.dims.values() for name in names if name})
+        if self.row_dim is not None and self.row_dim not in known:
+            raise InvalidInputError(
+                f"from_pymc: no variable of the model has the dim {self.row_dim!r} given as row_dim; its dims are "
+                f"{known}. Give {self.name!r} and the arrays with rows dims=, or leave row_dim out"
+            )
         if self.row_dim is not None and dims is not None and dims[0] != self.row_dim:
             raise IncompatibleError(
                 f"from_pymc: row_dim {self.row_dim!r} must be the first dim of the observed variable {self.name!r}, "
@@ -157,7 +162,7 @@ class Rows:
         [value, *parameters] = rebuild([self.value, *self.parameters], replacements)
         node = self.variable.owner
         try:
-            outputs = _apply(node, dict(zip(node.inputs, parameters, strict=True)))
+            outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
             terms = pm.logp(outputs[node.outputs.index(self.variable)], value)
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
             raise self._not_separate(first_line(error)) from error
@@ -188,98 +193,6 @@ class Rows:
             v: count if value.ndim == 0 else pt.stack([count if n == self.n_rows else pt.constant(n) for n in value])
             for v, value in fixed.items()
         }
-
-
-def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
-    """Rebuild graphs over other leaves, shapes and all; assertions about static shapes are left out on the way.
-
-    `clone_replace` does not do: where a static shape no longer fits it asserts the old one.
-    """
-    known = dict(replacements)
-    for node in toposort(graphs):
-        if all(output in known for output in node.outputs):
-            continue
-        if isinstance(node.op, SpecifyShape):
-            known[node.outputs[0]] = known.get(node.inputs[0], node.inputs[0])
-        elif any(variable in known for variable in node.inputs):
-            for old, new in zip(node.outputs, _apply(node, known), strict=True):
-                known.setdefault(old, new)
-    return [known.get(graph, graph) for graph in graphs]
-
-
-def _apply(node: Any, known: Mapping[Any, Any]) -> list[Any]:
-    """Apply a node's operation to the new inputs; operations that hold a graph of fixed shape are opened or remade."""
-    inputs = [known.get(variable, variable) for variable in node.inputs]
-    if isinstance(node.op, SymbolicRandomVariable):
-        parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
-        return list(node.op.rv_op(*parameters).owner.outputs)
-    if isinstance(node.op, OpFromGraph):
-        inner = zip(node.op.inner_inputs, inputs, strict=True)
-        if not all(old.type.is_super(new.type) for old, new in inner):
-            return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)))
-    return list(node.op.make_node(*inputs).outputs)
-
-
-def merge_branches(graph: Any) -> Any:
-    """Rebuild switch(c, f(a), f(b)) as f(switch(c, a, b)), which computes f once.
-
-    The Bernoulli density switch(y, -softplus(-eta), -softplus(eta)) is the case that matters: compiled code evaluates
-    both branches, and the softplus is most of the cost of a row. The graph must be stabilised before: log(sigmoid) and
-    log(1 - sigmoid) would be merged under the logarithm, and overflow.
-    """
-
-    def choose(condition: Any, yes: Any, no: Any) -> Any:
-        one, other = yes.owner, no.owner
-        same = one is not None and other is not None and one.op == other.op and isinstance(one.op, Elemwise)
-        if same and len(one.inputs) == len(other.inputs) == 1:
-            return one.op(choose(condition, one.inputs[0], other.inputs[0]))
-        return pt.switch(condition, yes, no)
-
-    known: dict[Any, Any] = {}
-    for node in toposort([graph]):
-        inputs = [known.get(variable, variable) for variable in node.inputs]
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch):
-            known[node.outputs[0]] = choose(*inputs)
-        elif any(variable in known for variable in node.inputs):
-            known.update(zip(node.outputs, _apply(node, known), strict=True))
-    return known.get(graph, graph)
-
-
-def over_flat(graphs: Sequence[Any], theta: Any, values: Sequence[Any], start: Mapping[str, Any]) -> list[Any]:
-    """Rebuild graphs of the value variables as graphs of the flat vector."""
-    pieces, position = {}, 0
-    for value in values:
-        shape = np.shape(start[value.name])
-        stop = position + math.prod(shape)
-        pieces[value] = theta[position:stop].reshape(shape).astype(value.dtype)
-        position = stop
-    return rebuild(graphs, pieces)
-
-
-def leaves(graphs: Sequence[Any]) -> list[Any]:
-    """List the arrays, constant or shared, that graphs depend on."""
-    found = [v for v in ancestors(graphs) if v.owner is None and isinstance(v, SharedVariable | TensorConstant)]
-    return [leaf for leaf in found if isinstance(value_of(leaf), np.ndarray)]
-
-
-def is_shared(leaf: Any) -> bool:
-    """Whether a leaf can change its value."""
-    return isinstance(leaf, SharedVariable)
-
-
-def value_of(leaf: Any) -> Any:
-    """Return the value of a constant or shared variable, without a copy."""
-    return leaf.get_value(borrow=True) if isinstance(leaf, SharedVariable) else leaf.data
-
-
-def evaluate(variable: Any) -> Any:
-    """Return the value of a variable without parameters."""
-    return value_of(variable) if isinstance(variable, SharedVariable | TensorConstant) else variable.eval()
-
-
-def sum_trailing(terms: Any) -> Any:
-    """Sum the terms of a row over all axes but the first."""
-    return terms.sum(axis=tuple(range(1, terms.ndim))) if terms.ndim > 1 else terms
 
 
 def first_line(error: Exception) -> str:

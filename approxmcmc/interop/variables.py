@@ -1,0 +1,96 @@
+"""The variables of a PyMC model and the flat unconstrained vector that samplers move."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.initial_point import make_initial_point_fn
+from pytensor.graph.replace import vectorize_graph
+
+from approxmcmc.contracts import Variables
+from approxmcmc.interop.graphs import over_flat
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelVariables(Variables):
+    """The constrained variables that a flat unconstrained theta stands for.
+
+    Parameters
+    ----------
+    unconstrained
+        What theta itself holds, under PyMC's names: ``tau_log__``, ``w_simplex__`` (one number fewer than ``w``).
+    defaults
+        Constrained values of the model's initial point, for variables that a dict of starting values leaves out.
+    constrain, unconstrain
+        The two maps; `constrain` takes many thetas, shape (n, dim).
+    """
+
+    unconstrained: Variables = dataclasses.field(default_factory=lambda: Variables({}))
+    defaults: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    constrain: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None
+    unconstrain: Callable[[Mapping[str, Any]], np.ndarray] | None = None
+
+    @property
+    def size(self) -> int:
+        """Length of theta, which is not the number of constrained values where a variable lies on a simplex."""
+        return self.unconstrained.size
+
+    def labels(self) -> list[str]:
+        """Return the name of every coordinate of theta, such as "mu", "tau_log__" or "w_simplex__[0]"."""
+        return self.unconstrained.labels()
+
+    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Map the last axis of `theta` to the model's variables; leading axes stay."""
+        assert self.constrain is not None
+        thetas = np.ascontiguousarray(theta.reshape(-1, theta.shape[-1]))
+        values = self.constrain(thetas)
+        return {name: value.reshape((*theta.shape[:-1], *value.shape[1:])) for name, value in values.items()}
+
+    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Map constrained values to theta; what they leave out is taken from the model's initial point."""
+        assert self.unconstrain is not None
+        return self.unconstrain(values)
+
+
+def describe_variables(
+    model: Any, theta: Any, start: Mapping[str, np.ndarray], deterministics: Sequence[Any]
+) -> ModelVariables:
+    """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`."""
+    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+    wanted = [*model.free_RVs, *deterministics]
+    graphs = over_flat(model.replace_rvs_by_values(wanted), theta, values, start)
+    many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
+    function = pytensor.function([many], vectorize_graph(graphs, {theta: many}), mode="FAST_COMPILE")
+    names = [variable.name for variable in wanted]
+
+    def constrain(thetas: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(names, function(thetas), strict=True))
+
+    def unconstrain(given: Mapping[str, Any]) -> np.ndarray:
+        overrides = {model[name]: np.asarray(value) for name, value in given.items()}
+        return flat(make_initial_point_fn(model=model, overrides=overrides)(0), values)
+
+    first = {name: value[0] for name, value in constrain(flat(start, values)[None, :]).items()}
+    defaults = {variable.name: first[variable.name] for variable in model.free_RVs}
+    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
+    dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
+    coords = {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
+    pairs = [(value.name, variable.name) for value, variable in zip(values, model.free_RVs, strict=True)]
+    same = {own: dims[name] for own, name in pairs if name in dims and np.shape(start[own]) == defaults[name].shape}
+    return ModelVariables(
+        shapes={name: value.shape for name, value in defaults.items()},
+        dims=dims,
+        coords=coords,
+        unconstrained=Variables({value.name: np.shape(start[value.name]) for value in values}, same, coords),
+        defaults=defaults,
+        constrain=constrain,
+        unconstrain=unconstrain,
+    )
+
+
+def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
+    """Return the values of a point, as PyMC names them, one after the other; shape (dim,)."""
+    return np.concatenate([np.ravel(point[value.name]) for value in values]).astype(np.float64)
