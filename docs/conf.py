@@ -17,6 +17,7 @@ release = version_of("approxmcmc")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
@@ -24,6 +25,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+toc_object_entries_show_parents = "hide"
 html_title = "approxmcmc"
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -34,6 +36,14 @@ bibtex_reference_style = "author_year"
 
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
+autodoc_default_options = {  # what the roles owe to each other stands once, with the protocols
+    "exclude-members": ", ".join(
+        [f"build{what}" for what in ("", "_proposal", "_test", "_unadjusted", "_simulator", "_estimator")]
+        + [f"compile{what}" for what in ("", "_gradient", "_term_range", "_conditionals", "_log_prior")]
+        + ["constant_data", "content_hash", "draw_start", "initial_point", "likelihood_bound", "observed_data"]
+    )
+}
+autosummary_generate = False  # the tables point to entries on the same page
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
@@ -48,6 +58,18 @@ def _labelled(found: re.Match[str], label: str) -> str:
     return f".. [{label}{found[1]}] " if found[1] else f"[{label}{found[2]}]_"
 
 
+def _show_statistics_as_a_table(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str], /) -> None:
+    """Give the statistics of a trace as a table: name, type, unit, meaning."""
+    if name == "approxmcmc.output.SAMPLE_STATS":
+        lines += ["", ".. list-table::", "   :header-rows: 1", "", "   * - name", "     - type", "     - unit"]
+        lines += ["     - meaning"]
+        for variable in obj:
+            lines += [f"   * - ``{variable.name}``", f"     - {variable.dtype}", f"     - {variable.units}"]
+            escaped = variable.meaning.replace("|", r"\|")  # else a substitution
+            lines += [f"     - {escaped}"]
+
+
 def setup(app: Any) -> None:
     """Connect to autodoc."""
+    app.connect("autodoc-process-docstring", _show_statistics_as_a_table)
     app.connect("autodoc-process-docstring", _number_references_apart)

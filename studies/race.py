@@ -372,6 +372,7 @@ PRESETS = {
         "mnist": Setting(rounds=5, seconds=0.6, reference=25.0, accuracy=8.0, tune=300, draws=200),
         "1e5_50": BRIEF,
         "1e5_10": BRIEF,
+        "1e6_50": BRIEF,
     },
     "paper": dict.fromkeys(("mnist", "1e5_10", "1e5_50", "1e6_50"), LONG),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import acceptance_law, finite, statements
-from approxmcmc.bounds.coupling import coupling_bound, maximal_coupling
+from approxmcmc.bounds.coupling import coupling_bound
 from approxmcmc.bounds.exchange import acceptance_of_exchange
 from approxmcmc.bounds.finite import (
     asymptotic_variance,
@@ -22,6 +22,7 @@ from approxmcmc.bounds.finite import (
     stationary_law,
     total_variation,
 )
+from approxmcmc.bounds.meeting import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.targets.ising_exact import level_counts
 

@@ -121,7 +121,7 @@ PROPOSAL_BUGS = {
     "ratio's sign flipped": (crank_nicolson, "_propose", "return 0.5 * change", "return -0.5 * change", "independence"),
     "ratio forgotten": (crank_nicolson, "_propose", "return 0.5 * change", "return 0.0", "crank-nicolson"),
     "whitened point of a move forgotten": (
-        crank_nicolson, "_propose", "phi[:] = phi_there", "pass", "crank-nicolson",
+        crank_nicolson, "_propose", "assign(phi, phi_there)", "pass", "crank-nicolson",
     ),
     "whitened point of another's move forgotten": (
         crank_nicolson, "_propose", "if not _equal(theta, here):", "if here[0] != here[0] or _equal(theta, there):",
@@ -137,6 +137,7 @@ PROPOSAL_BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", PROPOSAL_BUGS)
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_in_proposals_are_seen(bug, monkeypatch):
@@ -237,6 +238,7 @@ EXPANSION_BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", EXPANSION_BUGS)
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_in_the_expansion_are_seen(bug, monkeypatch):

@@ -95,6 +95,40 @@ def test_three_data_at_once(update):
     assert kernel[np.ix_(bright, bright)].sum(axis=1).max() <= (0.6 if update == "update_explicit" else 0.0)
 
 
+UPDATES = ["update_by_skips", "update_by_scan", "update_explicit"]
+FROZEN = {
+    "nothing goes dark by skips": (
+        UPDATES[0], "    darken(rng, bright, settings[Q], settings[Q_BRIGHT])\n    n = skip_over", "    n = skip_over",
+    ),
+    "nothing goes dark by scan": (
+        UPDATES[1], "    darken(rng, bright, settings[Q], settings[Q_BRIGHT])\n    n = scan_dark", "    n = scan_dark",
+    ),
+    "nothing goes bright by skips": (UPDATES[0], "if u < go_bright_probability(gap, q, q_bright):", "if False:"),
+    "nothing goes bright by scan": (UPDATES[1], "if u < go_bright_probability(gap, q, q_bright):", "if False:"),
+    "nothing goes dark explicitly": (UPDATES[2], "make_dark(bright, position[datum])", "pass"),
+    "nothing goes bright explicitly": (
+        UPDATES[2], "make_bright(bright, candidates[k], log_odds_of(candidate_gaps[k]))", "pass",
+    ),
+}  # fmt: skip
+
+
+def renews(steps, update):
+    """Return whether every z of two data can be reached from every other; to leave the law alone is not enough."""
+    kernel = z_kernel(steps, np.array([0.3, 2.0]), update, np.array([0.4, 1.0, 0.0]))
+    return bool((np.linalg.matrix_power(np.eye(4) + kernel, 4) > 0.0).all())
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_every_update_renews_z(update):
+    assert renews(STEPS[None], update)
+
+
+@pytest.mark.parametrize("bug", FROZEN)
+def test_a_z_that_freezes_is_seen(bug):
+    update, right, wrong = FROZEN[bug]
+    assert not renews(plain_module(firefly_steps, right, wrong), update)
+
+
 GRID = np.linspace(-3.0, 3.0, 25)
 X3, Y3 = np.array([[1.0], [-2.0], [1.5]]), np.array([1, 1, -1])
 SLACK = 1e-6
@@ -213,7 +247,12 @@ BUGS = {
     "the review's ratio": (firefly_steps, *REVIEW_RATIO),
     "loops in place": (firefly_steps, *IN_PLACE),
     "jumps of the wrong rate": (firefly_steps, "rate = -math.log1p(-q) if q < 1.0 else math.inf", "rate = q"),
-    "the review's theta, not theta'": (firefly_chain, "theta[:] = proposed\n                parts", "parts"),
+    "z is never renewed": (firefly_chain, "if UPDATE_Z(z_rng, gaps, theta, data, bright, work, z_settings, count) < 0:",
+                           "if False:"),
+    "z is renewed after accepted moves alone": (firefly_chain, "if UPDATE_Z(", "if moved and UPDATE_Z("),
+    "the review's theta, not theta'": (
+        firefly_chain, "assign(theta, proposed)\n                assign(parts", "assign(parts",
+    ),
 }  # fmt: skip
 
 

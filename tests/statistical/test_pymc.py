@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.bounds.default_sampler import normal_by_pilot
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.pymc import from_pymc
 from tests import pymc_zoo as zoo
@@ -34,14 +35,12 @@ def test_every_kind_of_model_is_read_row_by_row(model_function):
 
     out = np.empty(120)
     terms.log_terms(theta, terms.data, order, 0, 120, out)
-    if model_function is not zoo.minibatch:  # PyMC knows no log-likelihood of all rows there
-        posterior = {name: value[None, None] for name, value in target.variables.unpack(theta).items()}
-        expected = (
-            pm.compute_log_likelihood(az.from_dict({"posterior": posterior}), model=model, progressbar=False)
-            .log_likelihood["y"]
-            .values[0, 0]
-        )
-        np.testing.assert_allclose(out, expected[order[:120]], rtol=1e-10, atol=1e-10)
+    posterior = {name: value[None, None] for name, value in target.variables.unpack(theta).items()}
+    # PyMC knows no log-likelihood of all rows of minibatches: the same model without them does.
+    whole = zoo.build(zoo.logistic) if model_function is zoo.minibatch else model
+    known = pm.compute_log_likelihood(az.from_dict({"posterior": posterior}), model=whole, progressbar=False)
+    expected = known.log_likelihood["y"].values[0, 0]
+    np.testing.assert_allclose(out, expected[order[:120]], rtol=1e-10, atol=1e-10)
 
     def density(theta):
         terms.log_terms(theta, terms.data, order, 0, 120, out)
@@ -66,7 +65,8 @@ def test_every_kind_of_model_is_read_row_by_row(model_function):
 )
 def test_posteriors_agree_with_nuts(model_function, sampler, seed):
     target = from_pymc(zoo.build(model_function))
-    fit = amc.laplace(target)
+    # Where the intercepts agree, the density of their scale rises without bound: that hierarchy has no mode.
+    fit = normal_by_pilot(target, random_seed=seed) if model_function is zoo.varying_intercepts else amc.laplace(target)
     dim = target.variables.size
     proposal = {
         "random walk": amc.RandomWalk(2.38 / np.sqrt(dim), preconditioner=fit),

@@ -274,7 +274,7 @@ def test_a_pipe_gets_plain_lines(approxmcmc):
 def test_a_terminal_gets_a_bar_and_the_same_lines(approxmcmc, monkeypatch):
     from approxmcmc.study.listen import Bar
 
-    monkeypatch.setattr(cli, "_listener", Bar)
+    monkeypatch.setattr("approxmcmc.cli.shared.listener", Bar)
     code, out, _ = approxmcmc("run", "bad")
     assert code == 1
     assert "FAILED  plain walk[fault='raises'] replicate 0: RuntimeError: the toy broke" in out
@@ -282,7 +282,7 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(approxmcmc, monkeypatch):
 
 
 def test_the_command_itself_runs_in_a_new_process(project):
-    root = str(Path(cli.__file__).parents[1])
+    root = str(Path(cli.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}
     command = [sys.executable, "-c", "import sys; from approxmcmc.cli import main; sys.exit(main())", "plan", "good"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, check=False)

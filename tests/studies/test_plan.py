@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import approxmcmc as amc
 from approxmcmc.errors import StudyError
 from approxmcmc.study import Budget, Knob, Study, knob, vary
 from approxmcmc.study.plan import digest, make_plan, select
@@ -190,6 +191,23 @@ def test_settings_of_one_block_start_from_one_point():
         assert all(np.array_equal(block[0], point) for point in block)
         assert np.all(np.abs(block[0]) < 1)
     assert not np.array_equal(points[0][0], points[1][0])
+
+
+def test_a_proposal_that_brings_a_start_starts_there():
+    """As in `sample`; settings without one still share theirs, and equal proposals share their draw."""
+    far = amc.Independence([50.0], cov=[0.1])
+    samplers = {
+        "walk": amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()),
+        "far": amc.MetropolisHastings(far, amc.ExactTest()),
+        "far-approximate": amc.MetropolisHastings(far, amc.SequentialTTest(0.1)),
+    }
+    study = toy_study(samplers=samplers)
+    target = study.target("plain")
+    cells = make_plan(study, "smoke").cells
+    points = {cell.sampler_name: cell.starting_point(study, target) for cell in cells}
+    assert abs(points["walk"][0]) < 1
+    assert 49 < points["far"][0] < 51
+    assert points["far"] == points["far-approximate"]
 
 
 def test_the_order_of_keys_in_a_dict_does_not_matter_to_a_digest():

@@ -320,6 +320,24 @@ def test_report_without_gold_standard_makes_no_claim_on_risk(tmp_path):
     assert not list((tmp_path / "tables").glob("risk*"))
 
 
+def test_a_study_with_a_reference_of_its_own_is_said_to_have_one(tmp_path):
+    """It asks for no NUTS and brings figures: the page must neither claim nor miss a gold standard."""
+
+    def errors(_):
+        return [Table("Errors", "Against the exact law.", pd.DataFrame({"error": [0.1]}))]
+
+    results = make_results()
+    results.gold = None
+    for figures, told in (((errors,), "its own figures say"), ((), "so no risk is stated here")):
+        results.study = dataclasses.replace(results.study, gold=None, analyses=figures)
+        gather.cache_clear()
+        text = " ".join(write_report(results, tmp_path).read_text(encoding="utf-8").split())
+        assert told in text[text.index('id="answer"') : text.index("<nav")]
+        assert ("Its own figures say" in text) == bool(figures)
+        assert "against a NUTS gold standard" not in text
+        assert "There is no accepted gold standard" not in text
+
+
 def test_a_second_report_replaces_the_first_and_leaves_other_files_alone(tmp_path):
     table = Table("Only", "A table.", pd.DataFrame({"a": [1]}))
     keep = {"title": "t", "subtitle": "", "banners": [], "answer": []}

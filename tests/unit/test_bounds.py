@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc import bounds
@@ -213,6 +214,32 @@ def test_replicated_decisions_carry_labels_and_costs():
     independent = bounds.estimate_delta(normal_mean(200), sampler, states=np.zeros((6, 1)), **settings)
     assert independent["label_delta_quantile"].item() == "rigorous"
     assert independent["label_delta_max"].item() == "heuristic"
+
+
+@pytest.mark.parametrize("law", ["replicated", "traces"])
+def test_chains_start_where_the_proposal_says(law):
+    """The posterior has no mass where the target would start: without the proposal's start no chain begins."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(50.0, 1.0, size=50)
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if theta[0] > 40.0 else -math.inf
+
+    target = amc.Target(loglik, logprior, data=x, n_obs=50, dim=1)
+    sampler = amc.MetropolisHastings(amc.Independence([50.0], cov=[0.2]), amc.SequentialTTest(0.1, 20))
+    settings = {"random_seed": 1, "progressbar": False}
+    if law == "replicated":
+        found = bounds.estimate_delta(target, sampler, n_pairs=2, replications=10, tune=2, **settings)
+        assert np.isfinite(found["log_ratio"]).all()
+    else:
+        reference = {"posterior": xr.Dataset({"theta": (("chain", "draw", "d"), rng.normal(50.0, 0.2, (2, 9, 1)))})}
+        found = amc.check_bound(
+            target, sampler, epsilons=[0.1], reference=reference, draws=20, tune=2, chains=1, n_pairs=0, **settings
+        )
+        assert float(found["posterior"]["theta"].min()) > 40.0
 
 
 def test_bad_numbers_are_refused():

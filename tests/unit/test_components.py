@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import approxmcmc as amc
 from approxmcmc import presets
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
 from approxmcmc.contracts import AcceptanceTest, Component, Proposal, Sampler, Variables
@@ -11,16 +12,55 @@ from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from tests.models import logistic
 
-COMPONENTS = [
-    ExactTest(),
-    ExactTest("barker"),
-    AlwaysAccept(),
-    SequentialTTest(0.05, 200, 1.5),
-    RandomWalk(0.1),
-    RandomWalk([0.1, 0.2], target_acceptance=0.3),
-    RandomWalk(np.diag([1.0, 2.0])),
-    MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest()),
-]
+EXAMPLES = {  # of every public class; one without an example fails below
+    "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
+    "AlwaysAccept": [AlwaysAccept()],
+    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
+    "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
+    "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
+    "ExactTest": [ExactTest(), ExactTest("barker")],
+    "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
+    "ExplicitZ": [amc.ExplicitZ(0.2)],
+    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
+    "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
+    "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
+    "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
+    "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
+    "Laplace": [amc.targets.Laplace(np.zeros(2), np.eye(2))],
+    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
+    "MetropolisHastings": [MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest())],
+    "MinibatchBarker": [amc.MinibatchBarker(batch_size=50, max_error=0.01)],
+    "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
+    "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
+    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
+    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
+    "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],
+    "RandomWalk": [
+        RandomWalk(0.1),
+        RandomWalk([0.1, 0.2], target_acceptance=0.3),
+        RandomWalk(np.diag([1.0, 2.0])),
+    ],
+    "SequentialTTest": [SequentialTTest(0.05, 200, 1.5)],
+    "SingleSite": [amc.SingleSite()],
+    "Slice": [amc.Slice([0.5, 1.0], max_steps=3)],
+    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
+    "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
+}
+COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]
+
+
+def public_components():
+    """Return the names of all component classes that the package or one of its rooms offers."""
+    homes = [amc, *(getattr(amc, room) for room in amc._ROOMS)]
+    found = [getattr(home, name) for home in homes for name in getattr(home, "__all__", ())]
+    return {each.__name__ for each in found if isinstance(each, type) and issubclass(each, Component)}
+
+
+def test_every_public_component_has_an_example():
+    assert public_components() == set(EXAMPLES)
+    for name, examples in EXAMPLES.items():
+        assert {type(example).__name__ for example in examples} == {name}
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=repr)

@@ -237,6 +237,8 @@ PILOT = {"tuning_steps": 200, "tuning_decisions_made": [200, 200], "tuning_accep
 LAPLACE = {"proposal": PreconditionedCrankNicolson(0.0, FIT).to_dict()}
 MIXED = {"proposal": Mixture([Independence(FIT), RandomWalk(1.0)], [0.9, 0.1]).to_dict()}
 WALK = {"proposal": RandomWalk(1.0).to_dict()}
+TESTED = {**WALK, "test": SequentialTTest(0.05, 64).to_dict()}
+READS_MOST = {"setup_variance_ratio": 1e-4, "n_obs": 1000, "tuning_datapoints_touched": [100_000, 140_000]}
 
 
 class TestGates:
@@ -247,6 +249,7 @@ class TestGates:
             ({"setup_distance_to_mode": math.inf}, WALK, "inf posterior"),
             ({"setup_variance_ratio": 0.07}, WALK, "help little.*0.07"),
             ({"setup_variance_ratio": 0.9}, WALK, "hurt.*0.9"),
+            (READS_MOST, TESTED, r"read 0.6 of the data.*gate: 0.5.*ExactTest"),
             ({"tuning_accepted": [150, 40]}, LAPLACE, r"chain 1 accepted 0.2 .*gate: 0.3.*rho=0.8"),
             ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*is stuck"),
             ({"tuning_accepted": [30, 150]}, MIXED, r"chain 0 accepted 0.15 .*gate: 0.27"),
@@ -262,6 +265,12 @@ class TestGates:
         assert expansion_problems(good, LAPLACE) == []
         bad = {"setup_distance_to_mode": 9.0, "setup_variance_ratio": 2.0, "tuning_steps": 0}
         assert expansion_problems(bad, LAPLACE) == []
+
+    def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
+        exact = [{**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest())]
+        assert all(expansion_problems({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
+        fewer = {**READS_MOST, "tuning_datapoints_touched": [90_000, 100_000]}
+        assert expansion_problems({**PILOT, **fewer}, TESTED) == []
 
     def test_shares_of_laplace_proposals(self):
         nested = Mixture([RandomWalk(1.0), Mixture([Independence(FIT), SingleSite()], [3, 1])], [0.2, 0.8])

@@ -7,6 +7,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.pymc import from_pymc
+from approxmcmc.targets.general_expansion import GeneralExpansion
 from tests import pymc_zoo as zoo
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
@@ -73,6 +74,35 @@ def test_changed_data_are_noticed():
         target.compile()
 
 
+def _regression_on(X, y, **settings):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 1.0, shape=X.shape[1])
+        pm.Normal("y", X @ beta, 1.0, observed=y)
+    return from_pymc(model, **settings)
+
+
+def test_careless_input_is_refused_by_name():
+    with pytest.raises(IncompatibleError, match=r"needs a pm\.Model, found ndarray"):
+        from_pymc(zoo.X)
+    for rows in (0, 1):
+        with pytest.raises(IncompatibleError, match=f"'y' has {rows} rows.*use pm.sample"):
+            _regression_on(zoo.X[:rows], zoo.Z[:rows])
+    with pytest.raises(InvalidInputError, match=r"has the dim 'row' given as row_dim; its dims are \[\]"):
+        _regression_on(zoo.X, zoo.Z, row_dim="row")
+    X = zoo.X.copy()
+    X[[3, 5], 1] = np.nan
+    with pytest.raises(InvalidInputError, match=r"row 3 .*'y' .*NaN .* 1 others.*shape \(300, 3\)'\] hold NaN"):
+        _regression_on(X, zoo.Z)
+
+
+def test_data_outside_the_support_are_refused_by_row():
+    with pm.Model() as model:
+        rate = pm.Exponential("rate", 1.0)
+        pm.Poisson("y", rate, observed=np.array([1, 2, -1, 0]))
+    with pytest.raises(InvalidInputError, match="row 2 of the observed variable 'y' is impossible"):
+        from_pymc(model)
+
+
 def test_extreme_predictors_stay_finite():
     """Merged branches must stay stable: log(1 - sigmoid(800)) is -800, not -inf."""
     X = np.array([[800.0], [-800.0], [800.0], [-800.0]])
@@ -94,3 +124,60 @@ def test_row_dim_settles_an_ambiguous_array():
     with pytest.raises(IncompatibleError, match="row_dim"):
         from_pymc(model)
     assert from_pymc(model, row_dim="row").n_obs == 20
+
+
+def test_coordinates_are_named_as_theta_holds_them():
+    """Three weights lie on a simplex of two coordinates; a point alone is unpacked as draws are."""
+    with pm.Model(coords={"kind": ["a", "b", "c"]}) as model:
+        w = pm.Dirichlet("w", np.ones(3), dims="kind")
+        m = pm.Normal("m", 0.0, 1.0, dims="kind")
+        tau = pm.HalfNormal("tau", 1.0)
+        pm.Deterministic("twice", 2.0 * tau)
+        pm.Normal("y", (w * m).sum(), tau, observed=zoo.Z)
+    variables = from_pymc(model).variables
+    assert variables.labels() == ["w_simplex__[0]", "w_simplex__[1]", "m[a]", "m[b]", "m[c]", "tau_log__"]
+    assert variables.size == len(variables.labels())
+    values = variables.unpack(np.arange(6.0))
+    assert set(values) == {"w", "m", "tau"}  # deterministics on request only
+    assert values["w"].sum() == pytest.approx(1.0)
+    assert values["tau"].shape == ()
+    assert values["tau"] == pytest.approx(np.exp(5.0))
+    np.testing.assert_allclose(variables.pack(values), np.arange(6.0))
+
+
+def test_starting_values_of_some_variables_suffice(regression):
+    _, target = regression
+    np.testing.assert_allclose(target.variables.pack({"sigma": 2.0}), [0.0, 0.0, 0.0, np.log(2.0)])
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.05), amc.SequentialTTest(epsilon=0.1, batch_size=50))
+    arguments = {"draws": 1, "tune": 0, "chains": 2, "random_seed": 1, "progressbar": False}
+    some = amc.sample(target, sampler, initvals={"sigma": 2.0}, **arguments)
+    every = amc.sample(target, sampler, initvals={"sigma": 2.0, "beta": np.zeros(3)}, **arguments)
+    np.testing.assert_array_equal(some.posterior["sigma"], every.posterior["sigma"])
+    with pytest.raises(InvalidInputError, match=r"\['beta', 'sigma'\]; \['sgima'\] are none of them"):
+        amc.sample(target, sampler, initvals={"sgima": 2.0}, **arguments)
+
+
+def test_minibatches_are_read_as_the_rows_that_they_come_from():
+    with pm.Model() as model:
+        rows, y = pm.Minibatch(zoo.X, zoo.Z, batch_size=20)
+        beta = pm.Normal("beta", 0.0, 1.0, shape=3)
+        pm.Normal("y", rows @ beta, 1.0, observed=y, total_size=zoo.N)
+    compiled = from_pymc(model).compile()
+    theta, out = np.array([0.3, -0.1, 0.2]), np.empty(zoo.N)
+    compiled.log_terms(theta, compiled.data, np.empty(0, dtype=np.int64), 0, zoo.N, out)
+    np.testing.assert_allclose(out, -0.5 * (zoo.Z - zoo.X @ theta) ** 2 - 0.5 * np.log(2.0 * np.pi), rtol=1e-10)
+
+
+def test_the_mode_is_found_by_gradients_of_sums(regression):
+    """A Hessian by sums equals that of all rows, and costs a mode 2 passes for each coordinate."""
+    _, target = regression
+    expansion, theta = GeneralExpansion(target, 2), np.array([0.3, -0.1, 0.2, -0.4])
+    rows = np.empty((zoo.N, expansion.columns))
+    for ours, theirs in zip(expansion.at(theta), expansion.at(theta, rows), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+    found = amc.find_mode(target)
+    residuals = zoo.Z - zoo.X @ found.theta[:3]
+    variance = np.exp(2.0 * found.theta[3])
+    np.testing.assert_allclose(zoo.X.T @ residuals / variance, found.theta[:3], atol=1e-2)  # the score is the prior's
+    assert found.decrement < 1e-4
+    assert found.passes < 70
