@@ -49,7 +49,8 @@ def sample(
     sampler
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: a
         random walk scaled by the curvature at the mode, with the sequential test that a pilot run designs for an
-        acceptance error of 0.02, or the exact test where that one would read most of the data. A line on the terminal
+        acceptance error of 0.02; or, where that one would read too much of the data, the exact test, with Langevin
+        steps (MALA) where the target has a gradient. A line on the terminal
         and the attribute ``chosen`` say which (see `bounds.default_sampler`).
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``.

@@ -1,6 +1,8 @@
 """The sampler for who names none: with a mode, and for a hierarchy that has none."""
 
 import math
+import re
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.bounds.default_sampler import default_sampler, normal_by_pilot
 
+module = sys.modules[default_sampler.__module__]  # the room's name of the module is the function
 pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
 GROUPS, N = 3, 60
 GROUP = np.arange(N) % GROUPS
@@ -43,14 +46,34 @@ def _moments_of_log_tau():
     return mean, math.sqrt(np.average((grid - mean) ** 2, weights=weight))
 
 
-def test_with_a_mode_the_walk_is_scaled_by_the_curvature():
+@pytest.mark.parametrize("shares", [(0.1, 0.6), (0.0, 0.0), (1.0, 1.0)], ids=["as it is", "never pays", "pays"])
+def test_with_a_mode_steps_are_scaled_by_the_curvature(shares, monkeypatch):
+    monkeypatch.setattr(module, "WORTHWHILE_WITH_GRADIENT", shares[0])
+    monkeypatch.setattr(module, "WORTHWHILE_FRACTION", shares[1])
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 2))
     target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     chosen = default_sampler(target, random_seed=1)
+    proposal, test = chosen.sampler.proposal, chosen.sampler.test
     np.testing.assert_allclose(chosen.laplace.cov, amc.laplace(target).cov)
-    assert "standard deviations at the mode" in chosen.sentence
     assert chosen.attrs["setup_mode_passes"] < 20
+    if shares[0] == 1.0:
+        assert isinstance(proposal, amc.RandomWalk) and isinstance(test, amc.SequentialTTest)
+        assert re.match(
+            "a random walk of 1.7 posterior standard deviations at the mode, SequentialTTest.*expect", chosen.sentence
+        )
+    else:
+        assert isinstance(proposal, amc.Langevin) and isinstance(test, amc.ExactTest)
+        assert re.match("Langevin steps .* at the mode, ExactTest.*would read [0-9]+% of 2000 data", chosen.sentence)
+
+
+def test_without_a_gradient_it_walks():
+    target = amc.Target(
+        lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2, lambda theta: 0.0, data=(Y,), n_obs=N, dim=1
+    )
+    chosen = default_sampler(target, random_seed=1)
+    assert isinstance(chosen.sampler.proposal, amc.RandomWalk)
+    assert "a random walk of 2.4 posterior standard deviations at the mode" in chosen.sentence
 
 
 def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
