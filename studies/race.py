@@ -523,27 +523,45 @@ def race(problem: Problem, rivals: Iterable[Rival], setting: Setting) -> Results
     return Results(named, scores, setup, exact_reference(problem, setting.reference), setting.rounds)
 
 
-COLUMNS = ("rival", "lever", "us / step", "data / step", "min-ESS / s", "steps, same proposal", "ESS, same proposal",
-           "ESS, exact walk", "ESS, NUTS", "max shift (if unbiased)", "bias (upper)", "risk at 1 s")  # fmt: skip
+COLUMNS = (
+    "sampler", "lever", "µs per step", "data per step", "min-ESS/s", "steps/s: exact, same proposal",
+    "min-ESS/s: exact, same proposal", "exact walk", "NUTS (nutpie)", "max shift (95 % if unbiased)", "bias (upper)",
+    "risk at 1 s",
+)  # fmt: skip
+FEWEST_FOR_MOMENTS = 100  # effective draws; of fewer neither shift, bias nor risk is told
 
 
 def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one problem's table."""
+    """Return one problem's table, as it stands in the documentation."""
     lines = [f"## {title}", "", f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     for row in rows:
-        cells = [
-            row["rival"], row["lever"], f"{row['us_per_step']:.3g}", f"{row['data_per_step']:.0f}",
-            f"{row['ess_per_second']:.3g}{'*' if row['ess_borrowed'] else ''}",
-            *(_ratio(row[name]) for name in ("steps_vs_same", "ess_vs_same", "ess_vs_walk", "ess_vs_nuts")),
+        moments = (
             f"{row['max_shift']:.3f} ({row['max_shift_if_unbiased']:.3f})",
-            f"{row['bias']:.3f} ({row['bias_upper']:.3f})", f"{row['risk_1s']:.2g}",
+            f"{row['bias']:.3f} ({row['bias_upper']:.3f})",
+            two_digits(row["risk_1s"]),
+        )
+        cells = [
+            row["rival"], row["lever"], two_digits(row["us_per_step"]),
+            "" if math.isnan(row["data_per_step"]) else f"{row['data_per_step']:.0f}",
+            f"{two_digits(row['ess_per_second'])}{'*' if row['ess_borrowed'] else ''}",
+            *(_ratio(row[name]) for name in ("steps_vs_same", "ess_vs_same", "ess_vs_walk", "ess_vs_nuts")),
+            *(moments if row["effective_draws"] >= FEWEST_FOR_MOMENTS else ("–",) * len(moments)),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
+def two_digits(value: float) -> str:
+    """Return a number with two significant digits, without an exponent from 0.001 on."""
+    text = f"{value:.1e}"
+    return text if 0.0 < abs(value) < 1e-3 else f"{float(text):g}" if abs(value) < 1e6 else f"{float(text):.0f}"
+
+
 def _ratio(values: tuple[float, float, float] | None) -> str:
-    return "" if values is None else f"{values[0]:.2g} [{values[1]:.2g}, {values[2]:.2g}]"
+    if values is None:
+        return ""
+    middle, low, high = (two_digits(value) for value in values)
+    return middle if middle == low == high else f"{middle} [{low}, {high}]"
 
 
 def versions() -> dict[str, str]:

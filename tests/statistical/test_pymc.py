@@ -16,7 +16,9 @@ from approxmcmc.interop.pymc import from_pymc
 from tests import pymc_zoo as zoo
 
 FOUR_MCSE = 4.0
-pytestmark = [pytest.mark.statistical, pytest.mark.needs_jit]
+# Advice of numba about the array layout in PyMC's own compute_log_likelihood, at the oldest versions admitted.
+layout = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+pytestmark = [pytest.mark.statistical, pytest.mark.needs_jit, layout]
 
 
 @pytest.mark.parametrize("model", zoo.REFUSED_WHEN_RUN, ids=lambda model: model.__name__)
