@@ -66,6 +66,26 @@ def _install(session: nox.Session, *selection: str) -> None:
     )
 
 
+# What runs without compilation: the unit and equivalence layers, and the files of planted bugs, each of which would be
+# another chain to compile.
+PLAIN = [
+    "tests/unit",
+    "tests/equivalence",
+    "tests/oracle/test_annealed.py::TestChains",
+    "tests/oracle/test_barker.py",
+    "tests/oracle/test_control_variate.py",
+    "tests/oracle/test_exchange_textbook.py",
+    "tests/oracle/test_gibbs.py",
+    "tests/oracle/test_langevin.py",
+    "tests/oracle/test_textbook.py",
+]
+
+UNMARKED = "not statistical and not bench"
+# Compiled chains of every family of samplers, each held against NumPy or against pinned draws; the compiler and its
+# disk cache; models of PyMC.
+COMPILED = "equal_the_textbook or equal_numpy or without_compilation or test_engine or test_pymc"
+
+
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
     options = ["-n", "2", "--dist", "loadfile"]
@@ -91,18 +111,19 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests: all but the marked layers on the main Python, the unit layer on the other.
+    """Run the tests: all but the marked layers on the main Python, the unit layer and one of each kind on the other.
 
-    On the main Python the same code also runs without compilation, where an index out of range raises. Options after
-    ``--`` go to pytest, instead of these choices.
+    The same code also runs without compilation, where an index out of range raises, and there alone the tests marked
+    `recompiles`. Options after ``--`` go to pytest, instead of these choices.
     """
     _install(session, "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
-        _pytest(session, "tests/unit")
+        _pytest(session, "-m", UNMARKED, "tests/unit", NUMBA_DISABLE_JIT="1")
+        _pytest(session, "-k", COMPILED)
     else:
-        _pytest(session, "tests/unit", "tests/equivalence", NUMBA_DISABLE_JIT="1")
+        _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
         _pytest(session)
 
 
@@ -138,11 +159,11 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def statistical(session: nox.Session) -> None:
-    """Run the statistical tests with a fresh seed; ``-- --seed NUMBER`` repeats a run."""
+    """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run."""
     _install(session, "--group", "test", "--extra", "nutpie")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
-    _pytest(session, "-m", "statistical", *seed, *session.posargs)
+    _pytest(session, "-m", "statistical or recompiles", *seed, *session.posargs)
 
 
 @nox.session(python=MAIN)
@@ -174,7 +195,9 @@ def pymc_versions(session: nox.Session, end: str) -> None:
         "python", "-c", "import numba, pymc, pytensor; print(pymc.__version__, pytensor.__version__, numba.__version__)"
     )
     files = ["tests/unit/test_pymc.py", "tests/statistical/test_pymc.py"]
-    session.run("python", "-m", "pytest", "-m", "", "-k", "not nuts", *files, *session.posargs, env=ONE_THREAD)
+    own_folder = {"PYTENSOR_FLAGS": f"base_compiledir={session.create_tmp()}"}  # two versions in one folder warn
+    environment = {**ONE_THREAD, **own_folder}
+    session.run("python", "-m", "pytest", "-m", "", "-k", "not nuts", *files, *session.posargs, env=environment)
 
 
 if __name__ == "__main__":

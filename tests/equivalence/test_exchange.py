@@ -56,6 +56,7 @@ def test_one_draw_behind_drift_and_ratio_is_noisy_with_one():
     assert not np.array_equal(draws(noisy), draws(dataclasses.replace(noisy, noisy=False)))
 
 
+@pytest.mark.recompiles
 def test_an_estimate_without_noise_is_metropolis_hastings():
     """GIMH, MCWM and the noisy ratio agree with the exact chain of the same proposals and uniforms."""
 

@@ -60,6 +60,7 @@ class TestChains:
         np.testing.assert_array_equal(thinned, [0.2] * 3 + [0.05] * 2 + [0.0] * 4)  # of the draw's last step
         np.testing.assert_array_equal(draw(test, tune=30, draws=30).sample_stats["epsilon"][0][:25], [0.05] * 25)
 
+    @pytest.mark.recompiles
     def test_every_evaluation_is_booked(self):
         counts, seen, n = run_counted(AnnealedEpsilon((0.2, 0.0), (20,), SequentialTTest(batch_size=10)))
         assert counts["likelihood_evaluations"].tolist() == [len(calls) for calls in seen]

@@ -83,7 +83,9 @@ def differs(case: str) -> bool:
     return not (same_draws and np.array_equal(trace.sample_stats["datapoints_touched"].values[0], read))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.recompiles if case == "asymmetric" else ()) for case in CASES]
+)
 def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
@@ -126,6 +128,7 @@ def broken(function: str, right: str, wrong: str, scope: dict):
     return scope[function]
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_are_seen(bug, monkeypatch):
@@ -233,9 +236,11 @@ def test_a_variance_just_below_the_target_is_a_step():
     ("proposal", "settings"),
     [
         (RandomWalk(0.2), {"batch_size": 100}),
-        (RandomWalk(0.2), {"batch_size": 5000, "form": "sampling"}),
+        pytest.param(RandomWalk(0.2), {"batch_size": 5000, "form": "sampling"}, marks=pytest.mark.recompiles),
         (RandomWalk(0.2), {"batch_size": 37, "max_error": 0.05}),  # ragged: 37, 74, 100
-        (Scaling(), {"batch_size": 33, "max_error": 0.05, "form": "sampling"}),
+        pytest.param(
+            Scaling(), {"batch_size": 33, "max_error": 0.05, "form": "sampling"}, marks=pytest.mark.recompiles
+        ),
     ],
     ids=["one look", "one look, sampling form", "ragged", "ragged, asymmetric, sampling form"],
 )

@@ -112,7 +112,9 @@ def differs(case: str) -> bool:
     return not np.allclose(trace.posterior["beta"].values[0], draws, rtol=0.0, atol=1e-10)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.recompiles if case == "mixture" else ()) for case in CASES]
+)
 def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
@@ -289,6 +291,7 @@ def test_the_mode_is_a_mode_and_its_curvature_is_the_posteriors(model):
         assert log_density(target, fit.mode + 0.1 * direction) < found.log_density
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("model", ["logistic", "gradient"])
 def test_a_forgotten_prior_hessian_is_seen(model, monkeypatch):
     original = posterior.Posterior.prior_at

@@ -93,6 +93,7 @@ SWEEP_BUGS = {
 }
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", SWEEP_BUGS)
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_of_the_sweep_are_seen(bug, monkeypatch):
@@ -102,12 +103,14 @@ def test_planted_bugs_of_the_sweep_are_seen(bug, monkeypatch):
     assert differs(case)
 
 
+@pytest.mark.recompiles
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_metropolis_threshold_is_seen(monkeypatch):
     monkeypatch.setattr(gibbs, "logit_uniform", lambda rng: -rng.standard_exponential())
     assert differs("terms")
 
 
+@pytest.mark.recompiles
 @pytest.mark.usefixtures("fresh_kernels")
 def test_subsets_with_replacement_are_seen(monkeypatch):
     plant_in_order(monkeypatch, "draw_next", "order[other] = order[place]", "pass")
@@ -165,6 +168,7 @@ def test_contraction_of_exact_sweeps(target, eta):
         assert sorted(np.abs(np.linalg.eigvals(sweep)))[-2] == pytest.approx(0.687525, abs=1e-6)
 
 
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.Gibbs(amc.SequentialTTest(0.0, 3))], ids=["exact", "epsilon=0"])
 def test_transition_frequencies_are_those_of_the_matrix(sampler):
     # Chi-square of 8 states x 8 after 40000 sweeps: false-fail rate 5e-7. One conditional off by 0.03 near 1/2 adds

@@ -139,6 +139,7 @@ def fresh_kernels():
     _bind.cache_clear()
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_are_seen(bug, monkeypatch):

@@ -135,6 +135,7 @@ class TestRanges:
 
 
 class TestRuns:
+    @pytest.mark.recompiles
     def test_every_evaluation_is_booked(self):
         counts, seen, n = run_counted(BernsteinTest(0.5, 10, 1.0, range="observed"))
         assert counts["likelihood_evaluations"].tolist() == [len(calls) for calls in seen]

@@ -57,6 +57,7 @@ def test_every_evaluation_is_booked(test):
         assert counts["datapoints_touched"].max() <= n
 
 
+@pytest.mark.recompiles
 def test_always_accept_reads_nothing_and_decides_nothing():
     counts, seen, _ = run_counted(AlwaysAccept())
     assert sum(len(calls) for calls in seen) == 0

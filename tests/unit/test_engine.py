@@ -133,6 +133,48 @@ def test_the_disk_cache_never_serves_stale_code(tmp_path):
     assert same == more  # the undone edit found its old file
 
 
+MODULE = """
+def loglik(theta, data, i):
+    if theta[0] > 9.0:
+        raise ValueError("far")
+    return data[0][i] * theta[0]
+
+def logprior(theta):
+    return 0.0 * theta[0]
+"""
+TWO_MODULES = """
+import sys
+sys.path.insert(0, {folder!r})
+import numpy as np, approxmcmc as amc
+from {module} import loglik, logprior
+compiled = amc.Target(loglik, logprior, data=np.arange(20.0), n_obs=20, dim=1).compile()
+out = np.empty(20)
+compiled.log_terms(np.ones(1), compiled.data, np.arange(20), 0, 20, out)
+print(out[3] + compiled.log_prior(np.ones(1)))
+"""
+
+
+@pytest.mark.needs_jit
+def test_the_disk_cache_never_imports_the_module_that_compiled_first(tmp_path):
+    """Equal functions of two modules share a file, and the first module may be gone, or a script that does things."""
+    environment = {**os.environ, "APPROXMCMC_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+
+    def run(module):
+        script = TWO_MODULES.format(folder=str(tmp_path), module=module)
+        command = [sys.executable, "-B", "-W", "error::UserWarning", "-c", script]
+        done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout), {path.name for path in (tmp_path / "cache").rglob("*.nbc")}
+
+    (tmp_path / "first.py").write_text(MODULE)
+    (tmp_path / "second.py").write_text(MODULE)
+    found, files = run("first")
+    (tmp_path / "first.py").write_text("raise UserWarning('imported')")
+    assert run("second") == (found, files)
+    (tmp_path / "first.py").unlink()
+    assert run("second") == (found, files)
+
+
 @pytest.mark.needs_jit
 def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
     from numba import types as nb

@@ -188,6 +188,7 @@ def nan_after_a_while(rng, theta, params, state, statistics, count):
     statistics[0] = math.nan if rng.random() < 0.05 else 2.0
 
 
+@pytest.mark.recompiles
 def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     broken = Family(range(5), np.ones(5), observed=3, precision=0.25, simulate=nan_after_a_while)
     with pytest.warns(SamplingWarning, match="estimated log ratio is NaN"):
@@ -195,6 +196,7 @@ def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     assert 0 < trace.posterior.sizes["draw"] < 500 and trace.posterior.attrs["stopped"] == "not_finite"
 
 
+@pytest.mark.recompiles
 def test_an_estimate_that_is_infinite_stops_the_chain():
     target = amc.targets.EstimatedLikelihood(lambda rng, theta, data: math.inf, log_prior, dim=1)
     with pytest.raises(NotFiniteError, match="NaN"):
@@ -204,6 +206,7 @@ def test_an_estimate_that_is_infinite_stops_the_chain():
 # --- tuning, population ---
 
 
+@pytest.mark.recompiles
 def test_steps_are_tuned_and_frozen():
     sampler = amc.MALAExchange(5.0, False, 2, target_acceptance=0.5)
     tuned = run(sampler, tune=100, draws=20).posterior.attrs["adapted_step_size"]
@@ -249,6 +252,7 @@ def test_robbins_monro_finds_mode_and_curvature():
     assert amc.NoisyLangevin(0.5, cov=fit).cov == pytest.approx(fit.cov)
 
 
+@pytest.mark.recompiles
 def test_robbins_monro_refuses_a_degenerate_model():
     def constant(rng, theta, params, state, statistics, count):
         statistics[0] = 2.0

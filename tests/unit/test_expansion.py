@@ -213,6 +213,7 @@ class TestControlVariate:
         touched = trace.sample_stats["datapoints_touched"].values
         np.testing.assert_array_equal(trace.sample_stats["likelihood_evaluations"].values, 2 * touched)
 
+    @pytest.mark.recompiles
     def test_chains_start_in_the_laplace_approximation(self):
         target = ControlVariate(logistic(300))
         still = MetropolisHastings(RandomWalk(1e-12), ExactTest())

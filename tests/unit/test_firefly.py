@@ -205,6 +205,7 @@ class TestCosts:
             rows.append(({name: values[0] for name, values in records.items()}, calls, before, draws[0, 0]))
         return rows
 
+    @pytest.mark.recompiles
     @pytest.mark.parametrize(
         "z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5, skips=False), amc.ExplicitZ(0.3)], ids=repr
     )

@@ -54,6 +54,7 @@ def test_costs_of_fields_are_those_of_the_flips():
     assert (found["decision_rounds"] == N_SITES).all()
 
 
+@pytest.mark.recompiles
 def test_costs_of_sites_with_different_numbers_of_terms():
     trace = run(mixed(), amc.Gibbs())
     assert (stats(trace)["datapoints_touched"] == 13).all()
@@ -80,8 +81,20 @@ def test_audits_of_all_decisions():
     assert not never["wrong_decisions"].any()
 
 
-@pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.Gibbs(conditional="terms"), amc.Gibbs(scan="random")])
-@pytest.mark.parametrize("target", [field(), mixed(), weather()], ids=["triples", "mixed", "states"])
+FORMS = {"fields": amc.Gibbs(), "terms": amc.Gibbs(conditional="terms"), "random": amc.Gibbs(scan="random")}
+TARGETS = {"triples": field(), "mixed": mixed(), "states": weather()}
+COMPILED = {("triples", "terms"), ("mixed", "fields"), ("states", "random")}  # all pairs run without compilation
+
+
+@pytest.mark.parametrize(
+    ("target", "sampler"),
+    [
+        pytest.param(TARGETS[target], sampler, id=f"{target}-{form}",
+                     marks=() if (target, form) in COMPILED else pytest.mark.recompiles)
+        for target in TARGETS
+        for form, sampler in FORMS.items()
+    ],
+)  # fmt: skip
 def test_lp_is_the_log_density(sampler, target):
     trace = run(target, sampler)
     states = np.concatenate([np.atleast_3d(values.to_numpy()) for values in trace.posterior.values()], axis=2)

@@ -126,6 +126,7 @@ def test_a_step_costs_one_full_gradient_after_the_first():
     assert stats["datapoints_touched"].values[0].tolist() == 12 * [100]  # N by the proposal, N by the test
 
 
+@pytest.mark.recompiles
 def test_weights_are_the_step_sizes_of_all_steps():
     steps = amc.DecreasingStep(0.05, offset=2.0, exponent=0.6)
     proposal = amc.StochasticGradientLangevin(steps, 10)
@@ -162,6 +163,7 @@ def on_half_line():
     )  # fmt: skip
 
 
+@pytest.mark.recompiles
 def test_outside_the_support_a_test_rejects_and_sgld_stops():
     trace = run(on_half_line(), amc.Langevin(0.2), amc.ExactTest(), draws=60, initvals=np.array([0.2]))
     assert (trace.posterior["theta"].values > 0.0).all()

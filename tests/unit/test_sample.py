@@ -198,6 +198,7 @@ class TestWarnings:
         with pytest.warns(SamplingWarning, match=r"chain\(s\) \[0, 1\] never moved in 100 draws"):
             draw(sampler=sampler, draws=100, tune=0, initvals=np.zeros(3))
 
+    @pytest.mark.needs_jit
     def test_too_many_wrong_decisions(self):
         """One datum in 2000 carries the whole answer: a look that misses it sees a clear mean of the wrong sign."""
 
@@ -211,6 +212,7 @@ class TestWarnings:
         with pytest.warns(SamplingWarning, match=r"of 800 audited decisions were wrong \(above 0\..*predict 0\.0"):
             draw(target, sampler, draws=400, audit_every=1, initvals=np.zeros(1))
 
+    @pytest.mark.needs_jit
     def test_heavy_tails(self):
         def loglik(theta, data, i):
             return theta[0] * data[0][i]

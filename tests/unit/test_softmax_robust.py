@@ -215,6 +215,7 @@ class TestBounds:
             TARGETS["softmax"].likelihood_bound("tuned", None)
 
 
+@pytest.mark.recompiles
 def test_other_samplers_take_the_new_targets():
     for name, test in (("softmax", amc.SequentialTTest(0.1, 20)), ("robust", amc.ExactTest())):
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), test)
