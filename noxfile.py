@@ -83,7 +83,10 @@ PLAIN = [
 UNMARKED = "not statistical and not bench"
 # Compiled chains of every family of samplers, each held against NumPy or against pinned draws; the compiler and its
 # disk cache; models of PyMC.
-COMPILED = "equal_the_textbook or equal_numpy or without_compilation or test_engine or test_pymc"
+COMPILED = (
+    "equal_the_textbook or equal_numpy or test_engine or test_pymc"
+    " or (without_compilation and (test_data_order or test_ising or test_ergm))"
+)
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
