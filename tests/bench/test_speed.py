@@ -149,7 +149,7 @@ def test_two_threads():
 
     def chains(cores):
         trace = amc.sample(
-            target, sampler, draws=20_000, tune=0, chains=2, cores=cores, random_seed=1, progressbar=False
+            target, sampler, draws=100_000, tune=0, chains=2, cores=cores, random_seed=1, progressbar=False
         )
         return trace.posterior.attrs["sampling_time"]
 
