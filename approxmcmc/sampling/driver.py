@@ -1,9 +1,8 @@
 """Chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
 
-Each chain is a sequence of compiled chunks of about 50 ms. A pool of threads makes them (kernels hold no interpreter
-lock): whenever one is free, the chain that is furthest behind gets its next chunk, so that each has draws whenever the
-run stops, and no thread waits for another. All that a step depends on lives in the chain; where one chunk ends and the
-next begins leaves no trace in the draws.
+Each chain is a sequence of compiled chunks of about 50 ms. Chains advance in turn, chunk by chunk, on a pool of threads
+(kernels hold no interpreter lock), so that each has draws whenever the run stops. All that a step depends on lives
+in the chain; where one chunk ends and the next begins leaves no trace in the draws.
 """
 
 import concurrent.futures
@@ -141,29 +140,19 @@ def run(
 
 def _advance_in_turn(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
     """Advance all chains chunk by chunk; return why it ended: "", "time_limit" or "interrupt"."""
-    in_flight: dict[concurrent.futures.Future[None], Recorder] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=cores, thread_name_prefix="chain") as pool:
         try:
-            while (stopped := _reason_to_stop(recorders, deadline)) is None or in_flight:
-                if stopped is None:
-                    busy = list(in_flight.values())
-                    idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
-                    behind = sorted(idle, key=lambda recorder: recorder.steps)[: cores - len(busy)]
-                    in_flight |= {pool.submit(recorder.advance): recorder for recorder in behind}
-                done, _ = concurrent.futures.wait(in_flight, return_when=concurrent.futures.FIRST_COMPLETED)
-                for future in done:
-                    del in_flight[future]
+            while active := [recorder for recorder in recorders if not recorder.finished]:
+                if any(recorder.failure for recorder in recorders):
+                    return ""
+                if deadline is not None and time.perf_counter() >= deadline:
+                    return "time_limit"
+                for future in [pool.submit(recorder.advance) for recorder in active]:
                     future.result()
                 progress.update(sum(recorder.steps for recorder in recorders))
         except KeyboardInterrupt:
             return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
-    return stopped
-
-
-def _reason_to_stop(recorders: Sequence[Recorder], deadline: float | None) -> str | None:
-    if all(recorder.finished for recorder in recorders) or any(recorder.failure for recorder in recorders):
-        return ""
-    return "time_limit" if deadline is not None and time.perf_counter() >= deadline else None
+    return ""
 
 
 def _stack(
