@@ -19,6 +19,7 @@ from approxmcmc.bounds.transition import walk_covariance
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget
 from approxmcmc.engine.batches import BATCH, LOG_PRIOR, log_terms_type, memory_order, sum_terms
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, compiled, type_of
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import Gibbs, MetropolisHastings
 
@@ -69,17 +70,13 @@ def _meet_walks(  # type: ignore[no-untyped-def]  # a template
         if coupled:
             other = proposed if same else log_density_at(log_terms, log_prior, data, n_obs, y_new, work)
             if threshold < other - y_density:
-                y[:] = y_new
+                assign(y, y_new)
                 y_density = other
         if x_moves:
-            x[:] = x_new
+            assign(x, x_new)
             x_density = proposed
-        if t >= lag:
-            met = True
-            for i in range(dim):
-                met = met and x[i] == y[i]
-            if met:
-                return t
+        if t >= lag and equal(x, y):
+            return t
     return -1
 
 
@@ -114,12 +111,8 @@ def _meet_sweeps(  # type: ignore[no-untyped-def]  # a template
             if t > lag:
                 at_y = log_odds(log_terms, data, first, n_terms, y, site, work[0], work[1])
                 y[site] = 1.0 if threshold < at_y else 0.0
-        if t >= lag:
-            met = True
-            for i in range(dim):
-                met = met and x[i] == y[i]
-            if met:
-                return t
+        if t >= lag and equal(x, y):
+            return t
     return -1
 
 

@@ -1,4 +1,4 @@
-"""Copying between vectors inside kernels."""
+"""Copying and comparing vectors inside kernels."""
 
 import numpy as np
 
@@ -14,3 +14,12 @@ def assign(out: np.ndarray, values: np.ndarray) -> None:
     """
     for i in range(out.shape[0]):
         out[i] = values[i]
+
+
+@compiled
+def equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two vectors of one length hold the same numbers."""
+    for i in range(one.shape[0]):  # noqa: SIM110 (numba has no generator expressions in all)
+        if one[i] != other[i]:
+            return False
+    return True
