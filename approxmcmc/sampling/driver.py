@@ -1,13 +1,14 @@
 """Chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
 
-Each chain is a sequence of compiled chunks of about 50 ms. Chains advance in turn, chunk by chunk, on a pool of threads
-(kernels hold no interpreter lock), so that each has draws whenever the run stops. All that a step depends on lives
-in the chain; where one chunk ends and the next begins leaves no trace in the draws.
+Each chain is a sequence of compiled chunks of about 50 ms on a pool of threads (kernels hold no interpreter lock). A
+free thread takes the chain that is furthest behind, so that each has draws whenever the run stops. All that a step
+depends on lives in the chain; where one chunk ends and the next begins leaves no trace in the draws.
 """
 
 import concurrent.futures
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -111,12 +112,15 @@ def run(
     """
     recorders = [Recorder(chain, dim, tune, draws, thin, keep_warmup) for chain in chains]
     started = time.perf_counter()
-    stopped = _advance_in_turn(recorders, cores, None if time_limit is None else started + time_limit, progress)
+    stopped = _advance(recorders, cores, None if time_limit is None else started + time_limit, progress)
     sampling_time = time.perf_counter() - started
 
     kept = min(recorder.done[1] for recorder in recorders)
-    failures = {f"chain {k}": recorder.failure for k, recorder in enumerate(recorders) if recorder.failure}
-    failure = "; ".join(f"{chain}: {reason}" for chain, reason in failures.items())
+    failure = "; ".join(
+        f"chain {k}: {recorder.failure}"
+        for k, recorder in enumerate(recorders)
+        if recorder.failure and recorder.done[1] == kept  # another may have failed later, in a chunk that ran on
+    )
     if failure and not kept:
         raise NotFiniteError(f"sampling stopped before any draw was kept. {failure}. Look at the model there")
     draws_kept, stats = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
@@ -138,21 +142,38 @@ def run(
     return SamplingResult(draws_kept, stats, warmup_draws, warmup_stats, totals, attrs)
 
 
-def _advance_in_turn(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
-    """Advance all chains chunk by chunk; return why it ended: "", "time_limit" or "interrupt"."""
+def _advance(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
+    """Advance all chains; return why it ended: "" (done, or a failure), "time_limit" or "interrupt".
+
+    No chain waits for another: with a barrier after each chunk two chains on two threads gained 1.6, without it 1.9.
+    """
+    in_flight: dict[concurrent.futures.Future[None], Recorder] = {}
     with concurrent.futures.ThreadPoolExecutor(max_workers=cores, thread_name_prefix="chain") as pool:
         try:
-            while active := [recorder for recorder in recorders if not recorder.finished]:
-                if any(recorder.failure for recorder in recorders):
-                    return ""
-                if deadline is not None and time.perf_counter() >= deadline:
-                    return "time_limit"
-                for future in [pool.submit(recorder.advance) for recorder in active]:
+            while True:
+                late = deadline is not None and time.perf_counter() >= deadline
+                if not late:
+                    next_in_line = _unfinished(recorders, in_flight.values())[: cores - len(in_flight)]
+                    in_flight |= {pool.submit(recorder.advance): recorder for recorder in next_in_line}
+                if not in_flight:
+                    return "time_limit" if _unfinished(recorders) else ""
+                done, _ = concurrent.futures.wait(in_flight, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    del in_flight[future]
                     future.result()
                 progress.update(sum(recorder.steps for recorder in recorders))
         except KeyboardInterrupt:
             return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
-    return ""
+
+
+def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) -> list[Recorder]:
+    """Return the idle chains that need more steps, the one furthest behind first.
+
+    A chain that failed ends the others where it ended itself: what is kept depends on no thread and no chunk.
+    """
+    enough = min((recorder.done[1] for recorder in recorders if recorder.failure), default=math.inf)
+    idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
+    return sorted((recorder for recorder in idle if recorder.done[1] < enough), key=lambda recorder: recorder.steps)
 
 
 def _stack(

@@ -1,14 +1,18 @@
 """Runs that must be equal bit for bit."""
 
+import math
+
 import numpy as np
 import pytest
 
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling import driver
+from approxmcmc.targets import Target
 from tests.models import logistic
 from tests.pinned import pin
 
@@ -80,6 +84,34 @@ class TestDrawsDependOnSeedAndChainAlone:
         kept = draw(test, discard_tuned_samples=False)
         assert kept.warmup_posterior.sizes["draw"] == 20
         assert_same(kept, draw(test))
+
+
+def test_a_failure_ends_every_chain_at_the_same_draw(monkeypatch):
+    """The first chain to meet a NaN keeps all that it drew and the others as many, whatever ran when it happened."""
+    target = Target(
+        lambda theta, data, i: 0.0,
+        lambda theta: math.nan if theta[0] > 2.0 else 0.0,
+        data=np.ones(1),
+        n_obs=1,
+        dim=1,
+        var_names={"beta": ()},
+    )
+
+    start = {"chains": 3, "tune": 0, "initvals": np.array([[-4.0], [0.0], [-2.0]])}
+
+    def fail(cores, draws=50_000):
+        with pytest.warns(SamplingWarning, match="log prior is NaN"):
+            return draw(ExactTest(), target, draws=draws, cores=cores, **start)
+
+    one = fail(cores=1)
+    kept, failure = one.posterior.sizes["draw"], one.posterior.attrs["failure"]
+    assert_same(one, fail(cores=3))
+    assert fail(cores=2, draws=kept + 1).posterior.attrs["failure"] == failure
+    assert draw(ExactTest(), target, draws=kept, **start).posterior.attrs["stopped"] == ""
+    monkeypatch.setattr(driver, "CHUNK_SECONDS", 1e-5)
+    short = fail(cores=2)
+    assert_same(one, short)
+    assert short.posterior.attrs["failure"] == failure
 
 
 def test_thinning_keeps_every_kth_state_and_adds_up_costs():
