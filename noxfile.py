@@ -181,7 +181,7 @@ def race(session: nox.Session) -> None:
     """Race exact steps, every lever of the library, NumPy and other libraries, interleaved in one process."""
     _install(session, "--group", "peers")
     options = session.posargs or ["--preset", "quick", "--out", "results/race"]
-    session.run("python", "studies/race.py", "--peers", *options, env=ONE_THREAD)
+    session.run("python", "-m", "studies.race", "--peers", *options, env=ONE_THREAD)
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench/test_sgld_speed.py", env=ONE_THREAD)
 
 

@@ -1,13 +1,13 @@
 """Where data sets are looked for on this computer, and how they are kept."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.errors import DatasetError
 
 DATA_VARIABLE = "APPROXMCMC_DATA_DIR"
@@ -44,11 +44,5 @@ def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write named arrays whole or not at all: a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub takes arrays for flags
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub takes arrays for flags

@@ -10,11 +10,9 @@ it fails, kernels are compiled anew in every process, which costs seconds and ch
 import contextlib
 import importlib.metadata
 import io
-import os
 import pickle
 import re
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from numba.core.serialize import dumps
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.whole_files import whole_file
 
 
 def cache_folder() -> Path:
@@ -88,10 +87,8 @@ class ContentCache(_Cache):
         path = self._file(sig, data.codegen)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(dumps(data._reduce()))
-            os.replace(temporary, path)
+            with whole_file(path, durable=False) as temporary:
+                temporary.write_bytes(dumps(data._reduce()))
 
     def _file(self, sig: Any, codegen: Any) -> Path:
         return cache_folder() / f"{self._name}-{content_id(None, (self._digest, str(sig), codegen.magic_tuple()))}.nbc"

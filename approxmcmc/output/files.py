@@ -1,12 +1,12 @@
 """Traces on disk: one run is one flat netCDF file, written whole or not at all."""
 
 import os
-import uuid
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import sanitize_attrs
 
@@ -59,15 +59,8 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Cannot save to {path}: the folder {path.parent} does not exist. Create it first.")
     storable = _with_storable_attrs(trace)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
+    with whole_file(path) as temporary:
         storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable))
-        _flush_to_disk(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # the rename itself lasts only once the folder is on disk; Windows has no such call
-        _flush_to_disk(path.parent)
     return path
 
 
@@ -142,12 +135,3 @@ def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
 def _chunks(variable: xr.DataArray) -> tuple[int, ...]:
     longest = {"chain": 1, "draw": _DRAWS_PER_CHUNK}
     return tuple(min(longest.get(str(dim), size), size) for dim, size in variable.sizes.items())
-
-
-def _flush_to_disk(path: Path) -> None:
-    # Windows flushes only what is open for writing; a folder can be opened for reading alone.
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

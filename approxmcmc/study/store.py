@@ -18,12 +18,12 @@ import json
 import math
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.errors import StudyError
 from approxmcmc.study.plan import Plan, digest
 
@@ -229,18 +229,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _write_bytes(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    with temporary.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
-    if os.name == "posix":  # the rename lasts once the folder is on disk; Windows has no such call
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from studies import race
+from studies.race import track
+from studies.race.rivals import BASE, Rival
+from studies.race.scores import FEWEST, Reference, Results, Score
 
 DIM, ROUNDS, STEPS = 20, 3, 1000
 
@@ -15,21 +17,21 @@ DIM, ROUNDS, STEPS = 20, 3, 1000
 def results(*, effective: float, shift: float = 0.0):
     """Return scores of an exact walk, and of a rival that takes half the time in each round."""
     rng = np.random.default_rng(0)
-    reference = race.Reference(np.full(DIM, 5.0), np.full(DIM, 2.0), np.full(DIM, 1e6))
+    reference = Reference(np.full(DIM, 5.0), np.full(DIM, 2.0), np.full(DIM, 1e6))
 
     def scores(factor, effective, shift):
         noise = rng.standard_normal((ROUNDS, DIM)) / np.sqrt(effective)
         return [
-            race.Score(STEPS, factor * (1 + k), 10.0, 5.0 + 2.0 * (shift + noise[k]), np.full(DIM, effective))
+            Score(STEPS, factor * (1 + k), 10.0, 5.0 + 2.0 * (shift + noise[k]), np.full(DIM, effective))
             for k in range(ROUNDS)
         ]
 
     rivals = {
-        race.BASE: race.Rival(race.BASE, "walk", "", None, race.BASE, "rival"),
-        "rival": race.Rival("rival", "walk", "", None, race.BASE),
+        BASE: Rival(BASE, "walk", "", None, BASE, "rival"),
+        "rival": Rival("rival", "walk", "", None, BASE),
     }
-    found = {race.BASE: scores(1.0, effective, 0.0), "rival": scores(0.5, 400.0, shift)}
-    return race.Results(rivals, found, dict.fromkeys(rivals, 0.0), reference, ROUNDS)
+    found = {BASE: scores(1.0, effective, 0.0), "rival": scores(0.5, 400.0, shift)}
+    return Results(rivals, found, dict.fromkeys(rivals, 0.0), reference, ROUNDS)
 
 
 def test_ratios_are_taken_within_a_round():
@@ -41,10 +43,10 @@ def test_ratios_are_taken_within_a_round():
 
 
 def test_a_rival_that_hardly_moves_borrows_its_mixing():
-    own, borrowed = results(effective=200.0), results(effective=race.FEWEST - 1.0)
-    assert not own.borrows(race.BASE)
-    assert borrowed.borrows(race.BASE) and not borrowed.borrows("rival")
-    assert borrowed.rate(race.BASE) == pytest.approx(400.0 / np.array([1.0, 2.0, 3.0]))
+    own, borrowed = results(effective=200.0), results(effective=FEWEST - 1.0)
+    assert not own.borrows(BASE)
+    assert borrowed.borrows(BASE) and not borrowed.borrows("rival")
+    assert borrowed.rate(BASE) == pytest.approx(400.0 / np.array([1.0, 2.0, 3.0]))
     assert borrowed.row("rival")["ess_vs_walk"] == pytest.approx((2.0, 2.0, 2.0))
 
 
@@ -58,21 +60,21 @@ def test_noise_is_no_bias_and_a_bias_is_found():
     assert shifted["risk_10s"] == pytest.approx(shifted["bias"] ** 2 + 0.3 / 1200.0)
 
 
-FEW = (race.BASE, "exact, mixture", "NumPy exact, walk", "control variates, mixture, .01")  # three chains to compile
+FEW = (BASE, "exact, mixture", "NumPy exact, walk", "control variates, mixture, .01")  # three chains to compile
 
 
 @pytest.mark.needs_jit
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", [FEW, pytest.param((), marks=pytest.mark.recompiles)], ids=["few", "all"])
 def test_a_tiny_race_runs_from_end_to_end(chosen, tmp_path, monkeypatch):
-    all_rivals = race.our_rivals
+    all_rivals = track.our_rivals
     monkeypatch.setattr(
-        race, "our_rivals",
+        track, "our_rivals",
         lambda *args, **settings: [r for r in all_rivals(*args, **settings) if not chosen or r.name in chosen],
     )  # fmt: skip
-    tiny = dataclasses.replace(race.PRESETS["smoke"]["smoke"], rounds=2, seconds=0.02, reference=0.3, accuracy=0.03)
-    monkeypatch.setitem(race.PRESETS, "smoke", {"smoke": tiny})
-    race.run("smoke", tmp_path)
+    tiny = dataclasses.replace(track.PRESETS["smoke"]["smoke"], rounds=2, seconds=0.02, reference=0.3, accuracy=0.03)
+    monkeypatch.setitem(track.PRESETS, "smoke", {"smoke": tiny})
+    track.run("smoke", tmp_path)
     found = json.loads((tmp_path / "race.json").read_text())
     rows = {row["rival"]: row for row in found["results"][0]["rows"]}
     assert set(rows) >= {*FEW} and (chosen or "exact, pCN(0)" in rows)

@@ -1,0 +1,26 @@
+"""The command line: ``python -m studies.race --help``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import studies.race
+from studies.race.track import PRESETS, run
+
+
+def main() -> None:
+    """Read the command line and race."""
+    parser = argparse.ArgumentParser(
+        description=studies.race.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", choices=PRESETS, default="quick")
+    parser.add_argument("--problem", action="append", default=[], help="race on this one alone, such as mnist, 1e5_50")
+    parser.add_argument("--peers", action="store_true", help="add the samplers of other libraries")
+    parser.add_argument("--out", type=Path, default=Path("results/race"))
+    given = parser.parse_args()
+    run(given.preset, given.out, with_peers=given.peers, only=given.problem)
+    sys.stdout.write((given.out / "race.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

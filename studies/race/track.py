@@ -1,0 +1,129 @@
+"""The race itself: presets, rounds in turn, and the exact chain that bias is measured against."""
+
+import dataclasses
+import importlib.metadata
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import approxmcmc as amc
+from studies.race.peers import peers
+from studies.race.problems import MIXED, Lap, Problem, problem_named
+from studies.race.rivals import Rival, our_rivals
+from studies.race.scores import Reference, Results, Score, effective_samples
+from studies.race.table import write
+
+MOST = 40_000  # steps in a round
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How long to race on a problem."""
+
+    rounds: int
+    seconds: float  # CPU seconds of a rival in a round
+    reference: float  # CPU seconds of the exact chain
+    accuracy: float  # CPU seconds of the rows whose bias is wanted
+    tune: int  # of NUTS
+    draws: int
+    every_peer: bool = True  # or nutpie and SGLD alone, where NUTS takes long
+
+
+LONG = Setting(rounds=11, seconds=5.0, reference=300.0, accuracy=60.0, tune=1000, draws=1000)
+BRIEF = Setting(rounds=3, seconds=0.4, reference=12.0, accuracy=3.0, tune=150, draws=80, every_peer=False)
+PRESETS = {
+    "smoke": {"smoke": Setting(rounds=3, seconds=0.05, reference=0.5, accuracy=0.1, tune=50, draws=50)},
+    "quick": {
+        "mnist": Setting(rounds=5, seconds=0.6, reference=25.0, accuracy=8.0, tune=300, draws=200),
+        "1e5_50": BRIEF,
+        "1e5_10": BRIEF,
+        "1e6_50": BRIEF,
+    },
+    "paper": dict.fromkeys(("mnist", "1e5_10", "1e5_50", "1e6_50"), LONG),
+}
+
+
+def exact_reference(problem: Problem, seconds: float) -> Reference:
+    """Run the exact step with the mixture proposal; a seed of its own."""
+    run = problem.chain(MIXED, amc.ExactTest(), seed=99)
+    per_step = run(20).seconds / 20
+    draws = run(max(400, int(seconds / per_step))).draws
+    return Reference(draws.mean(axis=0), draws.std(axis=0, ddof=1), effective_samples(draws))
+
+
+def steps_in(run: Callable[[int], Lap], seconds: float) -> int:
+    """Return how many steps take about `seconds`, at most `MOST`; the steps made to find out are burn-in."""
+    steps, lap = 10, run(10)
+    while lap.seconds < 0.1 * seconds and steps < MOST:
+        steps *= 3
+        lap = run(steps)
+    return int(np.clip(seconds * len(lap.draws) / lap.seconds, 10, MOST))
+
+
+def log(text: str) -> None:
+    """Say on the standard error how far the race is."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stderr.flush()
+
+
+def race(problem: Problem, rivals: Iterable[Rival], setting: Setting) -> Results:
+    """Let the rivals take turns."""
+    named = {rival.name: rival for rival in rivals}
+    runners, steps, setup = {}, {}, {}
+    for name, rival in named.items():
+        log(f"set up {name}")
+        began = time.process_time()
+        runners[name] = rival.make()
+        setup[name] = time.process_time() - began
+        steps[name] = rival.steps or steps_in(runners[name], setting.seconds)
+    scores: dict[str, list[Score]] = {name: [] for name in named}
+    for turn in range(setting.rounds):
+        log(f"round {turn + 1} of {setting.rounds}")
+        for name, run in runners.items():
+            scores[name].append(Score.of(run(steps[name])))
+    for name in (name for name, rival in named.items() if rival.lever.startswith("control variates, proposal")):
+        while sum(score.seconds for score in scores[name]) < setting.accuracy:
+            scores[name].append(Score.of(runners[name](steps[name])))
+    log("reference")
+    return Results(named, scores, setup, exact_reference(problem, setting.reference), setting.rounds)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what raced."""
+    found = {}
+    for name in ("numpy", "numba", "arviz", "pymc", "nutpie", "jax", "jaxlib", "blackjax", "numpyro"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[str] = ()) -> dict[str, Any]:
+    """Race on every problem of a preset, write race.json, race.csv and race.md, and return what race.json holds."""
+    found: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in tuple(only) or PRESETS[preset]:
+        problem, setting = problem_named(name), PRESETS[preset][name]
+        log(f"{problem.name}: expansion took {problem.setup_seconds:.2f} s")
+        rivals = our_rivals(problem, first_look=min(500, len(problem.y) // 10))
+        if with_peers:
+            rivals += peers(problem, tune=setting.tune, draws=setting.draws, every=setting.every_peer)
+        with threadpool_limits(1):
+            results = race(problem, rivals, setting)
+        found["results"].append(
+            {
+                "problem": problem.name,
+                "setting": dataclasses.asdict(setting),
+                "expansion_seconds": problem.setup_seconds,
+                "reference_effective_draws": float(results.reference.effective.min()),
+                "rows": [results.row(rival) for rival in results.rivals],
+            }
+        )
+        write(found, folder)
+    return found
