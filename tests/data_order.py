@@ -9,7 +9,7 @@ from approxmcmc.engine import order as order_module
 from approxmcmc.engine.batches import merge_differences
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.order import rows_order
-from approxmcmc.samplers import metropolis_hastings
+from approxmcmc.samplers import metropolis_hastings_step
 
 TOUCHED, EVALUATIONS = COUNT_NAMES.index("datapoints_touched"), COUNT_NAMES.index("likelihood_evaluations")
 # Callees before callers: a compiled function keeps the callees that it was made with.
@@ -47,4 +47,4 @@ def plant_in_order(monkeypatch, name: str, right: str, wrong: str) -> None:
     scope = rebuilt(name, right, wrong, compiled)
     for user in (sequential_t, barker):
         monkeypatch.setattr(user, "read_differences", scope["read_differences"])
-    monkeypatch.setattr(metropolis_hastings, "settle", scope["settle"])
+    monkeypatch.setattr(metropolis_hastings_step, "settle", scope["settle"])

@@ -39,7 +39,7 @@ from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_o
 from approxmcmc.engine.order import rows_order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.gibbs_sweep import FIELDS, STATES, TERMS, advance
-from approxmcmc.samplers.metropolis_hastings import AUDIT_COUNTS, audit
+from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, audit
 
 SCANS = ("systematic", "random")
 CONDITIONALS = ("auto", "terms")

@@ -1,11 +1,5 @@
 """Metropolis-Hastings: target x proposal x acceptance test.
 
-One step:
-
-1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
-2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
-3. ask the test whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it does.
-
 The kernel keeps its rejection atom: a rejected step repeats theta. With :class:`ExactTest` the chain leaves the
 posterior invariant (Hastings 1970); with another test it does what the test promises.
 """
@@ -16,8 +10,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
-from numba import types as nb
 
 from approxmcmc.contracts import (
     CORE_COUNTS,
@@ -32,143 +24,39 @@ from approxmcmc.contracts import (
     Streams,
     Target,
 )
-from approxmcmc.engine.batches import (
-    BATCH,
-    CERTAIN,
-    FINITE,
-    LOG_PRIOR,
-    UNDEFINED,
-    full_terms,
-    log_terms_type,
-    memory_order,
-    merge_differences,
-)
-from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.moments import MEAN, reset, standard_deviation
-from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order, settle
+from approxmcmc.engine.batches import BATCH, full_terms
+from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
-from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError
-
-DECISIONS = COUNT_NAMES.index("decisions_made")
-AUDITS = COUNT_NAMES.index("decisions_audited")
-WRONG = COUNT_NAMES.index("wrong_decisions")
-WRONG_ACCEPTS = COUNT_NAMES.index("wrong_accepts")
-ACCEPTED = COUNT_NAMES.index("accepted")
-ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
-SECONDS = VALUE_NAMES.index("perf_counter_diff")
-LP = VALUE_NAMES.index("lp")
-DRAW_WEIGHT = VALUE_NAMES.index("weight")
-AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
-MU_STD = VALUE_NAMES.index("audited_mu_std")
-AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
-AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
-EPSILON = VALUE_NAMES.index("epsilon")
-
-
-def audit(  # type: ignore[no-untyped-def]  # bound into the template below
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, value
-):
-    """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
-    reset(work[2])
-    start = np.int64(0)  # a literal 0 would compile the helper twice
-    outcome = merge_differences(log_terms, theta, proposed, data, memory_order(), start, n_obs, work)
-    if outcome != FINITE:
-        return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
-    log_ratio = log_rest + n_obs * work[2, MEAN]
-    s_l = standard_deviation(work[2])
-    if s_l > 0.0:
-        value[MU_STD] = (log_ratio - threshold) / (math.sqrt(n_obs) * s_l)
-    return 1 if threshold < log_ratio else 0
-
-
-def no_weight(params, state):  # type: ignore[no-untyped-def]  # bound into the template below
-    """Return 0: draws weigh the same, and the trace holds no weights."""
-    return 0.0
-
-
-def _advance(  # type: ignore[no-untyped-def]
-    streams, log_terms, log_prior, data, n_obs, proposal_params, proposal_state, test_params, test_state,
-    theta, proposed, current_log_prior, order, work, first_step, n_tune, thin, audit_probability, draws, counts, values,
-):  # fmt: skip
-    proposal_rng, uniform_rng, order_rng, audit_rng = streams
-    for draw in range(draws.shape[0]):
-        started = nanoseconds()
-        paused = 0
-        count, value = counts[draw], values[draw]
-        count[:] = 0
-        value[:] = 0.0
-        value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = value[EPSILON] = math.nan
-        for repeat in range(thin):
-            step = first_step + draw * thin + repeat
-            log_q_ratio = PROPOSE(  # noqa: F821 (bound)
-                proposal_rng, proposal_params, proposal_state, theta, proposed, count
-            )
-            threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
-            proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821 (bound)
-            log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
-            if proposed_log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
-                log_rest = -math.inf
-            audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
-            if math.isnan(log_rest):
-                return draw
-            if log_rest == -math.inf:  # outside the support: no datum can change the answer
-                count[DECISIONS] += 1
-                count[AUDITS] += 1 if audited else 0
-                decision, log_ratio = 0, log_rest
-            else:
-                decision, log_ratio = TEST(  # noqa: F821 (bound)
-                    order_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
-                    order, work, test_params, test_state, count, value,
-                )  # fmt: skip
-                if decision < 0:
-                    return draw
-                if audited:
-                    pause = nanoseconds()
-                    exact = AUDIT(  # noqa: F821 (bound)
-                        audit_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
-                        order, work, test_params, value,
-                    )  # fmt: skip
-                    if exact >= 0:
-                        count[AUDITS] += 1
-                        if exact != decision:
-                            count[WRONG] += 1
-                            count[WRONG_ACCEPTS] += decision
-                    paused += nanoseconds() - pause
-            if USES_RATIO and not CACHES_LIKELIHOOD:  # noqa: F821 (bound)
-                settle(order, decision == 1)
-            if decision == 1:
-                assign(theta, proposed)
-                current_log_prior[0] = proposed_log_prior
-            acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821 (bound)
-            if step < n_tune:
-                ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821 (bound)
-            count[ACCEPTED] = decision
-            value[ACCEPTANCE_RATE] += acceptance / thin
-        assign(draws[draw], theta)
-        value[LP] = current_log_prior[0] + test_state[0]
-        value[DRAW_WEIGHT] = WEIGHT(proposal_params, proposal_state)  # noqa: F821 (bound)
-        value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
-    return draws.shape[0]
+from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, compile_step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MetropolisHastings(Component):
-    """Metropolis-Hastings with any proposal and any acceptance test.
+    r"""Metropolis-Hastings with any proposal and any acceptance test.
 
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`.
+        Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
+        the room `proposals`.
     test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`AlwaysAccept`.
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`BernsteinTest`, or another one of the room
+        `acceptance`.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
         ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
 
     Notes
     -----
+    With theta' ~ q(. | theta) and u ~ U(0, 1) the chain moves to theta' when
+
+    .. math:: \log u < \log\frac{p(\theta')\, q(\theta \mid \theta')}{p(\theta)\, q(\theta' \mid \theta)}
+              + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)}
+
+    as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
+    has log(u / (1 - u)) on the left.
+
     Guarantee: exact with :class:`ExactTest`; otherwise as the test says.
 
     Examples
@@ -258,20 +146,7 @@ class MetropolisHastingsProgram:
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
         }
-        parts = {"AUDIT": audit, "WEIGHT": no_weight, **proposal.functions, **test.functions}
-        self.kernel = bind(_advance, self._signature(), **parts)
-
-    def _signature(self) -> Any:
-        if config.DISABLE_JIT:
-            return None
-        generator = type_of(np.random.default_rng(0))
-        data = type_of(self.target.data)
-        return nb.int64(
-            nb.UniTuple(generator, 4), log_terms_type(data), LOG_PRIOR, data, nb.int64,
-            type_of(self.proposal.params), VECTOR, type_of(self.test.params), VECTOR,
-            VECTOR, VECTOR, VECTOR, type_of(self.new_order()), MATRIX,
-            nb.int64, nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
-        )  # fmt: skip
+        self.kernel = compile_step(target, proposal, test, self.new_order())
 
     def new_order(self) -> tuple[Any, ...]:
         """Return a fresh order of the data as they lie, or of their rows."""

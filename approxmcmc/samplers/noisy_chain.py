@@ -29,8 +29,9 @@ from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
-from approxmcmc.samplers.metropolis_hastings import AUDIT_COUNTS
+from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
 ROUNDS = COUNT_NAMES.index("decision_rounds")
@@ -113,7 +114,7 @@ def follow_proposal(  # type: ignore[no-untyped-def]  # bound into the template
     return PROPOSE(proposal_rng, params[0], memory[0], theta, proposed, count)  # noqa: F821 (bound)
 
 
-@functools.lru_cache(maxsize=256)
+@cached_by_content(maxsize=256)
 def with_part(function: Callable[..., Any], name: str, part: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` with one of its global names standing for a compiled part; equal parts, the same function.
 

@@ -14,7 +14,7 @@ from approxmcmc.contracts import Component, Part
 from approxmcmc.engine import order
 from approxmcmc.engine.bind import _bind
 from approxmcmc.proposals import RandomWalk
-from approxmcmc.samplers import MetropolisHastings, metropolis_hastings
+from approxmcmc.samplers import MetropolisHastings, metropolis_hastings_step
 from tests import textbook
 from tests.data_order import plant_in_order
 from tests.models import normal_mean
@@ -110,10 +110,10 @@ def plant(monkeypatch, module, name: str, right: str, wrong: str) -> None:
 
 BUGS = {
     "prior ratio forgotten": (
-        metropolis_hastings, "_advance",
+        metropolis_hastings_step, "_advance",
         "proposed_log_prior - current_log_prior[0] + log_q_ratio", "log_q_ratio", "exact",
     ),
-    "q-ratio sign flipped": (metropolis_hastings, "_advance", "+ log_q_ratio", "- log_q_ratio", "asymmetric"),
+    "q-ratio sign flipped": (metropolis_hastings_step, "_advance", "+ log_q_ratio", "- log_q_ratio", "asymmetric"),
     "correction factor dropped": (
         sequential_t, "_decide", "s_l / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)", "s_l / math.sqrt(n)", "sequential",
     ),
@@ -123,7 +123,7 @@ BUGS = {
         "-rng.standard_exponential()", "math.log1p(-math.exp(-rng.standard_exponential()))", "exact",
     ),
     "audit moves the chain's stream": (
-        metropolis_hastings, "_advance", "audit_rng.random() <", "uniform_rng.random() <", "sequential",
+        metropolis_hastings_step, "_advance", "audit_rng.random() <", "uniform_rng.random() <", "sequential",
     ),
     "cached log-likelihood of a rejected proposal": (
         exact, "_decide", "if threshold < log_ratio:", "state[0] = total\n    if threshold < log_ratio:", "exact",
