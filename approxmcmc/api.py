@@ -1,5 +1,6 @@
 """The public `sample`: the one place where all rooms meet."""
 
+import numbers
 import os
 import time
 import warnings
@@ -19,6 +20,7 @@ from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
+from approxmcmc.targets.names import check_names
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 
@@ -62,8 +64,8 @@ def sample(
     cores
         Threads; None = as many as there are processors, at most one per chain. Never changes the draws.
     random_seed
-        An int, a sequence with one int per chain, a `numpy.random.Generator`, or None (the entropy is stored in the
-        trace).
+        An int, a sequence with one int per chain, a `numpy.random.Generator` or `SeedSequence`, or None (the entropy is
+        stored in the trace).
     initvals
         Starting values: None (a draw of the Laplace approximation where target or proposal was built on one; random
         states of a discrete target; otherwise the target's initial point plus U(-1, 1)), what `laplace` returned (a
@@ -119,18 +121,19 @@ def sample(
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
     target = _as_target(target)
-    chosen: Mapping[str, Any] = {}
-    if sampler is None:
-        sampler, initvals, chosen = _choose_sampler(target, initvals, random_seed, say=progressbar)
-    _check_roles(target, sampler)
     counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     draws, tune, chains, thin = (_integer(value, name, least) for name, (value, least) in counts.items())
     cores = min(chains, os.cpu_count() or 1) if cores is None else _integer(cores, "cores", 1)
-    if audit_every not in ("auto", None):
+    if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
         audit_every = _integer(audit_every, "audit_every", 1)
-    if time_limit is not None and not time_limit > 0:
-        raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit}")
+    if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0):
+        raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     sequences, seed = seed_sequences(random_seed, chains)
+    chosen: Mapping[str, Any] = {}
+    if sampler is None:  # the pilot's seed follows from the one that the trace stores
+        pilot_seed = seed if isinstance(seed, int) else seed[0]
+        sampler, initvals, chosen = _choose_sampler(target, initvals, pilot_seed, say=progressbar)
+    _check_roles(target, sampler)
 
     started = time.perf_counter()
     program = sampler.build(target, audit_every=audit_every)
@@ -250,7 +253,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     return trace
 
 
-def _choose_sampler(target: Any, initvals: Any, random_seed: Any, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:
+def _choose_sampler(target: Any, initvals: Any, random_seed: int, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:
     """Return the default sampler, where its chains start, and what the choice cost."""
     from approxmcmc.bounds.default_sampler import default_sampler
 
@@ -284,6 +287,7 @@ def _check_roles(target: Any, sampler: Any) -> None:
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"
         )
+    check_names(target.variables, who=type(target).__name__)
 
 
 def _integer(value: Any, name: str, least: int) -> int:

@@ -112,7 +112,7 @@ def histograms(results) -> list:
         share = np.mean(counts, axis=0)
         panel.stairs(share / np.diff(edges), edges, fill=True, color=COLOURS[place], alpha=0.6)
         panel.plot(grid, exact, color=INK, linewidth=1.0)
-        panel.set(title=label, xlabel="slope")
+        panel.set(title=label, xlabel="slope", xticks=(0.0, 0.04))
         stats = [t["sample_stats"] for t in found]
         rows.append(
             {"setting": label}

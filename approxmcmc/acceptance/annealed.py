@@ -63,8 +63,10 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    if math.isnan(total):
+    if not total < math.inf:
         return -1, 0.0
+    if total == -math.inf:  # as is the current one where a biased epoch ended at data of probability 0
+        return 0, total
     log_ratio = log_rest + (total - state[TOTAL])
     if threshold < log_ratio:
         state[TOTAL] = total
@@ -94,7 +96,8 @@ class AnnealedEpsilon(Component):
     epsilons
         Epsilon of each epoch, not increasing; the last must be 0.
     steps
-        Steps (decisions) of each epoch but the last, which has no end; one number less than `epsilons`.
+        Decisions of each epoch but the last, which has no end; one number less than `epsilons`. A step to where the
+        prior is 0 is refused unread: it makes no decision, and its ``epsilon`` is NaN in the trace.
     test
         Everything else of the tests: a `SequentialTTest`, whose own epsilon does not matter.
 
@@ -106,8 +109,8 @@ class AnnealedEpsilon(Component):
     Notes
     -----
     Guarantee: biased at any finite time, consistent: the last epoch is exact and lasts, and the pooled mean forgets the
-    rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Steps of tuning count. The trace
-    records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with :class:`ExactTest`.
+    rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Decisions of tuning count. The
+    trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with :class:`ExactTest`.
 
     :func:`annealing_schedule` makes epochs from known ingredients, :func:`approxmcmc.plan_annealing` from a pilot.
 
@@ -157,7 +160,7 @@ class AnnealedEpsilon(Component):
         return str(self.test.order)
 
     def epsilon_at(self, step: int) -> float:
-        """Return the epsilon of a step, counted from 0."""
+        """Return the epsilon of a decision, counted from 0."""
         return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step, side="right"))])
 
     def build_test(self, target: Target) -> Part:

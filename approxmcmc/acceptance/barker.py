@@ -36,7 +36,7 @@ from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFI
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.order import check_order, draw_next, read_differences
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 DECISIONS = COUNT_NAMES.index("decisions_made")
@@ -215,6 +215,8 @@ class MinibatchBarker(Component):
     ------
     InvalidInputError
         When a setting is out of range.
+    IncompatibleError
+        With a temperature, when the target's terms are not its whole likelihood (:class:`ControlVariate`).
 
     Notes
     -----
@@ -268,6 +270,11 @@ class MinibatchBarker(Component):
 
     def build_test(self, target: Target) -> Part:
         """Return the part that reads, estimates and decides; a population smaller than one batch is read whole."""
+        if self.temperature != 1.0 and not getattr(target, "terms_are_likelihood", True):
+            raise IncompatibleError(
+                f"MinibatchBarker(temperature={self.temperature:g}) divides a target's terms; those of {target!r} are "
+                "what an expansion leaves of the likelihood, whose rest stands beside the prior; use the plain target"
+            )
         correction = correction_distribution(math.sqrt(self.target_variance), self.correction)
         params = (
             min(int(self.batch_size), target.n_obs),

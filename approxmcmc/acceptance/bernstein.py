@@ -165,7 +165,7 @@ class BernsteinTest(Component):
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides look by look, or raise where nobody bounds the terms."""
-        looks = look_sizes(target.n_obs, min(self.batch_size, target.n_obs), self.growth)
+        looks = look_sizes(target.n_obs, self.batch_size, self.growth)
         observed = self.range == "observed"
         term_range, numbers = self._term_range(target)
         params = (looks, *bound_factors(looks, self.delta, self.p, self.bound), term_range, numbers, observed)

@@ -29,7 +29,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    if math.isnan(total):
+    if not total < math.inf:  # NaN, or a density that no data can have
         return -1, 0.0
     log_ratio = log_rest + (total - state[0])
     if threshold < log_ratio:

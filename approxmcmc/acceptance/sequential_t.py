@@ -68,7 +68,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
         if critical[look] < math.inf and tol > 0.0 and n_obs * s <= tol:
             count[TOLERANCE_STOPS] += 1
             break
-    if s_l > 0.0:
+    if s_l > 0.0 and n < n_obs:  # all data were read: the answer is exact, whatever the tails
         value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
 
@@ -168,7 +168,7 @@ class SequentialTTest(Component):
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides look by look; a population smaller than one look is read whole."""
-        looks = look_sizes(target.n_obs, min(self.batch_size, target.n_obs), self.growth)
+        looks = look_sizes(target.n_obs, self.batch_size, self.growth)
         early = critical_values(looks, self.epsilon, shape=self.boundary_shape)
         critical = np.append(early, 0.0)  # the last look needs none
         constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}

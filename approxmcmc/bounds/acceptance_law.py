@@ -51,6 +51,16 @@ def rule_of(test: Any, *, conditional: bool) -> str:
     return test.rule if isinstance(test, ExactTest) else "metropolis"
 
 
+def refuse_impossible_terms(test: Any, terms: np.ndarray) -> None:
+    """Refuse log-likelihood terms, or entries of tables, that are -inf: a test that stops early may not see them."""
+    if not np.isfinite(terms).all():
+        raise IncompatibleError(
+            f"transition_matrix: in some state a datum, or a table, has probability 0; whether {test!r} rejects it "
+            "hangs on who is read first, which the laws here leave out. Use ExactTest, or estimate_delta, which "
+            "replicates decisions"
+        )
+
+
 def acceptance_probability(
     test: Any, differences: np.ndarray, log_rest: np.ndarray, *, method: str = "auto", conditional: bool = False
 ) -> tuple[np.ndarray, str]:
@@ -78,6 +88,7 @@ def acceptance_probability(
         raise InvalidInputError(f"method must be one of {METHODS}, found {method!r}.")
     n_obs = differences.shape[1]
     rule = rule_of(test, conditional=conditional)
+    differences = differences / getattr(test, "temperature", 1.0)
     log_ratio = log_rest + differences.sum(axis=1)
     if isinstance(test, AlwaysAccept):
         return np.ones(len(log_ratio)), "closed form"
@@ -206,8 +217,8 @@ def _enumerate_barker(
         for new in order:
             seen += new
             n, part = len(seen), differences[:, list(seen)]
-            estimate = log_rest + n_obs * part.mean(axis=1) / test.temperature
-            variance = (n_obs / test.temperature) ** 2 * part.var(axis=1, ddof=1) / n * (1.0 - n / n_obs)
+            estimate = log_rest + n_obs * part.mean(axis=1)
+            variance = n_obs**2 * part.var(axis=1, ddof=1) / n * (1.0 - n / n_obs)
             spread = np.maximum(np.sqrt(np.maximum(test.target_variance - variance, 0.0)), LEAST_SPREAD)
             smooth = ndtr((estimate[:, None] + correction.atoms) / spread[:, None]) @ correction.weights
             answer = exact_probability(estimate, rule) if n == n_obs else smooth

@@ -114,7 +114,7 @@ def plan_annealing(
     Raises
     ------
     InvalidInputError
-        When a setting is out of range.
+        When a setting is out of range, or a datum has probability 0 at a proposal of the pilot.
 
     Warns
     -----
@@ -144,8 +144,13 @@ def plan_annealing(
     test = test or SequentialTTest()
     began = time.perf_counter()
     pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
+    if np.isinf(pairs.tau).any():
+        raise InvalidInputError(
+            "plan_annealing: at a proposal of the pilot a datum has probability 0, which only who reads it can tell: a "
+            "subset errs by more than any epsilon says; use ExactTest"
+        )
     centre = pairs.states.mean(axis=0)
-    looks = {"batch_size": min(test.batch_size, target.n_obs), "n_obs": target.n_obs, "growth": test.growth}
+    looks = {"batch_size": test.batch_size, "n_obs": target.n_obs, "growth": test.growth}
     errors, price = errors_of_pairs(pairs, epsilons, boundary_shape=test.boundary_shape, **looks)
     evaluations = pairs.likelihood_evaluations
     if cost == "time":

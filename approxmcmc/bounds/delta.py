@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.acceptance import AnnealedEpsilon
 from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visited_states
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.diagnostics.decisions import clopper_pearson
@@ -116,6 +117,11 @@ def estimate_delta(
         raise IncompatibleError(
             f"estimate_delta replicates the decisions of MetropolisHastings and Gibbs, found {sampler!r}"
         )
+    if isinstance(sampler.test, AnnealedEpsilon):
+        raise IncompatibleError(
+            "estimate_delta: an annealed test errs differently in each epoch; estimate the error of one epsilon at a "
+            f"time, with SequentialTTest, found {sampler.test!r}"
+        )
     sequences, seed = seed_sequences(random_seed, 1)
     own = streams(sequences[0])
     program: Any = sampler.build(target, audit_every=None)
@@ -167,7 +173,7 @@ def _judged(
     error = columns["accepted"] / replications - columns["exact"]
     limits = [lower - columns["exact"], upper - columns["exact"]]
     # A proposal outside the support is rejected before any test runs: no error is possible there.
-    certain = columns["log_ratio"] == -math.inf
+    certain = (columns["log_ratio"] == -math.inf) & (columns["tau"] == 0.0)
     limits = [np.where(certain, 0.0, limit) for limit in limits]
     bound = np.maximum(*np.abs(limits))
     size = np.abs(error)

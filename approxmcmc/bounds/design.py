@@ -114,7 +114,8 @@ def design_test(
     Notes
     -----
     Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
-    the chain then say so. The pilot costs ``1 + tune + n_pairs`` passes over the data.
+    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``1 +
+    tune + n_pairs`` passes over the data.
 
     References
     ----------
@@ -175,6 +176,7 @@ def design_for_pairs(
     began = time.perf_counter()
     log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
     inside = np.isfinite(log_ratio)
+    impossible = bool(np.isinf(tau).any())  # a datum of probability 0 decides alone: only who reads all data sees it
     if weights is None:
         log_ratio, tau = log_ratio[inside], tau[inside]
     weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -184,7 +186,7 @@ def design_for_pairs(
         for batch_size in _batch_sizes(batch_sizes, n_obs):
             settings = {"batch_size": batch_size, "boundary_shape": shape}
             outcome = _Outcome(log_ratio, tau, weight, {**settings, "n_obs": n_obs, "thresholds": thresholds})
-            epsilon = _largest_epsilon(outcome, error, criterion)
+            epsilon = 0.0 if impossible else _largest_epsilon(outcome, error, criterion)
             rows.append({**settings, "epsilon": epsilon, **outcome(epsilon)})
     table = pd.DataFrame(rows)
     best = table.loc[table["data_fraction"].idxmin()]
@@ -247,7 +249,7 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
 def _batch_sizes(asked: Any, n_obs: int) -> list[int]:
     if asked is not None:
         return [int(size) for size in asked]
-    sizes = {min(n_obs, max(SMALLEST_BATCH, round(n_obs / share))) for share in BATCH_SHARES}
+    sizes = {max(2, min(n_obs, max(SMALLEST_BATCH, round(n_obs / share)))) for share in BATCH_SHARES}
     return sorted(sizes)
 
 

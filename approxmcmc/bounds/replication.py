@@ -12,6 +12,7 @@ import numpy as np
 
 from approxmcmc.acceptance import AlwaysAccept
 from approxmcmc.bounds.acceptance_law import exact_probability, gaussian_probability, rule_of
+from approxmcmc.bounds.pairs import scale_of
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -79,7 +80,7 @@ def replicate_pairs(
         log_q_ratio = propose(own.proposal, params, state, theta, proposed, count)
         log_ratio, tau = _pair(compiled, sampler.test, theta, proposed, log_q_ratio)
         accepted = 0
-        if log_ratio > -math.inf:
+        if log_ratio > -math.inf or tau > 0.0:  # else outside the support of the prior, where no test is asked
             here[:], there[:], pinned_ratio[0] = theta, proposed, log_q_ratio
             accepted, cost = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
             touched += cost
@@ -121,15 +122,18 @@ def replicate_sites(
 
 
 def _pair(compiled: Any, test: Any, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float) -> tuple[float, float]:
-    """Return Lambda and tau of a pair, from all data."""
+    """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
     prior = compiled.log_prior(proposed)
     if prior == -math.inf:
         return -math.inf, 0.0
     ends = [full_terms(compiled.log_terms, at, compiled.data, compiled.n_obs) for at in (theta, proposed)]
+    if not np.isfinite(ends[0]).all():
+        raise InvalidInputError(
+            f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
+            f"theta = {theta}, where no exact chain comes; give `states` of positive density"
+        )
     terms = (ends[1] - ends[0]) / getattr(test, "temperature", 1.0)
-    log_ratio = prior - compiled.log_prior(theta) + log_q_ratio + float(terms.sum())
-    scale = math.sqrt(compiled.n_obs) * float(terms.std(ddof=1)) if compiled.n_obs > 1 else 0.0
-    return log_ratio, scale
+    return prior - compiled.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
 
 
 def _probabilities(test: Any, log_ratio: float, tau: float, n_obs: int, accepted: int) -> tuple[float, float, float]:
@@ -137,8 +141,8 @@ def _probabilities(test: Any, log_ratio: float, tau: float, n_obs: int, accepted
     exact = float(exact_probability(np.array([log_ratio]), rule_of(test, conditional=False))[0])
     if isinstance(test, AlwaysAccept):
         return exact, accepted, 1.0 - exact
-    if not math.isfinite(log_ratio):
-        return exact, accepted, 0.0
+    if not math.isfinite(log_ratio):  # the Gaussian regime knows no data of probability 0
+        return exact, accepted, 0.0 if tau == 0.0 else math.nan
     try:
         model = gaussian_probability(
             test, np.array([log_ratio]), np.array([tau]), n_obs, rule_of(test, conditional=False)

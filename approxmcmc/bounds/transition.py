@@ -23,6 +23,7 @@ from approxmcmc.bounds.acceptance_law import (
     exact_probability,
     gaussian_probability,
     number_of_orders,
+    refuse_impossible_terms,
     rule_of,
 )
 from approxmcmc.bounds.exchange import exchange_acceptance
@@ -167,10 +168,13 @@ def _acceptance(target: Any, test: Any, points: np.ndarray, wanted: np.ndarray, 
     possible = np.isfinite(prior) & np.isfinite(terms).all(axis=1)
     batch = getattr(test, "batch_size", n_obs)
     cheap = isinstance(test, AlwaysAccept) or decides_exactly(test, n_obs)
+    if not cheap:
+        refuse_impossible_terms(test, terms[np.isfinite(prior)])
     count = 1.0 if cheap else number_of_orders(look_sizes(n_obs, batch, getattr(test, "growth", 1.0)))
     if not cheap and (method == "enumerate" or (method == "auto" and count <= MOST_ORDERS)):
         return _pair_by_pair(test, terms, prior, possible, wanted, method)
     # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
+    terms = terms / getattr(test, "temperature", 1.0)
     log_density = np.where(possible, prior + np.where(possible[:, None], terms, 0.0).sum(axis=1), -np.inf)
     log_ratio = np.where(possible[None, :] & possible[:, None], _outer_difference(log_density, possible), -np.inf)
     if isinstance(test, AlwaysAccept):
@@ -263,6 +267,8 @@ def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, met
         at[:, site] = state
         for row, x in enumerate(at):
             conditionals.log_terms(x, data, np.arange(n), 0, n, values[int(state), row])
+    if not decides_exactly(sampler.test, n):
+        refuse_impossible_terms(sampler.test, values)
     one, used = acceptance_probability(
         sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
     )

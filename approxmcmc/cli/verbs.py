@@ -28,12 +28,13 @@ def list_studies(args: Arguments) -> int:
     for path in files:
         try:
             study = load_study(path)
+            sizes = {preset: _size(study.with_preset(preset)) for preset in study.preset_names}
         except Exception as error:  # one broken file must not hide the others
             print(f"{path.stem}  cannot be read: {type(error).__name__}: {error}")
             continue
         print(f"{path.stem}  {study.reference}")
-        for preset in study.preset_names:
-            print(f"  {preset:8} {_size(study.with_preset(preset))}")
+        for preset, size in sizes.items():
+            print(f"  {preset:8} {size}")
     return 0
 
 
@@ -73,7 +74,7 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
         study,
         preset,
         args.store,
-        engine=args.engine or ("dask" if args.jobs or args.scheduler else "serial"),
+        engine=args.engine or ("serial" if args.jobs is args.scheduler is None else "dask"),
         scheduler=args.scheduler,
         jobs=args.jobs,
         only=args.only,
@@ -188,16 +189,19 @@ def report(args: Arguments) -> int:
         )
     if results.stale:
         print(f"These cells were drawn by code {results.code_version}, the code of now is {results.plan.code_version}.")
-    print(f"report: {write_report(results, results.store.folder / 'report')}")
+    with results.store.writing():
+        page = write_report(results, results.store.folder / "report")
+    print(f"report: {page}")
     return 0
 
 
 def compare(args: Arguments) -> int:
     """Print paired ratios of two result folders."""
+    from approxmcmc.study.report.wording import estimate_text
     from approxmcmc.study.verify import compare_stores
 
     def entry(row: "Mapping[str, Any]", name: str) -> str:
-        return f"{row[name]:.3g} [{row[f'{name}_lower']:.3g}, {row[f'{name}_upper']:.3g}]"
+        return estimate_text(row[name], row[f"{name}_lower"], row[f"{name}_upper"], ".3g")
 
     rows = [
         [r["target"], r["label"], r["cells"], r["equal_draws"], entry(r, "seconds_ratio"), entry(r, "data_ratio")]

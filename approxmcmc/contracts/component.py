@@ -1,8 +1,10 @@
 """Settings of one member of a role."""
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,8 @@ class Component:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Component._registry[cls.__name__] = cls
+        if "__post_init__" in cls.__dict__:
+            cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[attr-defined]  # just found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values, with the class name under ``"kind"``."""
@@ -40,6 +44,25 @@ class Component:
     def __hash__(self) -> int:
         """Equal components hash alike."""
         return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+
+def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return a check of settings that notes whose they are where one is of another kind than it can compare."""
+
+    @functools.wraps(check)
+    def checked(self: Any) -> None:
+        try:
+            check(self)
+        except (TypeError, ValueError, OverflowError) as error:
+            name = type(self).__name__
+            if not str(error).startswith(name):  # it says so itself
+                settings = ", ".join(
+                    f"{f.name}={reprlib.repr(getattr(self, f.name))}" for f in dataclasses.fields(self)
+                )
+                error.add_note(f"{name}({settings}): a setting of the wrong kind; help({name}) says what each must be")
+            raise
+
+    return checked
 
 
 def _plain(value: Any) -> Any:

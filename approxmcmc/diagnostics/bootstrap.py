@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.errors import InvalidInputError
+
 QUANTITIES = ("bias_sq", "variance", "risk")
 
 
@@ -35,6 +37,8 @@ class Resampling(NamedTuple):
 
 def resample(n_bootstrap: int, n_replicates: int, n_batches: int, random_seed: int) -> Resampling:
     """Draw the bootstrap's weights and reference errors."""
+    if n_bootstrap < 1:
+        raise InvalidInputError(f"`n_bootstrap` needs at least 1 repetition, found {n_bootstrap}.")
     replicates, reference = (np.random.default_rng(s) for s in np.random.SeedSequence(random_seed).spawn(2))
     counts = replicates.multinomial(n_replicates, np.full(n_replicates, 1 / n_replicates), size=n_bootstrap)
     return Resampling(counts / n_replicates, reference.standard_normal((n_bootstrap, n_batches)))

@@ -77,6 +77,8 @@ def compare_samplers(
     """
     import pandas as pd
 
+    if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
+        raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
     listed = {name: as_list(traces, what=f"runs[{name!r}]") for name, traces in runs.items()}
     if not listed or (baseline is not None and baseline not in listed):
         raise InvalidInputError(f"`runs` needs at least one run, and the baseline among them; found {list(listed)}.")
@@ -152,7 +154,7 @@ def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Esti
             return np.nan, stuck  # ArviZ needs four draws, and knows no weights
         constant = np.all(values == values[:, :1], axis=(1, 2))
         stuck = max(stuck, int(constant.sum()))
-        varying = values.std(axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
+        varying = np.ptp(values, axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
         if varying.any():
             dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values[..., varying])})
             smallest = min(smallest, float(az.ess(dataset, method="bulk")["f"].min()))

@@ -8,6 +8,7 @@ Dobrushin (1968) for the influence matrix.
 """
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,13 +58,19 @@ def empirical_conditional(
     Raises
     ------
     InvalidInputError
-        When the trace is thinned, or has a single draw.
+        When the trace is thinned, has a single draw, or is not of a systematic scan.
     """
     states = states_of(trace)
     if stat_attribute(trace, "thin", 1) != 1 or states.shape[1] < 2:
         raise InvalidInputError(
             "empirical_conditional needs every sweep: a trace with thin=1 and at least 2 draws; found thin="
             f"{stat_attribute(trace, 'thin', 1)}, {states.shape[1]} draws"
+        )
+    settings = json.loads(trace["posterior"].attrs.get("inference_library_settings", "{}"))
+    if settings.get("scan", "systematic") != "systematic" or "proposal" in settings:
+        raise InvalidInputError(
+            "empirical_conditional needs Gibbs with systematic scan, whose contexts the draws tell; found the settings "
+            f"{settings}. realised_conditional replicates decisions at contexts of your choice"
         )
     before, after = (part.reshape(-1, states.shape[2]) for part in (states[:, :-1], states[:, 1:]))
     edges = np.linspace(0.0, 1.0, n_bins + 1)

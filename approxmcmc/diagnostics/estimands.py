@@ -55,10 +55,12 @@ def resolve(estimands: Mapping[str, Estimand] | None, trace: xr.DataTree) -> dic
     """Return the estimands by name; by default each posterior variable, which means the mean of every coordinate."""
     if estimands is None:
         return {str(name): operator.itemgetter(name) for name in group(trace, "posterior").data_vars}
-    if not estimands or not all(callable(function) for function in estimands.values()):
+    named = isinstance(estimands, Mapping)
+    if not named or not estimands or not all(callable(function) for function in estimands.values()):
+        kinds = {name: type(value).__name__ for name, value in estimands.items()} if named else type(estimands).__name__
         raise InvalidInputError(
             "`estimands` needs a dict of name -> function of the posterior Dataset, with at least one entry; found "
-            f"{ {name: type(value).__name__ for name, value in estimands.items()} }."
+            f"{kinds}."
         )
     return dict(estimands)
 
@@ -104,6 +106,11 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
             f"`reference` needs a DataTree with a group 'posterior'; found {type(reference).__name__}. "
             "`reference_posterior(target)` makes one."
         )
+    if "sample_stats" in reference.children and "weight" in reference["sample_stats"].data_vars:
+        raise GoldStandardError(
+            "The draws of `reference` carry weights, as those of importance sampling do: their plain mean is not the "
+            "posterior's. Resample them by weight, or use `reference_posterior(target)`."
+        )
     try:
         found = evaluate(name, function, reference, like.dims)
     except (KeyError, AttributeError) as error:
@@ -130,7 +137,8 @@ def _moments(name: str, values: np.ndarray) -> Reference:
     chains, draws, _ = values.shape
     dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values)})
     mcse = np.asarray(az.mcse(dataset, method="mean")["f"])
-    sd = values.std(axis=(0, 1))
+    # Equal numbers have no spread, whatever rounding their mean brings.
+    sd = np.where(np.ptp(values, axis=(0, 1)) == 0.0, 0.0, values.std(axis=(0, 1)))
     mcse = np.where(sd == 0, 0.0, mcse)
     if not np.all(np.isfinite(mcse)):
         raise GoldStandardError(

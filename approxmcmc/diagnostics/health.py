@@ -142,7 +142,7 @@ def predicted_wrong_decision_rate(stats: xr.Dataset) -> float | None:
         return None
     n_obs = int(stats.attrs["n_obs"])
     looks = {
-        "batch_size": min(settings["batch_size"], n_obs),
+        "batch_size": settings["batch_size"],
         "n_obs": n_obs,
         "growth": settings["growth"],
         "boundary_shape": settings.get("boundary_shape", 0.5),

@@ -23,6 +23,8 @@ from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import InvalidInputError
 
+MOST_LOG = 700.0  # exp(700) = 1e304
+
 
 def importance_diagnostics(log_weights: Any) -> dict[str, float]:
     """Return what a vector of log weights says about itself.
@@ -72,20 +74,26 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     -------
     xarray.Dataset
         Each estimand with a leading dim ``moment`` of (mean, mcse), mcse = sqrt(sum w^2 (f - mean)^2) / sum w, the
-        delta method (Owen 2013, equation 9.9).
+        delta method (Owen 2013, equation 9.9); NaN where a single draw has all the weight.
 
     Examples
     --------
     >>> importance_estimates(trace)["B"].sel(moment="mean")  # doctest: +SKIP
     """
-    weights = group(trace, "sample_stats")["weight"]
+    stats = group(trace, "sample_stats")
+    if "weight" not in stats:
+        raise InvalidInputError(
+            "importance_estimates needs draws with weights, as `importance_sampling` makes them; this trace has none: "
+            "its averages are plain ones, `az.summary(trace)`"
+        )
+    weights = stats["weight"]
     weights = weights / weights.sum(("chain", "draw"))
     out = {}
     for name, function in resolve(estimands, trace).items():
         values = function(group(trace, "posterior")).astype(np.float64)
         mean = (weights * values).sum(("chain", "draw"))
         mcse = ((weights**2 * (values - mean) ** 2).sum(("chain", "draw"))) ** 0.5
-        out[name] = xr.concat([mean, mcse], dim="moment")
+        out[name] = xr.concat([mean, mcse.where((weights > 0.0).sum() > 1)], dim="moment")
     return xr.Dataset(out, coords={"moment": ["mean", "mcse"]})
 
 
@@ -144,7 +152,11 @@ def chatterjee_diaconis_bound(
     pairs = np.array([_bounds(value, kl, tail, delta) for value in t.ravel()]).reshape(*t.shape, 2)
     dims = ("n_draws",) if n.ndim else ()
     data = {"t": (dims, t), "error_bound": (dims, pairs[..., 0]), "mass_bound": (dims, pairs[..., 1])}
-    attrs = {"kl": float(kl), "needed": math.exp(kl), "estimated": int(log_weights is not None)}
+    attrs = {
+        "kl": float(kl),
+        "needed": math.exp(kl) if kl < MOST_LOG else math.inf,
+        "estimated": int(log_weights is not None),
+    }
     return xr.Dataset(data, coords={"n_draws": (dims, n)}, attrs=attrs)
 
 

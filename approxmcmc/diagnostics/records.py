@@ -1,6 +1,6 @@
 """Reading a trace's records: sums per chain, totals of the tuning steps, the list of traces that a caller passed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import xarray as xr
@@ -12,7 +12,7 @@ Traces = xr.DataTree | Sequence[xr.DataTree]
 
 def as_list(traces: Traces, *, what: str = "traces") -> list[xr.DataTree]:
     """Return one trace or several as a list; raise if there is none, or something else among them."""
-    listed = [traces] if isinstance(traces, xr.DataTree) else list(traces)
+    listed = list(traces) if isinstance(traces, Iterable) and not isinstance(traces, xr.DataTree) else [traces]
     if not listed or not all(isinstance(trace, xr.DataTree) for trace in listed):
         kinds = sorted({type(trace).__name__ for trace in listed}) or ["an empty list"]
         raise InvalidInputError(
@@ -30,6 +30,11 @@ def check_confidence(confidence: float) -> None:
 
 def group(trace: xr.DataTree, name: str) -> xr.Dataset:
     """Return a group's dataset with the sample dims first; raise if the trace lacks it."""
+    if not isinstance(trace, xr.DataTree):
+        raise InvalidInputError(
+            f"A trace is needed, one xarray.DataTree; found a {type(trace).__name__}. Pass what `sample` or `load` "
+            "returned."
+        )
     if name not in trace.children:
         raise InvalidInputError(f"The trace needs a group {name!r}; found {sorted(trace.children)}.")
     dataset = trace[name].to_dataset()

@@ -49,6 +49,8 @@ def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: 
 
 def common_grid(clocks: Sequence[np.ndarray], n_grid: int) -> np.ndarray:
     """Log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate."""
+    if n_grid < 1:
+        raise InvalidInputError(f"`n_grid` needs at least 1 point, found {n_grid}.")
     if min(map(len, clocks)) == 0:
         raise InvalidInputError(
             "Risk needs a draw in every chain; a trace has none, as after a stop in the tuning phase. Leave it out."

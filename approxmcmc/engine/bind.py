@@ -24,6 +24,7 @@ from numba import types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.disk_cache import install
+from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 
 # Reassociation and contraction let sums over data vectorise. NaN and infinity keep their meaning: -inf is a legal term.
 BATCH_FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
@@ -57,14 +58,14 @@ def bind(
     fastmath
         Relaxed floating-point rules, for batch kernels only. Plain functions among the parts are inlined under them.
     cache
-        Keep the compiled code on disk.
+        Keep the compiled code on disk, unless a part calls a helper whose code may be older than its text.
     **parts
         Plain functions (compiled here), jitted functions, or constants.
     """
     return _bind(template, signature, fastmath, cache, tuple(sorted(parts.items(), key=lambda part: part[0])))
 
 
-@functools.lru_cache(maxsize=256)
+@cached_by_content(maxsize=256)
 def _bind(
     template: Callable[..., Any],
     signature: Any,
@@ -80,7 +81,7 @@ def _bind(
         name: njit(**options)(part) if isinstance(part, types.FunctionType) else part for name, part in parts.items()
     }
     kernel = njit(**options)(_with_globals(template, jitted))
-    if cache:
+    if cache and not any(has_stale_helpers(part) for part in parts.values()):
         install(kernel)
     kernel.compile(signature)
     kernel.disable_compile()

@@ -6,20 +6,30 @@ functions, modules of numbers and arrays, so that an edit anywhere below a kerne
 the old one back.
 """
 
+import dataclasses
 import dis
+import enum
+import functools
 import hashlib
 import types
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+
+from approxmcmc.errors import CompilationError
 
 # Functions of these packages are pinned by their versions, which the cache key holds beside this hash.
 PINNED_PACKAGES = {"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"}
 
 
-class UnknownContentError(Exception):
-    """A kernel refers to an object whose content cannot be hashed; it must not be cached on disk."""
+_PACKAGE = __name__.partition(".")[0]
+_CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of the user's helpers
+
+
+class UnknownContentError(CompilationError):
+    """A function names an object whose content cannot be told; it must not be cached on disk."""
 
 
 def content_id(function: Any, extra: Any = None) -> str:
@@ -38,12 +48,77 @@ def content_id(function: Any, extra: Any = None) -> str:
     return digest.hexdigest()
 
 
+def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator as `functools.lru_cache` for makers of kernels, whose arguments hold functions of the user's.
+
+    Compiled code keeps the globals and closures that it read. A function that reads other numbers than before is
+    another function here, whereas `functools.lru_cache` would return the code made of the old numbers.
+    """
+
+    def decorate(make: Callable[..., Any]) -> Any:
+        @functools.lru_cache(maxsize=maxsize)
+        def remembered(contents: Any, *arguments: Any) -> Any:
+            return make(*arguments)
+
+        @functools.wraps(make)
+        def cached(*arguments: Any) -> Any:
+            return remembered(_contents(arguments), *arguments)
+
+        cached.cache_clear = remembered.cache_clear  # type: ignore[attr-defined]  # as lru_cache has it
+        return cached
+
+    return decorate
+
+
+def has_stale_helpers(function: Any) -> bool:
+    """Return whether a function calls one of the user's, compiled by numba, whose code may be older than its text.
+
+    Such a helper keeps the globals of its first call, whatever they are now. It can be trusted when it was not yet
+    compiled at the first look at it, and has had the same content since.
+    """
+    if not isinstance(function, types.FunctionType):
+        return False
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    named = [*cells, *_globals_read(function.__code__, function.__globals__).values()]
+    helpers = [value for value in named if hasattr(value, "py_func") and not _is_ours(value.py_func)]
+    return any(list(map(_is_stale, helpers)))  # a look at each of them
+
+
+def _is_stale(helper: Any) -> bool:
+    try:
+        content = content_id(helper)
+    except UnknownContentError:
+        return True
+    return bool(_CONTENT_WHEN_COMPILED.setdefault(helper, "" if helper.overloads else content) != content)
+
+
+def _is_ours(function: Any) -> bool:
+    return (function.__module__ or "").partition(".")[0] == _PACKAGE
+
+
+def _contents(value: Any) -> Any:
+    """Return what an argument's functions are made of; those of this package do not change, and stand for themselves.
+
+    A function that cannot be read is equal to none, not even to itself: it is compiled anew.
+    """
+    if isinstance(value, tuple):
+        return tuple(_contents(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(_contents(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, types.FunctionType) and not _is_ours(value):
+        try:
+            return content_id(value)
+        except UnknownContentError:
+            return object()
+    return None
+
+
 def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
     """Yield the content of `value` piece by piece; an object met before is only counted."""
     if id(value) in seen:
         yield "met before"
         return
-    if isinstance(value, (int, float, complex, str, bytes, bool, type(None))):
+    if isinstance(value, (int, float, complex, str, bytes, bool, type(None), enum.Enum)):
         yield repr(value)
         return
     seen.add(id(value))
@@ -72,7 +147,10 @@ def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         yield getattr(value, "__module__", "") or ""
         yield getattr(value, "__qualname__", None) or repr(value)
     else:
-        raise UnknownContentError(f"{type(value).__module__}.{type(value).__qualname__}")
+        raise UnknownContentError(
+            f"a compiled function names an object of type {type(value).__module__}.{type(value).__qualname__}, and "
+            "nobody can tell when it changes; let it name numbers and arrays, or pass data through the data argument"
+        )
 
 
 def _walk_function(function: types.FunctionType, seen: set[int]) -> Iterator[str | bytes]:

@@ -20,16 +20,25 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     Parameters
     ----------
     random_seed
-        An int (chain k uses spawn key k), a sequence of ints (chain k uses entry k alone), a Generator (one integer is
-        drawn from it), or None (fresh entropy, returned so that it can be stored).
+        An int (chain k uses spawn key k), a sequence of different ints (chain k uses entry k alone), a Generator (one
+        integer is drawn from it), a SeedSequence (its first 128 bits), or None (fresh entropy, returned so that it can
+        be stored).
     chains
         Number of chains.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is none of these, negative, or a sequence of another length or with an entry twice: such chains would be
+        the same.
     """
     if random_seed is None:
         random_seed = np.random.SeedSequence().entropy
     elif isinstance(random_seed, np.random.Generator):
         random_seed = int(random_seed.integers(2**63))
-    if isinstance(random_seed, (int, np.integer)) and not isinstance(random_seed, bool):
+    elif isinstance(random_seed, np.random.SeedSequence):
+        random_seed = int.from_bytes(random_seed.generate_state(2, np.uint64).tobytes(), "little")
+    if _is_integer(random_seed):
         if random_seed < 0:
             raise InvalidInputError(f"random_seed must not be negative, found {random_seed}")
         return [np.random.SeedSequence(int(random_seed), spawn_key=(k,)) for k in range(chains)], int(random_seed)
@@ -38,11 +47,19 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
             raise InvalidInputError(
                 f"random_seed as a sequence needs one entry for each of the {chains} chains, found {len(random_seed)}"
             )
+        if not all(_is_integer(entry) and entry >= 0 for entry in random_seed) or len(set(random_seed)) < chains:
+            raise InvalidInputError(
+                f"random_seed as a sequence needs different integers >= 0, one for each chain, found {random_seed!r}"
+            )
         return [np.random.SeedSequence(int(entry)) for entry in random_seed], [int(entry) for entry in random_seed]
     raise InvalidInputError(
-        "random_seed must be an int, a sequence of ints (one per chain), a numpy Generator or None, "
+        "random_seed must be an int, a sequence of ints (one per chain), a numpy Generator or SeedSequence, or None, "
         f"found {type(random_seed).__name__}"
     )
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def streams(sequence: np.random.SeedSequence) -> Streams:

@@ -218,6 +218,7 @@ class PyMCTarget:
 
     def content_hash(self) -> str:
         """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
+        self._refuse_changed_data()
         return content_hash(type(self).__name__, self._hash)
 
     def compile(self) -> CompiledTarget:

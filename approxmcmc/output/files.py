@@ -1,5 +1,6 @@
 """Traces on disk: one run is one flat netCDF file, written whole or not at all."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
         If `trace` is not a DataTree with draws.
     FileNotFoundError
         If the folder does not exist.
+    OSError
+        If the system refuses to write, as on a full disk.
 
     Notes
     -----
@@ -60,7 +63,10 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
         raise FileNotFoundError(f"Cannot save to {path}: the folder {path.parent} does not exist. Create it first.")
     storable = _with_storable_attrs(trace)
     with whole_file(path) as temporary:
-        storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable))
+        try:
+            storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable))
+        except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
+            raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
     return path
 
 
@@ -90,7 +96,7 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     try:
         with xr.open_datatree(path, engine="netcdf4") as opened:
             trace = opened.load()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a damaged block of compressed numbers
         raise InvalidInputError(
             f"`load` needs a netCDF-4 file with a trace; {path} cannot be read as one ({error}). "
             "It may be of another format, or cut off by a copy that failed."

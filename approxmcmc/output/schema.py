@@ -204,8 +204,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "largest term ratio",
-        "Largest |l - mean| / (s sqrt(n)) at the stop of the draw's last sequential test; over 0.5 in many draws, the "
-        "population is heavy-tailed and the Student law of the statistic is in doubt.",
+        "Largest |l - mean| / (s sqrt(n)) at the draw's last stop before all data were read, else 0; over 0.5 in many "
+        "draws, the population is heavy-tailed and the Student law of the statistic is in doubt.",
     ),
     StatVariable(
         "audited_mu_std",

@@ -45,7 +45,7 @@ def plot_bound(
         Keyword arguments, or False, for ``bound``, ``interval``, ``distance``, ``vacuous`` (the line at 1), ``title``,
         ``xlabel``, ``ylabel``, ``legend``.
     filter_vars, group, coords, sample_dims, stats
-        Accepted so that ``az.combine_plots`` can call this function; without effect.
+        As every ArviZ plot takes them; without effect.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``figure_kwargs``, ...
 
@@ -62,7 +62,8 @@ def plot_bound(
     Notes
     -----
     The legend gives each bound its label: rigorous, heuristic, or vacuous where it is 1 or more at every epsilon. A
-    bound that does not exist has no line. The vertical axis is logarithmic; a distance or limit of 0 is not drawn.
+    bound that does not exist has no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an
+    interval that reaches 0 ends a decade below all else.
 
     Examples
     --------
@@ -87,7 +88,8 @@ def plot_bound(
     own = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
     x = table["epsilon"]
     distance = table["distance"].where(table["distance"] > 0.0)
-    limits = [table[name].clip(min=1e-6) for name in ("distance_lower", "distance_upper")]
+    floor = _floor(distance, table["distance_upper"], lines)
+    limits = [table[name].clip(min=floor) for name in ("distance_lower", "distance_upper")]
     shown: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
         ("bound", draw.line_xy, _stack(["x", "y"], x, lines), {"alpha": 0.9}),
         ("interval", draw.ci_line_y, _stack(["x", "y_bottom", "y_top"], x, *limits), {"color": "C0"}),
@@ -133,6 +135,13 @@ def _lines(table: xr.Dataset, names: Sequence[str] | None) -> xr.DataArray:
     titles = [f"{name} ({_worth(table['label'].sel(bound=name).to_numpy())})" for name in kept]
     values = values.where(values > 1e-9)
     return values.assign_coords(bound=np.array(titles, dtype=object)).transpose("bound", "epsilon")
+
+
+def _floor(*shown: xr.DataArray) -> float:
+    """Return where an interval that reaches down to 0 ends: a decade below all that has a place on a log axis."""
+    values = np.concatenate([part.to_numpy().ravel() for part in shown])
+    values = values[values > 0.0]
+    return 0.1 * float(values.min()) if values.size else 1e-6
 
 
 def _worth(labels: np.ndarray) -> str:

@@ -1,6 +1,6 @@
 """What the plots share: the backend that is asked for, visuals that can be switched off, axes with names and scales."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import arviz as az
@@ -22,6 +22,11 @@ class Options:
         """Return the visual's keyword arguments: the caller's over the plot's defaults."""
         chosen = self._by_name.get(name)
         return {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
+
+
+def names_of(var_names: str | Sequence[str] | None, default: Sequence[str]) -> list[str]:
+    """Return the `var_names` of an ArviZ plot as a list: one name, several, or None for the default."""
+    return [var_names] if isinstance(var_names, str) else list(default if var_names is None else var_names)
 
 
 def chosen_backend(backend: str | None, plot_collection: PlotCollection | None) -> str:

@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import Traces, as_list
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, without_gaps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ _LIMITS = {name: (f"{name.removesuffix('_rate')}_lower", f"{name.removesuffix('_
 def plot_cost(
     data: "pd.DataFrame | xr.Dataset | Mapping[Any, Traces]",
     *,
-    var_names: str | Sequence[str] = _QUANTITIES,
+    var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     group: str | None = None,
     coords: Mapping[str, Any] | None = None,
@@ -46,7 +46,7 @@ def plot_cost(
         A mapping of epsilon, or of any label, to the traces run with it; or the table that :func:`cost_table` makes of
         one, as DataFrame or Dataset.
     var_names
-        Which of ``"data_fraction"``, ``"wrong_decision_rate"``: one panel each.
+        Which of ``"data_fraction"``, ``"wrong_decision_rate"``: one panel each. None: both.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
@@ -55,7 +55,7 @@ def plot_cost(
     stats
         ``{"confidence": 0.95}``: of the intervals, where `data` holds traces.
     filter_vars, group, coords, sample_dims
-        Accepted so that ``az.combine_plots`` can call this function; without effect.
+        As every ArviZ plot takes them; without effect.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``figure_kwargs``, ...
 
@@ -73,7 +73,7 @@ def plot_cost(
     --------
     >>> amc.plot_cost({0.01: careful, 0.1: fast}, backend="matplotlib")  # doctest: +SKIP
     """
-    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    names = names_of(var_names, _QUANTITIES)
     table, ticks = _axis_positions(_as_dataset(data, names, (stats or {}).get("confidence", 0.95)))
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
@@ -151,8 +151,14 @@ def cost_table(runs: Mapping[Any, Traces], *, confidence: float = 0.95) -> "pd.D
 
 
 def _as_dataset(data: Any, names: Sequence[str], confidence: float) -> xr.Dataset:
+    if isinstance(data, xr.DataTree):
+        data = {"": data}
     if isinstance(data, Mapping) and not isinstance(data, xr.Dataset):
         data = cost_table(data, confidence=confidence)
+    if not hasattr(data, "rename_axis") and not isinstance(data, xr.Dataset):
+        raise InvalidInputError(
+            f"`plot_cost` needs a trace, a dict of epsilon -> traces, or a table; found a {type(data).__name__}."
+        )
     table = data if isinstance(data, xr.Dataset) else xr.Dataset.from_dataframe(data.rename_axis("epsilon"))
     needed = [column for name in names for column in (name, *_LIMITS.get(name, ()))]
     missing = [column for column in needed if column not in table]

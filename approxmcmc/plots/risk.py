@@ -10,7 +10,15 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, logarithmic, without_gaps
+from approxmcmc.plots.common import (
+    Options,
+    chosen_backend,
+    figure_defaults,
+    label_axes,
+    logarithmic,
+    names_of,
+    without_gaps,
+)
 
 _AXES = ("time", "datapoints_touched")
 
@@ -18,7 +26,7 @@ _AXES = ("time", "datapoints_touched")
 def plot_risk(
     risks: xr.Dataset | Mapping[str, xr.Dataset],
     *,
-    var_names: str | Sequence[str] = ("risk",),
+    var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     group: str | None = None,
     coords: Mapping[str, Any] | None = None,
@@ -38,7 +46,7 @@ def plot_risk(
     risks
         What :func:`approxmcmc.risk` returned, or a dict of sampler name -> that. Grids may differ.
     var_names
-        Any of ``"risk"``, ``"bias_sq"``, ``"variance"``: one column of panels each.
+        Any of ``"risk"``, ``"bias_sq"``, ``"variance"``: one column of panels each. None: the risk.
     coords
         Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``; one panel each.
     plot_collection, backend, labeller, aes_by_visuals
@@ -47,7 +55,7 @@ def plot_risk(
         Keyword arguments, or False, for ``band`` (the interval), ``line``, ``title``, ``xlabel``, ``ylabel``,
         ``legend``.
     filter_vars, group, sample_dims, stats
-        Accepted so that ``az.combine_plots`` can call this function; without effect.
+        As every ArviZ plot takes them; without effect.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
 
@@ -66,7 +74,7 @@ def plot_risk(
     >>> curves = {name: amc.risk(traces, reference) for name, traces in runs.items()}  # doctest: +SKIP
     >>> amc.plot_risk(curves, var_names=["bias_sq", "variance"], backend="matplotlib")  # doctest: +SKIP
     """
-    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    names = names_of(var_names, ("risk",))
     table, axis = _table(risks, names, coords or {})
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
@@ -103,7 +111,11 @@ def _table(
 
     Returns the table and the name of the horizontal axis.
     """
-    by_sampler = {"": risks} if isinstance(risks, xr.Dataset) else dict(risks)
+    by_sampler = {"": risks} if isinstance(risks, xr.Dataset) else risks
+    if not isinstance(by_sampler, Mapping) or not all(isinstance(curves, xr.Dataset) for curves in by_sampler.values()):
+        raise InvalidInputError(
+            f"`plot_risk` needs a result of `risk`, or a dict of sampler -> result; found a {type(risks).__name__}."
+        )
     axes = {axis for curves in by_sampler.values() for axis in _AXES if axis in curves.dims}
     missing = {name for curves in by_sampler.values() for name in names if name not in curves}
     if not by_sampler or len(axes) != 1 or missing:

@@ -10,28 +10,43 @@ Caimo and Friel 2011).
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Target
+from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.random_walk import keep
 
 LEAST_MEMBERS = 3
 NOBODY = -1.0
+TRIES = 100  # of a member's start
+
+
+@compiled
+def _scatter(rng, log_prior, spread, theta, members):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Put the members around theta, inside the support of the prior: from outside hardly a proposal would enter it."""
+    assign(members[0], theta)
+    for h in range(1, members.shape[0]):
+        for _ in range(TRIES):
+            for j in range(theta.shape[0]):
+                members[h, j] = theta[j] + spread * (2.0 * rng.random() - 1.0)
+            if log_prior(members[h]) > -math.inf:
+                break
+        if log_prior(members[h]) == -math.inf:
+            assign(members[h], theta)
 
 
 def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
     """Put theta back in its place, call up the next member into `theta`, and propose for it."""
-    gamma, scale, spread, n_members = params
+    gamma, scale, spread, n_members, log_prior = params
     dim = theta.shape[0]
     members = state[1:].reshape(n_members, dim)
     if state[0] == NOBODY:
-        for h in range(n_members):
-            for j in range(dim):
-                members[h, j] = theta[j] + (spread * (2.0 * rng.random() - 1.0) if h > 0 else 0.0)
+        _scatter(rng, log_prior, spread, theta, members)
         current = 0
     else:
         members[int(state[0])] = theta
@@ -63,7 +78,7 @@ class AdaptiveDirection(Component):
         Size H of the population, at least 3; None: 2 dim, and at least 3.
     spread
         Members start at the chain's starting point plus U(-spread, spread) in each coordinate, the first at the point
-        itself.
+        itself; drawn again where the prior is 0.
 
     Raises
     ------
@@ -127,5 +142,6 @@ class AdaptiveDirection(Component):
             state[0] = NOBODY
             return state
 
-        params: tuple[Any, ...] = (float(self.gamma), float(self.scale), float(self.spread), n_members)
+        settings = (float(self.gamma), float(self.scale), float(self.spread), n_members)
+        params: tuple[Any, ...] = (*settings, target.compile_log_prior())
         return Part({"PROPOSE": _propose, "ADAPT": keep}, params, make_state, lambda state: {"n_members": n_members})

@@ -6,7 +6,6 @@ invariant, and so do they together. The ratio of the *mixture* density is not ne
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,13 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 CHOSEN = 0  # place of the state that holds which of the two proposed last
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def _propose_either(first: Callable[..., float], second: Callable[..., float]) -> Callable[..., float]:
     """Return a proposal that lets one of two propose. One function for each pair, so that kernels are found again."""
     first, second = compiled(first), compiled(second)
@@ -35,7 +35,7 @@ def _propose_either(first: Callable[..., float], second: Callable[..., float]) -
     return propose
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def _adapt_either(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
     """Return the adaptation of the one that proposed last."""
     first, second = compiled(first), compiled(second)

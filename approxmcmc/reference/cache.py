@@ -26,10 +26,12 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     compute
         Called when there is no file, or one that cannot be trusted.
 
-    Notes ----- A stored tree carries its key and a hash of its draws. A file that cannot be read, names another key
-    or whose draws do not give that hash is computed again, with a warning, and replaced. Files appear by an atomic
-    rename: two processes that compute the same tree write the same content, and a reader never sees a part. A folder
-    that cannot be written costs only the cache.
+    Notes
+    -----
+    A stored tree carries its key and a hash of its draws. A file that cannot be read, names another key or whose draws
+    do not give that hash is computed again, with a warning, and replaced. Files appear by an atomic rename: two
+    processes that compute the same tree write the same content, and a reader never sees a part. A folder that cannot be
+    written costs only the cache.
     """
     path = Path(folder if folder is not None else user_cache("reference")) / f"{key}.nc"
     if path.exists():

@@ -68,7 +68,7 @@ class Gates:
         """Check that every limit is a number that can be kept."""
         for name, value in dataclasses.asdict(self).items():
             lowest = 1.0 if name == "max_r_hat" else 0.0
-            if not value >= lowest:
+            if not (isinstance(value, (int, float, np.number)) and value >= lowest):
                 raise InvalidInputError(f"Gates: {name} must be at least {lowest:g}, found {value!r}.")
 
 

@@ -111,6 +111,8 @@ def reference_posterior(
     >>> reference["reference_moments"]["beta"].sel(moment="mean")  # doctest: +SKIP
     """
     _check_counts(draws=draws, tune=tune, chains=chains)
+    if not isinstance(gates, Gates):
+        raise InvalidInputError(f"reference_posterior: gates must be Gates(...), found {gates!r}.")
     if not isinstance(random_seed, (int, np.integer)):
         raise InvalidInputError(
             "reference_posterior: random_seed must be an integer, so that the draws can be repeated; found "
@@ -178,6 +180,11 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
                 f"standard has {'no such variable' if found is None else _describe(name, found)}. Make it from the "
                 "target of this trace."
             )
+    if "reference_moments" not in reference.children:
+        raise GoldStandardError(
+            "attach_reference needs a trace and what `reference_posterior` returned, in this order; the second lacks "
+            "the group 'reference_moments'."
+        )
     step = math.ceil(posterior.sizes["draw"] / MAX_THINNED_DRAWS)
     groups = dict(trace.to_dict())
     groups["/reference_posterior"] = posterior.isel(draw=slice(None, None, step))

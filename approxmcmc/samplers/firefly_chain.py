@@ -76,7 +76,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template; PROPOSE, FORGET, ADA
                 log_ratio = there  # -inf outside the support, and where a bright likelihood touches its bound
                 if there > -math.inf:
                     log_ratio = there - current_log_joint(bright, parts) + log_q_ratio
-                if math.isnan(log_ratio):
+                if not log_ratio < math.inf:  # NaN; or +inf, from where no chain would ever come back
                     return draw
                 moved = 1 if log_u < log_ratio else 0
                 acceptance = math.exp(min(0.0, log_ratio))
@@ -191,8 +191,9 @@ class FireflyChain:
         """Say what was NaN at the last proposal, or which bound lies above its likelihood there."""
         program, theta = self.program, self.proposed
         shown = np.array2string(theta, precision=6, threshold=20)
-        if math.isnan(program.target.log_prior(theta)):
-            return f"log prior is NaN at theta = {shown}"
+        log_prior = program.target.log_prior(theta)
+        if not log_prior < math.inf:
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {shown}"
         gaps = full_terms(program.bound.gaps, theta, program.bound.data, program.target.n_obs)
         bad = np.flatnonzero(~(gaps >= 0.0))
         if bad.size:

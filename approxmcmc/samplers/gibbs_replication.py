@@ -64,7 +64,7 @@ def realised_conditional(
     replications
         Decisions per context, each with a new u and new batches.
     probability
-        Shift the log odds of every context so that the exact conditional is this one; None leaves them.
+        Shift the log odds of every context so that the exact conditional is this one, in (0, 1); None leaves them.
     random_seed
         As in `sample`.
 
@@ -76,6 +76,8 @@ def realised_conditional(
 
     Raises
     ------
+    InvalidInputError
+        When shapes do not fit, or `probability` is out of range.
     IncompatibleError
         When the test is exact, or cannot decide the target's sites.
 
@@ -97,14 +99,27 @@ def realised_conditional(
             f"realised_conditional: contexts must have shape (n, {target.n_states.size}) and sites shape (n,), found "
             f"{contexts.shape} and {sites.shape}"
         )
+    if not (
+        ((contexts >= 0) & (contexts < target.n_states) & (contexts % 1 == 0)).all()
+        and ((sites >= 0) & (sites < target.n_states.size)).all()
+    ):
+        raise InvalidInputError(
+            f"realised_conditional: contexts must hold states 0, 1, ... below n_states = {target.n_states}, and sites "
+            f"numbers from 0 to {target.n_states.size - 1}"
+        )
+    if probability is not None and not 0.0 < probability < 1.0:
+        raise InvalidInputError(
+            f"realised_conditional: probability must lie strictly between 0 and 1, found {probability!r}"
+        )
     program = Gibbs(test, conditional="terms").build(target, audit_every=None)
     if program.test.functions["CACHES_LIKELIHOOD"]:
         raise IncompatibleError("realised_conditional: an exact test realises the exact conditional")
     [sequence], _ = seed_sequences(random_seed, 1)
     chain = GibbsChain(program, contexts[0], streams(sequence))
     kernel = bind(_replicate, _signature(program, chain), TEST=program.test.functions["TEST"], THRESHOLD=logit_uniform)
+    temperature = getattr(test, "temperature", 1.0)
     rows = [
-        _one_context(program, chain, kernel, context, int(site), replications, probability)
+        _one_context(program, chain, kernel, context, int(site), replications, probability, temperature)
         for context, site in zip(contexts, sites, strict=True)
     ]
     names = ("exact", "realised", "realised_mcse", "log_odds", "tau", "data_fraction")
@@ -124,7 +139,14 @@ def _signature(program: Any, chain: Any) -> Any:
 
 
 def _one_context(
-    program: Any, chain: Any, kernel: Any, context: np.ndarray, site: int, replications: int, probability: float | None
+    program: Any,
+    chain: Any,
+    kernel: Any,
+    context: np.ndarray,
+    site: int,
+    replications: int,
+    probability: float | None,
+    temperature: float,
 ) -> tuple[float, ...]:
     conditionals = program.conditionals
     n, group = int(conditionals.n_terms[site]), int(program.group_of[site])
@@ -136,7 +158,7 @@ def _one_context(
     terms = np.empty((2, n))
     for out, x in zip(terms, (at_zero, at_one), strict=True):
         conditionals.log_terms(x, chain.data, np.arange(n), 0, n, out)
-    differences = terms[1] - terms[0]
+    differences = (terms[1] - terms[0]) / temperature
     log_odds = float(differences.sum())
     shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
     count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))

@@ -166,7 +166,8 @@ def advance(  # type: ignore[no-untyped-def]  # a template; Gibbs binds FORM, SY
                         count[WRONG_ACCEPTS] += decision
                     paused += nanoseconds() - pause
                 x[site] = other[site] = decision
-                log_density[0] += (decision - old) * log_odds
+                if decision != old:  # the log odds are infinite where a table holds a zero
+                    log_density[0] += (decision - old) * log_odds
         assign(draws[draw], x)
         value[LP] = log_density[0]
         value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import SamplingResult, Variables
+from approxmcmc.contracts import DiscreteTarget, SamplingResult, Variables
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 
@@ -55,8 +55,10 @@ def weighted_draws(
 
 def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int, Variables | None]:
     """Return a vectorised log density of states (n, dim), its number of terms, and its variables if it has any."""
-    if hasattr(target, "log_density"):
+    if isinstance(target, DiscreteTarget):
         return target.log_density, target.n_obs, target.variables
+    if hasattr(target, "log_densities"):  # a doubly intractable target whose normaliser is known
+        return target.log_densities, target.n_obs, target.variables
     if hasattr(target, "compile"):
         compiled = target.compile()
 

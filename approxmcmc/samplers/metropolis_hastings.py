@@ -213,8 +213,9 @@ class MetropolisHastingsChain:
         target = self.program.target
         if np.isnan(self.proposed).any():
             return f"the gradient of the proposal is NaN or infinite at theta = {_show(self.theta)}"
-        if math.isnan(target.log_prior(self.proposed)):
-            return f"log prior is NaN at theta = {_show(self.proposed)}"
+        log_prior = target.log_prior(self.proposed)
+        if not log_prior < math.inf:
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {_show(self.proposed)}"
         for theta in (self.proposed, self.theta):
             bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
             if bad.size:

@@ -88,7 +88,7 @@ def _advance(  # type: ignore[no-untyped-def]
             if proposed_log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
                 log_rest = -math.inf
             audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
-            if math.isnan(log_rest):
+            if math.isnan(log_rest) or proposed_log_prior == math.inf:  # from +inf no chain would ever come back
                 return draw
             if log_rest == -math.inf:  # outside the support: no datum can change the answer
                 count[DECISIONS] += 1

@@ -74,7 +74,7 @@ def advance(  # type: ignore[no-untyped-def]  # a template
             log_ratio = log_rest
             if DECIDES and log_rest != -math.inf:  # noqa: F821 (bound)
                 log_ratio += ESTIMATE(auxiliary_rng, params, memory, theta, proposed, count)  # noqa: F821 (bound)
-            if math.isnan(log_ratio):
+            if math.isnan(log_ratio) or proposed_log_prior == math.inf:  # from +inf no chain would ever come back
                 return draw
             if DECIDES:  # noqa: F821 (bound)
                 decision = 1 if threshold < log_ratio else 0
@@ -257,8 +257,9 @@ class NoisyChain:
     def explain_failure(self) -> str:
         """Say what was NaN: the log prior, or the estimated log ratio."""
         for name, theta in (("theta'", self.proposed), ("theta", self.theta)):
-            if math.isnan(self.program.log_prior(theta)):
-                return f"log prior is NaN at {name} = {_show(theta)}"
+            log_prior = self.program.log_prior(theta)
+            if not log_prior < math.inf:
+                return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at {name} = {_show(theta)}"
         return f"the estimated log ratio is NaN from theta = {_show(self.theta)} to {_show(self.proposed)}"
 
 

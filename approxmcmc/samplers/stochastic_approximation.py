@@ -203,6 +203,10 @@ def robbins_monro(
     began = time.perf_counter()
     simulation = _Simulation(target, auxiliary, n_auxiliary, random_seed)
     theta = np.array(target.initial_point() if start is None else start, dtype=np.float64)  # type: ignore[attr-defined]
+    if theta.shape != (target.variables.size,) or not np.isfinite(theta).all():
+        raise InvalidInputError(
+            f"robbins_monro: start must hold {target.variables.size} finite numbers, found {np.array2string(theta)}"
+        )
     for _ in range(2):
         theta = _round(simulation, theta, n_steps // 2, max(n_curvature // 4, 2 * theta.size + 2), gain, tol)
     gradient, precision = simulation.curvature(theta, n_curvature)

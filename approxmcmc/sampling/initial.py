@@ -63,7 +63,7 @@ def starting_points(
     NotFiniteError
         When 100 random starts found no finite log density.
     """
-    if initvals is None or hasattr(initvals, "draw"):
+    if initvals is None or callable(getattr(initvals, "draw", None)):  # an xarray object may have a coordinate draw
         draw_start = draw_start if initvals is None else initvals.draw
         found = [_search(program, draw_start, own.start) for own in streams]
         return np.array([theta for theta, _ in found]), sum(tries for _, tries in found)
@@ -97,7 +97,7 @@ def _as_array(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
         initvals = [initvals] * chains
     if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):
         initvals = np.array([_from_mapping(values, variables) for values in initvals])
-    points = np.asarray(initvals, dtype=np.float64)
+    points = _numbers(initvals, "initvals")
     if points.shape == (variables.size,):
         points = np.tile(points, (chains, 1))
     if points.shape != (chains, variables.size):
@@ -115,6 +115,17 @@ def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray
         wrong = f"{sorted(unknown)} are none of them" if unknown else f"{sorted(missing)} are missing"
         raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
     for name, shape in variables.shapes.items():
-        if np.shape(values[name]) != shape:
-            raise InvalidInputError(f"initvals of {name} need shape {shape}, found {np.shape(values[name])}")
+        found = _numbers(values[name], f"initvals of {name}").shape
+        if found != shape:
+            raise InvalidInputError(
+                f"initvals of {name} need shape {shape}, found {found}; for a start of its own for each chain, give a "
+                "list of dicts"
+            )
     return variables.pack(values)
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} must be numbers, found {values!r:.200}") from error

@@ -40,8 +40,10 @@ class Budget:
     draws
         Draws kept after tuning; with `seconds` alone, at most a million.
 
-    Notes ----- A budget of draws is bit-reproducible. A budget of seconds fixes the time and not the draws; the record
-    keeps how many draws were made, so that ``approxmcmc verify`` can repeat them exactly.
+    Notes
+    -----
+    A budget of draws is bit-reproducible. A budget of seconds fixes the time and not the draws; the record keeps how
+    many draws were made, so that ``approxmcmc verify`` can repeat them exactly.
     """
 
     seconds: float | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
 from approxmcmc.study.declare import Gold, Study
 from approxmcmc.study.plan import digest, function_id
-from approxmcmc.study.store import Record, Store
+from approxmcmc.study.store import Record, Store, hash_of_draws
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,13 +48,15 @@ def make_gold(study: Study, preset: str, target_name: str, store: Store) -> Reco
     """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
 
     The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (NUTS
-    raised; the next run tries again). ``gates`` holds every gate with its worst value and limit.
+    raised). ``gates`` holds every gate with its worst value and limit. What failed is tried again by the next run, and
+    accepted draws that are lost or damaged are made again.
     """
     wanted = gold_request(study, preset, target_name)
     stored = store.gold_report(target_name)
     if wanted is None:
         return None
-    if stored is not None and stored["request"] == wanted["request"] and stored["status"] != "failed":
+    fits = stored is not None and stored["request"] == wanted["request"]
+    if stored is not None and fits and (stored["status"] == "refused" or store.gold(target_name) is not None):
         return stored
     start = time.perf_counter()
     try:
@@ -67,6 +69,7 @@ def make_gold(study: Study, preset: str, target_name: str, store: Store) -> Reco
             "gates_passed": passed,
             "gates": json.loads(str(attrs.get("gates", "[]"))),
             "command": str(attrs.get("command", "")),
+            "draws_hash": hash_of_draws(reference),
             "error": error,
         }
     except (

@@ -14,9 +14,8 @@ STUDIES = Path("studies")
 
 
 def study_files(folder: Path = STUDIES) -> list[Path]:
-    """Return the files of a folder that may declare a study; one that runs by itself, as a race does, is a script."""
-    files = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-    return [path for path in files if '\nif __name__ == "__main__":' not in path.read_text(encoding="utf-8")]
+    """Return the files of a folder that may declare a study."""
+    return sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
 
 
 def find_study(name: str) -> Path:

@@ -106,7 +106,9 @@ def run_study(
     """
     if engine not in ENGINES:
         raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
-    if engine == "serial" and (scheduler or jobs):
+    if jobs is not None and jobs < 1:
+        raise StudyError(f"`jobs` is a number of worker processes, at least 1; found {jobs}.")
+    if engine == "serial" and not (scheduler is None and jobs is None):
         raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
     listener = listener or Lines()
     plan = make_plan(study, preset)

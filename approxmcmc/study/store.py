@@ -14,8 +14,7 @@ afresh. So a kill at any moment loses at most the cells in flight.
 
 import contextlib
 import dataclasses
-import json
-import math
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.whole_files import whole_file
-from approxmcmc.errors import StudyError
+from approxmcmc.errors import InvalidInputError, StudyError
+from approxmcmc.study.json_files import not_whole, plain, read_json, write_bytes, write_json
 from approxmcmc.study.plan import Plan, digest
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 FORMAT = 1
+# What the system says where it refuses to write: no room, no right, no folder.
+REFUSALS = ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Store:
 
     def plan(self) -> dict[str, Any] | None:
         """Return the stored plan, or None."""
-        return _read_json(self.folder / "plan.json")
+        return read_json(self.folder / "plan.json", "format", "design", "cells")
 
     def accept_plan(self, plan: Plan) -> str:
         """Store a plan that is new or contains the stored one, and say which of "new", "same", "extended" it was.
@@ -71,7 +72,7 @@ class Store:
         if stored is not None:
             lost = stored["cells"].keys() - cells.keys()
             if lost or stored["format"] != FORMAT:
-                differences = "\n".join(f"  {line}" for line in differences_of(stored["design"], _plain(plan.design)))
+                differences = "\n".join(f"  {line}" for line in differences_of(stored["design"], plain(plan.design)))
                 raise StudyError(
                     f"{self.folder} holds results of another plan: {len(lost)} of its {len(stored['cells'])} cells are "
                     "not in "
@@ -90,25 +91,33 @@ class Store:
 
     def records(self) -> dict[str, Record]:
         """Return every record by key, whatever plan and code it belongs to."""
-        found = (_read_json(path) for path in sorted((self.folder / "cells").glob("??/*/record.json")))
-        return {record["key"]: record for record in found if record is not None}
+        paths = sorted((self.folder / "cells").glob("??/*/record.json"))
+        return {path.parent.name: record for path in paths if (record := self.record(path.parent.name)) is not None}
 
     def record(self, key: str) -> Record | None:
         """Return the record of one cell, or None."""
-        return _read_json(self.cell_folder(key) / "record.json")
+        path = self.cell_folder(key) / "record.json"
+        record = read_json(path, "key", "identity", "code_version", "status", "target", "label", "replicate")
+        if record is not None and record["key"] != key:
+            raise not_whole(path, f"the record of cell {record['key']}")
+        return record
 
     def write_cell(self, record: Record, draws: "xr.DataTree | bytes | None") -> None:
-        """Write a finished cell: its draws, if it has any, then its record; an earlier result goes first."""
+        """Write a finished cell: its draws, if it has any, then its record.
+
+        An earlier result goes once the new draws lie on the disk: one that is full must not cost what it holds.
+        """
         from approxmcmc.output.files import save
 
         folder = self.cell_folder(record["key"])
-        (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "draws.nc").unlink(missing_ok=True)
+        fresh, place = folder / "draws.tmp", folder / "draws.nc"
         if isinstance(draws, bytes):
-            _write_bytes(folder / "draws.nc", draws)
+            write_bytes(fresh, draws)
         elif draws is not None:
-            save(draws, folder / "draws.nc")
+            save(draws, fresh)
+        (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
+        place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)
         write_json(folder / "record.json", record)
         for path in folder.glob("attempts-*.tmp"):
             path.unlink()
@@ -122,10 +131,25 @@ class Store:
         return path.stat().st_size
 
     def trace(self, key: str) -> "xr.DataTree":
-        """Read the draws of a finished cell."""
+        """Read the draws of a finished cell.
+
+        Raises
+        ------
+        StudyError
+            If there are none, they cannot be read, or they are not those that the cell's record names by their hash.
+        """
         from approxmcmc.output.files import load
 
-        return load(self.cell_folder(key) / "draws.nc")
+        record, path = self.record(key) or {}, self.cell_folder(key) / "draws.nc"
+        try:
+            trace = load(path)
+            if record.get("draws_hash") not in (None, hash_of_draws(trace)):
+                raise InvalidInputError(f"{path} does not hold the draws that its record names.")
+        except (FileNotFoundError, InvalidInputError) as error:
+            raise StudyError(
+                f"The draws of a finished cell cannot be used: {error} Make them again: {record.get('command')}"
+            ) from error
+        return trace
 
     def clean(self) -> int:
         """Remove what interrupted writers left behind, and return how many things that were; call under the lock."""
@@ -138,27 +162,47 @@ class Store:
         return len(leftovers) + len(unfinished)
 
     @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say what to do when the system refuses to write here.
+
+        Raises
+        ------
+        StudyError
+            If the disk is full, the folder may not be written or is none.
+        """
+        try:
+            yield
+        except OSError as error:
+            if errno.errorcode.get(error.errno or 0) not in REFUSALS:
+                raise
+            raise StudyError(
+                f"{self.folder} cannot be written: {error}. What is finished is kept; make room, or name another "
+                "folder with --store, and run the same command again."
+            ) from error
+
+    @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the store against a second run; the system lets go of it however this process ends.
 
         Raises
         ------
         StudyError
-            If another run holds it.
+            If another run holds it, or the system refuses to write in it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "run.lock").open("a+b") as stream:
-            if not _lock(stream.fileno()):
-                raise StudyError(
-                    f"Another run is working in {self.folder}. Wait for it, or name another folder with --store."
-                )
-            yield
+        with self.writing():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / "run.lock").open("a+b") as stream:
+                if not _lock(stream.fileno()):
+                    raise StudyError(
+                        f"Another run is working in {self.folder}. Wait for it, or name another folder with --store."
+                    )
+                yield
 
     # --- gold standards and provenance ---
 
     def gold_report(self, target: str) -> Record | None:
         """Return the gate report of a target's gold standard, or None."""
-        return _read_json(self.folder / "gold" / f"{target}.json")
+        return read_json(self.folder / "gold" / f"{target}.json", "request", "status", "gates", "seconds")
 
     def write_gold(self, target: str, report: Record, reference: "xr.DataTree | None") -> None:
         """Write a gold standard, if it was accepted, then its gate report."""
@@ -173,15 +217,21 @@ class Store:
         write_json(path.with_suffix(".json"), report)
 
     def gold(self, target: str) -> "xr.DataTree | None":
-        """Return the accepted gold standard of a target, or None."""
+        """Return the accepted gold standard of a target; None where there is none whole that belongs to its report."""
         from approxmcmc.output.files import load
 
-        path = self.folder / "gold" / f"{target}.nc"
-        return load(path) if path.is_file() and self.gold_report(target) is not None else None
+        report = self.gold_report(target)
+        if report is None or report["status"] != "accepted":
+            return None
+        try:
+            reference = load(self.folder / "gold" / f"{target}.nc")
+        except (FileNotFoundError, InvalidInputError):
+            return None
+        return reference if report.get("draws_hash") in (None, hash_of_draws(reference)) else None
 
     def write_provenance(self, provenance: Mapping[str, Any]) -> str:
         """Write where records come from, once per content, and return its name."""
-        name = digest("provenance", _plain(provenance))[:16]
+        name = digest("provenance", plain(provenance))[:16]
         path = self.folder / "provenance" / f"{name}.json"
         if not path.is_file():
             write_json(path, provenance)
@@ -189,7 +239,7 @@ class Store:
 
     def provenance(self) -> dict[str, Record]:
         """Return all provenance by name."""
-        found = {path.stem: _read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
+        found = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
         return {name: content for name, content in found.items() if content is not None}
 
 
@@ -220,36 +270,6 @@ def hash_of_draws(trace: "xr.DataTree") -> str:
     posterior = trace["posterior"]
     names = sorted(str(name) for name in posterior.data_vars)
     return content_hash(*(part for name in names for part in (name, posterior[name].to_numpy())))
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON by atomic rename, on disk before this returns; numbers that are not finite become null."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_bytes(path, (json.dumps(_plain(content), indent=1, allow_nan=False) + "\n").encode())
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if hasattr(value, "tolist"):  # numpy scalars and arrays
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
 def _lock(descriptor: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.declare import Budget
+from approxmcmc.study.provenance import code_version
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.store import Record, Store
 
@@ -80,7 +81,8 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
     Raises
     ------
     StudyError
-        If a folder is not a store, or they have no finished cell in common.
+        If a folder is not a store, holds cells of several versions of the code and none of that of now, or the two have
+        no finished cell in common.
     """
     import pandas as pd
 
@@ -96,7 +98,7 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
         row: dict[str, Any] = {"target": target, "label": label, "cells": len(pairs)}
         row["equal_draws"] = sum(a["draws_hash"] == b["draws_hash"] for a, b in pairs)
         for name, quantity in (("seconds", "sampling_seconds"), ("data", "datapoints_touched")):
-            ratios = [_per_step(b, quantity) / _per_step(a, quantity) for a, b in pairs]
+            ratios = [_ratio(_per_step(b, quantity), _per_step(a, quantity)) for a, b in pairs]
             row |= dict(
                 zip(
                     (f"{name}_ratio", f"{name}_ratio_lower", f"{name}_ratio_upper"), geometric_mean(ratios), strict=True
@@ -127,7 +129,19 @@ def _done(folder: Path) -> dict[tuple[str, str, int], Record]:
             f"{folder} is not the folder of a study: it has no plan.json. Name one such as results/NAME-PRESET."
         )
     records = [record for record in store.records().values() if record["status"] == "done"]
+    versions = {record["code_version"] for record in records}
+    if len(versions) > 1:
+        records = [record for record in records if record["code_version"] == code_version()]
+        if not records:
+            raise StudyError(
+                f"The finished cells in {folder} were drawn by different versions of the code ({', '.join(versions)}), "
+                "none of them that of now: it is open which to compare. Run the study there again."
+            )
     return {(record["target"], record["label"], record["replicate"]): record for record in records}
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below else math.nan
 
 
 def _per_step(record: Record, quantity: str) -> float:

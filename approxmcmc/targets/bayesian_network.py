@@ -7,6 +7,7 @@ Reference: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, chapter
 """
 
 import graphlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,12 +102,19 @@ class BayesianNetwork(FactorGraph):
         ----------
         event
             States by name, all unobserved.
+
+        Raises
+        ------
+        InvalidInputError
+            When the event names a variable that is not unobserved, or the evidence has probability 0.
         """
         unknown = [name for name in event if name not in self.names]
         if unknown:
             raise InvalidInputError(
                 f"BayesianNetwork: the event names {unknown}, not among the unobserved {self.names}"
             )
+        if self.log_evidence() == -math.inf:
+            raise InvalidInputError(f"BayesianNetwork: the evidence {self.evidence} has probability 0; nothing follows")
         states = tuple(_state(name, state, self.tables) for name, state in event.items())
         return float(self.joint([self.names.index(name) for name in event])[states])
 

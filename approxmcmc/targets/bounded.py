@@ -9,7 +9,7 @@ from approxmcmc.contracts import CompiledBound, CompiledTarget, Target, content_
 from approxmcmc.engine.batches import datum_at
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets.checks import check_compiles, checked_array, plain_function
+from approxmcmc.targets.checks import check_compiles, check_terms, checked_arrays, plain_function
 from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
 
 
@@ -81,16 +81,14 @@ class BoundedLikelihood:
         if not isinstance(target, Target):
             raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
         self.target, self.n_obs, self.variables = target, target.n_obs, target.variables
-        arrays = sums if isinstance(sums, (tuple, list)) else (sums,)
-        more = bound_data if isinstance(bound_data, (tuple, list)) else (bound_data,)
-        self._sums = tuple(checked_array(array, f"sums[{k}]", who=who) for k, array in enumerate(arrays))
-        self._more = tuple(checked_array(array, f"bound_data[{k}]", who=who) for k, array in enumerate(more))
+        self._sums = checked_arrays(sums, "sums", who=who)
+        self._more = checked_arrays(bound_data, "bound_data", who=who)
         self._data = (*target.compile().data, *self._more)
         self._gap, self._log_bound = (
             plain_function(function, name, who=who) for function, name in ((gap, "gap"), (log_bound, "log_bound"))
         )
         theta = np.asarray(target.initial_point(), dtype=np.float64) + 0.1
-        check_compiles(self._gap, "gap", (theta, self._data, 0), "gap(theta, data, i) -> float", who=who)
+        check_terms(self._gap, "gap", theta, self._data, self.n_obs, "gap(theta, data, i) -> float", who=who)
         check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float", who=who)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:

@@ -1,6 +1,10 @@
 """Looking at data and functions before anything runs."""
 
+import linecache
+import traceback
+import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,21 +12,35 @@ from numba import config, njit
 from numba import types as nb
 
 from approxmcmc.engine.bind import VECTOR, type_of
+from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 
 ROWS_AT_ONCE = 65_536  # whose values are looked at, so that data on disk are never copied as a whole
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
 def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
+    Columns of several types, as a DataFrame of floats and booleans has them, become float64.
+
     Raises
     ------
     InvalidInputError
-        When a value is not a number, NaN or infinite; the message names the array and the first position.
+        When a value is not a number, NaN, infinite, masked, or an integer beyond int64; the message names the array
+        and the first position.
     """
+    if np.ma.is_masked(values):
+        raise InvalidInputError(
+            f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), which would be read as if they were not; "
+            "drop or impute these rows"
+        )
     array = np.asarray(values)
+    if array.dtype.kind == "O" and all(isinstance(value, _NUMBERS) for value in array.flat):
+        array = array.astype(np.float64)
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InvalidInputError(f"{who}: {name} holds {array.max()}, beyond the largest int64; convert it to floats")
     if array.dtype.kind not in "fiub":
         raise InvalidInputError(
             f"{who}: {name} must hold numbers, found dtype {array.dtype}; "
@@ -36,6 +54,14 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             f"({array[position]}); drop or impute these rows"
         )
     return array
+
+
+def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...]:
+    """Return an array, or each of a tuple or list of arrays, checked; a list of numbers is one array."""
+    several = isinstance(values, tuple) or (isinstance(values, list) and any(np.ndim(value) for value in values))
+    return tuple(
+        checked_array(array, f"{name}[{k}]", who=who) for k, array in enumerate(values if several else (values,))
+    )
 
 
 def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
@@ -61,12 +87,13 @@ def positive_integer(value: Any, name: str, *, who: str) -> int:
 def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
     """Return the Python function under a possible numba decorator."""
     function = getattr(function, "py_func", function)
-    if not (callable(function) and hasattr(function, "__code__")):
+    if not isinstance(function, types.FunctionType):
         raise InvalidInputError(
             f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
-    return function  # type: ignore[no-any-return]
+    has_stale_helpers(function)  # a first look at them, before the checks compile them
+    return function
 
 
 def check_compiles(
@@ -91,8 +118,47 @@ def check_compiles(
     if not (np.isclose(fast, plain, rtol=1e-9, atol=1e-12) or (np.isnan(fast) and np.isnan(plain))):
         raise CompilationError(
             f"{who}: {name} returns {fast} when compiled and {plain} in plain Python on the same arguments; "
-            "look for integer overflow, or globals that changed after the function was defined"
+            "look for random numbers, integer overflow, or an argument that it writes to"
         )
+
+
+def check_terms(
+    function: Callable[..., Any],
+    name: str,
+    theta: np.ndarray,
+    data: tuple[np.ndarray, ...],
+    n_obs: int,
+    expected: str,
+    *,
+    who: str,
+) -> None:
+    """Do what `check_compiles` does at the first datum, then evaluate every datum once, with bounds of arrays checked.
+
+    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read whatever lies
+    behind the array.
+
+    Raises
+    ------
+    CompilationError
+        As `check_compiles`, or when a datum makes the function fail; the message names the first.
+    """
+    check_compiles(function, name, (theta, data, 0), expected, who=who)
+    if config.DISABLE_JIT:
+        return
+    place = np.zeros(1, dtype=np.int64)
+    try:
+        _visit(_compile(function, name, (theta, data, 0), expected, who=who), theta, data, n_obs, place)
+    except Exception:
+        row = int(place[0])
+        _call(function, f"{name} of datum {row}", (theta, data, row), expected, who=who)
+        raise
+
+
+@njit
+def _visit(function, theta, data, n_obs, place):  # type: ignore[no-untyped-def]  # compiled for one function at a time
+    for i in range(n_obs):
+        place[0] = i
+        function(theta, data, i)
 
 
 def check_fills(
@@ -163,23 +229,32 @@ def check_gradient(
 
 def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str) -> Any:
     try:
-        return function(*arguments)
+        with np.errstate(all="ignore"):
+            return function(*arguments)
     except Exception as error:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == function.__name__]
         raise CompilationError(
-            f"{who}: {name} fails in plain Python with {type(error).__name__}: {error}\n"
-            f"  expected signature: {expected}\n  call it once by hand on the first datum and mend it"
+            f"{who}: {name} fails in plain Python with {type(error).__name__}: {error}"
+            f"{_place(own[-1].filename, own[-1].lineno) if own else ''}\n"
+            f"  expected signature: {expected}\n  call it once by hand on that datum and mend it"
         ) from error
 
 
 def _compile(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str) -> Any:
-    compiled = njit(error_model="numpy")(function)
     try:
-        compiled.compile(tuple(_type(argument) for argument in arguments))
+        return _compiled_alone(function, tuple(_type(argument) for argument in arguments))
     except Exception as error:  # numba's own errors, and others that escape from its internals
         raise CompilationError(
-            f"{who}: {name} does not compile: {_first_lines(error)}\n  expected signature: {expected}\n"
-            "  use plain loops, NumPy and math functions that numba supports, and pass data through the data argument"
+            f"{who}: {name} does not compile: {compiler_says(error)}\n  expected signature: {expected}\n"
+            "  use plain loops, NumPy and math functions that numba supports, decorate functions that it calls by "
+            "numba.njit, and pass data through the data argument"
         ) from error
+
+
+@cached_by_content(maxsize=64)
+def _compiled_alone(function: Callable[..., Any], signature: tuple[Any, ...]) -> Any:
+    compiled = njit(error_model="numpy", boundscheck=True)(function)
+    compiled.compile(signature)
     return compiled
 
 
@@ -189,6 +264,14 @@ def _type(argument: Any) -> Any:
     return nb.int64 if isinstance(argument, int) else type_of(argument)
 
 
-def _first_lines(error: Exception) -> str:
+def compiler_says(error: Exception) -> str:
+    """Return what a compiler's message says first, and the line of the user's function that it is about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "numba.core" not in line]
-    return " | ".join(lines[:4])
+    said = [line for line in lines if not line.startswith(("Failed in nopython mode", 'File "'))]
+    where = getattr(error, "loc", None)
+    return " | ".join(said[:2])[:500] + (_place(where.filename, where.line) if where else "")
+
+
+def _place(filename: str, line: int | None) -> str:
+    source = linecache.getline(filename, line or 0).strip()
+    return f" (line {line} of {Path(filename).name}{f': {source}' if source else ''})"

@@ -110,6 +110,7 @@ class ControlVariate:
     """
 
     audit_rarity = 10  # audits read all data, and steps are cheap: ten times fewer of them
+    terms_are_likelihood = False  # but its residuals: a temperature that divides them would leave the expansion whole
 
     def __init__(self, target: Target, at: Any = "mode", *, order: int = 2, memory_limit: float = 4e9) -> None:
         if isinstance(target, ControlVariate):
@@ -136,6 +137,7 @@ class ControlVariate:
         here = self._sums + posterior.prior_at(self.center) if order == 2 else curvature.at(self.center)
         self.laplace, self.distance_to_mode = self._approximate(here)
         self._compiled: CompiledTarget | None = None
+        self._content = ""  # of the plain target, when it was compiled
         self.variance_ratio = self._compare_variances()
         passes = self._expansion.passes + (0 if order == 2 else curvature.expansion.passes)
         self._expansion_cost = (time.perf_counter() - began, passes)
@@ -220,8 +222,21 @@ class ControlVariate:
         return self.target.compile()
 
     def compile(self) -> CompiledTarget:
-        """Compile the residual terms, and the prior with the sum of the expansions; once for this object."""
+        """Compile the residual terms, and the prior with the sum of the expansions; once for this object.
+
+        Raises
+        ------
+        InvalidInputError
+            When data or functions of the plain target are others than those that were expanded.
+        """
+        content = self.target.content_hash()
+        if self._compiled is not None and content != self._content:
+            raise InvalidInputError(
+                f"{self!r}: the data of {self.target!r}, or numbers that its functions read, were changed after the "
+                "expansion was made; make a new target and a new ControlVariate"
+            )
         if self._compiled is None:
+            self._content = content
             plain = self._plain
             density = _add_expansion(plain.log_prior, self.center, self._sums)
             # The sums are constants of this kernel and belong to one data set: nothing to keep on disk.

@@ -12,7 +12,6 @@ toggle with two statistics on 16 nodes, 50 ns with four.
 Reference: Morris, Handcock and Hunter (2008), Specification of exponential-family random graph models (tie-no-tie).
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 from approxmcmc.targets.graph_statistics import GraphStatistic, change_kernel
@@ -65,7 +65,7 @@ def toggle_state(n_nodes: int, dim: int) -> Callable[[], tuple[np.ndarray, ...]]
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
     """Return the function that draws a graph as the end of a chain of toggles, and writes its statistics."""
     write_changes = change_kernel(statistics)

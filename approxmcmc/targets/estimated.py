@@ -15,7 +15,7 @@ from approxmcmc.contracts import CompiledEstimator, CompiledTarget, content_hash
 from approxmcmc.engine.bind import VECTOR, type_of
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import checked_array, plain_function, positive_integer
+from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
 from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior
 
@@ -44,11 +44,11 @@ class _EstimatedTarget:
         self.prior = Prior(1.0, logprior, who=who, name="logprior")
         dim, self.n_obs = positive_integer(dim, "dim", who=who), positive_integer(n_obs, "n_obs", who=who)
         self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms", who=who)
-        arrays = data if isinstance(data, (tuple, list)) else (data,)
-        self.data = tuple(checked_array(array, f"data[{k}]", who=who) for k, array in enumerate(arrays))
+        self.data = checked_arrays(data, "data", who=who)
         self.variables = named_variables(dim, var_names, {}, {}, who=who)
         self._log_likelihood = log_likelihood
-        self._initial_point = np.zeros(dim) if initial_point is None else np.asarray(initial_point, dtype=np.float64)
+        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who=who)
+        self._initial_point = start.astype(np.float64)
         if self._initial_point.shape != (dim,):
             raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {self._initial_point.shape}")
         self.prior.compile(dim)
@@ -72,9 +72,9 @@ class _EstimatedTarget:
             compiled.compile((type_of(generator), *(VECTOR for _ in points), type_of(self.data)))
             fast = float(compiled(generator, *points, self.data))
         except Exception as error:
-            first = " | ".join(line.strip() for line in str(error).splitlines()[:3])
             raise CompilationError(
-                f"{who}: the estimate does not compile: {first}\n  expected signature: {self.signature}\n"
+                f"{who}: the estimate does not compile: {compiler_says(error)}\n"
+                f"  expected signature: {self.signature}\n"
                 "  use plain loops, and of the generator random(), standard_normal() and standard_exponential()"
             ) from error
         if not (math.isclose(fast, plain, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(fast) and math.isnan(plain))):

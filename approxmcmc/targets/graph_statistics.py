@@ -28,7 +28,6 @@ Registration toggles random dyads of random graphs, and compares the change with
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,9 +35,9 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.engine.bind import INDICES, VECTOR, bind, compiled
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
-from approxmcmc.targets.checks import plain_function
+from approxmcmc.targets.checks import compiler_says, plain_function
 
 CHANGE_ARGUMENTS = nb.Array(nb.uint8, 2, "C"), INDICES, nb.int64, nb.int64
 CHECKED_SIZES, TOGGLES = (3, 5, 8), 40
@@ -142,7 +141,7 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
     return tuple(found)
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def check_statistic(statistic: GraphStatistic) -> None:
     """Compile the change, and compare it with differences of the value at random toggles of random graphs."""
     who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
@@ -152,7 +151,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
         raise
     except Exception as error:  # numba's own errors, and others that escape from its internals
         raise CompilationError(
-            f"{who}: change does not compile: {' '.join(str(error).split())[:400]}\n  expected signature: {wanted}"
+            f"{who}: change does not compile: {compiler_says(error)}\n  expected signature: {wanted}"
         ) from error
     rng = np.random.default_rng(0)
     for n in CHECKED_SIZES:
@@ -175,7 +174,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
                 graph[i, j] = graph[j, i] = 0
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Any:
     """Return the compiled ``write(adjacency, degrees, i, j, out)`` that writes the changes of all statistics."""
     place = len(statistics) - 1

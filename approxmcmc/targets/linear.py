@@ -15,7 +15,7 @@ from approxmcmc.contracts import CompiledBound, CompiledTarget, CompiledTermRang
 from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import linear_gradient_kernel
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -35,7 +35,7 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
     return y - mean, -mean * (1.0 - mean)
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_content(maxsize=64)
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
     """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
 

@@ -220,7 +220,8 @@ class SoftmaxRegression(TallDataTarget):
         labels, codes = np.unique(y, return_inverse=True)
         if len(labels) < 2 or (labels != np.round(labels)).any():
             raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
-        if prior is None and not math.isfinite(prior_scale):
+        self.prior = Prior(prior_scale, prior, who=who)
+        if prior is None and math.isinf(self.prior.scale):
             raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
         coefs = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(X.shape[1])]
         if len(coefs) != X.shape[1]:
@@ -229,7 +230,6 @@ class SoftmaxRegression(TallDataTarget):
             X, coefs = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *coefs]
         self.X, self.y = np.ascontiguousarray(X), codes.astype(np.int64)
         self.data, self.n_obs, self.n_classes = (self.X, self.y), X.shape[0], len(labels)
-        self.prior = Prior(prior_scale, prior, who=who)
         shape = {"beta": (self.n_classes, len(coefs))}
         coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
         self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)

@@ -1,6 +1,8 @@
 """What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
 
 import abc
+import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -49,9 +51,12 @@ class Prior:
         name: str = "prior",
         gradient: Callable[..., None] | None = None,
     ) -> None:
-        if function is None and not scale > 0.0:
-            raise InvalidInputError(f"{who}: prior_scale must be positive (inf for a flat prior), found {scale}")
-        self.scale, self.who, self.name = float(scale), who, name
+        if function is None and not (isinstance(scale, numbers.Real) and scale > 0.0):
+            raise InvalidInputError(
+                f"{who}: prior_scale must be positive (inf for a flat prior), one number for all, found {scale!r}; "
+                "any other prior is a function, prior="
+            )
+        self.scale, self.who, self.name = float(scale) if function is None else math.nan, who, name
         self.function = None if function is None else plain_function(function, name, who=who)
         self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}", who=who)
 

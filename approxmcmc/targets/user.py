@@ -16,7 +16,9 @@ from approxmcmc.targets.checks import (
     check_compiles,
     check_fills,
     check_gradient,
+    check_terms,
     checked_array,
+    checked_arrays,
     plain_function,
     positive_integer,
 )
@@ -36,7 +38,8 @@ class Target(TallDataTarget):
     logprior
         ``logprior(theta) -> float``, up to a constant; -inf outside the support.
     data
-        An array or a tuple of arrays. At least one has `n_obs` rows; others pass through.
+        An array or a tuple of arrays. At least one has `n_obs` rows; others pass through. Contiguous float64 and int64
+        arrays are not copied.
     n_obs
         Number of terms N.
     dim
@@ -64,7 +67,15 @@ class Target(TallDataTarget):
     InvalidInputError
         When arrays, names or sizes do not fit.
     CompilationError
-        When a function does not compile or returns anything but one number; raised here, before sampling.
+        When a function does not compile, returns anything but one number, or fails at a datum, as with an index beyond
+        the end; raised here, before sampling.
+
+    Notes
+    -----
+    Numbers that a function reads beside its arguments, globals and closures, count as they are when `sample` is called;
+    so do arrays that were not copied. A helper that numba compiled keeps the numbers of its first call. Return -inf
+    outside the support: an exception ends the run without draws. Random numbers have no place in these functions; see
+    :class:`EstimatedLikelihood`.
 
     Examples
     --------
@@ -103,7 +114,8 @@ class Target(TallDataTarget):
         dim = positive_integer(dim, "dim", who="Target")
         self.data = self._checked_data(data)
         self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="Target")
-        self._initial_point = np.zeros(dim) if initial_point is None else np.asarray(initial_point, dtype=np.float64)
+        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who="Target")
+        self._initial_point = start.astype(np.float64)
         if self._initial_point.shape != (dim,):
             raise InvalidInputError(
                 f"Target: initial_point must have shape ({dim},), found {self._initial_point.shape}"
@@ -111,15 +123,18 @@ class Target(TallDataTarget):
         self._term_range = None if term_range is None else plain_function(term_range, "term_range", who="Target")
         self._pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
-        check_compiles(self._loglik, "loglik", (self._initial_point + 0.1, self.data, 0), expected, who="Target")
+        check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="Target")
         self.prior.compile(dim)
 
     def _checked_data(self, data: Any) -> tuple[np.ndarray, ...]:
-        arrays = data if isinstance(data, (tuple, list)) else (data,)
-        checked = tuple(checked_array(array, f"data[{k}]", who="Target") for k, array in enumerate(arrays))
+        checked = checked_arrays(data, "data", who="Target")
         if not any(array.ndim and array.shape[0] == self.n_obs for array in checked):
             shapes = [array.shape for array in checked]
-            raise InvalidInputError(f"Target: no array in data has n_obs = {self.n_obs} rows, found shapes {shapes}")
+            found = f"{shapes[:5]}{' and so on' if len(shapes) > 5 else ''}"
+            raise InvalidInputError(
+                f"Target: no array in data has n_obs = {self.n_obs} rows, found shapes {found}; data is an array, or a "
+                "tuple of arrays"
+            )
         return checked
 
     def _log_terms(self) -> Any:

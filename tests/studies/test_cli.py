@@ -94,6 +94,7 @@ def test_an_edited_study_is_read_again(project):
         (["retry", "good", "--cell", "zz"], "0 cells of the plan"),
         (["verify", "good"], "no finished cell"),
         (["verify", "good", "-n", "0"], "at least 1"),
+        (["run", "good", "--jobs", "0"], "at least 1; found 0"),
         (["report", "good"], "nothing to report"),
         (["compare", "a", "b"], "no plan.json"),
         (["why", "0123"], "0 cells below results"),
@@ -113,9 +114,12 @@ def test_a_file_without_a_study_says_so(approxmcmc, project):
         2,
         "error: empty.py needs a global `study = Study(...)`; found NoneType.\n",
     )
+    good = (project / "studies" / "good.py").read_text()
+    (project / "studies" / "bad.py").write_text(good + "\nstudy.presets['smoke']['replicates'] = 0\n")
     code, out, _ = approxmcmc("list")
     assert code == 0
     assert "empty  cannot be read" in out
+    assert "bad  cannot be read: StudyError" in out
     assert "good  Nobody 2014, figure 1" in out
 
 

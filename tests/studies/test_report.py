@@ -20,13 +20,15 @@ from approxmcmc.study.declare import Budget, Gold, Study
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import analyses, marginals, tables
 from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.content import _once
 from approxmcmc.study.report.evidence import Contest, exact_setting, gather, paired_ratio
+from approxmcmc.study.report.figures import _marked, log_axes
 from approxmcmc.study.report.intervals import Interval, mean_interval, proportion_interval, rate_interval
 from approxmcmc.study.report.page import write_page, write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import predict_setting
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.trust import looser_gold
+from approxmcmc.study.report.trust import _coarse_gold, _few_replicates, looser_gold
 from approxmcmc.study.report.wording import estimate, number
 from approxmcmc.targets import LogisticRegression
 from tests.fakes import autoregression, fake_trace
@@ -257,8 +259,9 @@ def test_what_the_page_prints_is_escaped(page):
 def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     _, text = page
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
-    assert len(banners) == 5
-    for word in ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy", "did not deliver"):
+    assert len(banners) == 6
+    words = ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "With 3 replicates", "noisy")
+    for word in (*words, "did not deliver"):
         assert any(word in banner for banner in banners), word
 
 
@@ -283,7 +286,7 @@ def test_answer_names_the_best_setting_and_says_where_it_cannot_tell(page):
     [
         (0.2, (0.2, 0.1, 0.5), "times that of exact, a gain that the interval supports."),
         (0.8, (0.8, 0.5, 1.3), "the interval contains 1, so we cannot tell it from the exact sampler."),
-        (1.5, (1.5, 1.2, 2.0), "it is the exact sampler, so no approximation paid at this budget."),
+        (1.5, (1.5, 1.2, 2.0), "it is the exact sampler, so no approximation was seen to pay at this budget."),
         (0.2, (math.nan, math.nan, math.nan), "its ratio to exact is not defined."),
     ],
 )
@@ -301,6 +304,47 @@ def test_first_sentence_follows_from_the_interval_of_the_ratio(risk, ratio, told
     assert first.endswith(told)
     assert ("fast" in second) == (risk > 1.0)
     assert third.endswith("a bias cannot be told from zero at this budget.")
+
+
+@pytest.mark.parametrize(("best", "told"), [("exact", "it is left over from the start"), ("fast", "only what is left")])
+def test_a_bias_of_the_exact_sampler_is_that_of_its_start(best, told):
+    rows = []
+    for setting in ("exact", "fast"):
+        row = {"setting": setting, "estimand": "mean", "time": 3.0}
+        for name in ("risk", "bias_sq", "variance"):
+            value = 1.0 if setting == best else 2.0
+            row |= Interval(value, value - 0.1, value + 0.1).columns(name)
+        rows.append(row | Interval(1.0, 0.9, 1.1).columns("ratio"))
+    nothing, traces = pd.DataFrame(), {"exact": [], "fast": []}
+    contest = Contest("toy", traces, "exact", object(), np.array([3.0]), nothing, nothing, pd.DataFrame(rows))
+    assert told in sentences(contest)[2]
+
+
+def test_settings_that_are_too_slow_for_the_budget_are_named():
+    rows = []
+    for setting, value in (("fast", 1.0), ("exact", math.nan)):
+        row = {"setting": setting, "estimand": "mean", "time": 3.0} | Interval(*[math.nan] * 3).columns("ratio")
+        for name in ("risk", "bias_sq", "variance"):
+            row |= Interval(value, value, value).columns(name)
+        rows.append(row)
+    nothing, traces = pd.DataFrame(), {"exact": [], "fast": []}
+    contest = Contest("toy", traces, "exact", object(), np.array([3.0]), nothing, nothing, pd.DataFrame(rows))
+    assert sentences(contest)[1] == "By then exact had no draw in some chain, so nothing is said of it."
+
+
+def test_what_is_said_of_several_targets_is_said_once_and_last():
+    assert _once(["of a", "of all", "of b", "of all"]) == ["of a", "of b", "of all"]
+
+
+def test_a_coarse_gold_standard_is_named_with_its_target():
+    row = {"setting": "exact", "estimand": "mean", "time": 3.0, "risk": 1.0, "floor": 0.2}
+    nothing = pd.DataFrame()
+    contest = Contest(
+        "toy", {"exact": [0] * 8}, "exact", object(), np.array([3.0]), nothing, nothing, pd.DataFrame([row])
+    )
+    (told,) = _coarse_gold([contest])
+    assert "20% of the least risk in mean of toy" in told
+    assert _few_replicates([contest]) == []
 
 
 def test_report_of_a_study_without_any_finished_cell(tmp_path):
@@ -379,6 +423,43 @@ def test_two_copies_of_one_figure_share_no_id():
     assert ids[0] and not ids[0] & ids[1]
     assert set(re.findall(r"url\(#([^)]+)\)", one)) | set(re.findall(r'href="#([^"]+)"', one)) <= ids[0]
     assert "http" not in one and "currentColor" in one
+
+
+def test_a_point_that_no_line_reaches_has_a_marker():
+    drawn = np.array([False, True, False, True, True, True, True, True, False])
+    assert _marked(drawn) == [1, 6]
+    assert _marked(np.array([False, True])) == [1]
+    assert _marked(np.zeros(3, dtype=bool)) == []
+
+
+def test_what_is_drawn_in_black_follows_the_theme_as_ink_does():
+    """Black on the dark page cannot be seen: box plots and error bars are black where matplotlib is not told."""
+    figure, axes = subplots()
+    axes.boxplot([1.0, 2.0, 5.0])
+    axes.errorbar([1.0], [2.0], yerr=[0.5], color="black")
+    assert "#000000" not in inline_svg(svg_document(figure), "one", "label")
+
+
+@pytest.mark.parametrize(
+    ("ends", "labels"),
+    [
+        ((0.0023, 0.0081), ["5×10⁻³"]),
+        ((0.8, 7.0), ["1", "2", "5"]),
+        ((3e-6, 9e-6), ["5×10⁻⁶"]),
+        ((0.0005, 0.3), ["10⁻³", "0.01", "0.1"]),
+        ((0.01255, 0.01745), ["0.013", "0.014", "0.015", "0.016", "0.017"]),
+        ((0.001255, 0.001745), ["1.3×10⁻³", "1.4×10⁻³", "1.5×10⁻³", "1.6×10⁻³", "1.7×10⁻³"]),
+    ],
+)
+def test_a_log_axis_has_labels_however_short_it_is(ends, labels):
+    figure, axes = subplots()
+    log_axes(axes, y=False)
+    axes.plot(ends, ends)
+    axes.set_xlim(ends)
+    figure.draw_without_rendering()
+    ticks = axes.get_xticklabels(which="both")
+    shown = {tick.get_text() for tick in ticks if ends[0] <= tick.get_position()[0] <= ends[1]} - {""}
+    assert shown == set(labels)
 
 
 def test_exact_setting_prefers_the_exact_test():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.errors import GoldStandardError, NotFiniteError, StudyError
+from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
@@ -203,6 +204,8 @@ def test_options_that_name_nothing_are_refused(tmp_path):
         execute(toy_study(), tmp_path, engine="seriall")
     with pytest.raises(StudyError, match="for engine 'dask'"):
         execute(toy_study(), tmp_path, jobs=2)
+    with pytest.raises(StudyError, match="at least 1; found 0"):
+        execute(toy_study(), tmp_path, jobs=0)
     with pytest.raises(StudyError, match="no cells"):
         execute(toy_study(), tmp_path, keys=["0123"])
 
@@ -277,6 +280,31 @@ def test_compare_pairs_the_cells_of_two_stores(tmp_path):
     np.testing.assert_allclose(table["data_ratio"], 1.0)
     with pytest.raises(StudyError, match=r"no plan\.json"):
         compare_stores(tmp_path, tmp_path / "b" / "toy-paper")
+
+
+def test_compare_takes_the_cells_of_one_version_of_the_code(tmp_path, monkeypatch):
+    study = toy_study(replicates=1)
+    execute(study, tmp_path / "one")
+    for version in ("old", "new"):
+        monkeypatch.setattr("approxmcmc.study.plan.code_version", lambda version=version: version)
+        execute(study, tmp_path / "two")
+    folders = tmp_path / "one" / "toy-paper", tmp_path / "two" / "toy-paper"
+    with pytest.raises(StudyError, match="different versions of the code"):
+        compare_stores(*folders)
+    for wanted in ("old", "new"):
+        monkeypatch.setattr("approxmcmc.study.verify.code_version", lambda wanted=wanted: wanted)
+        assert len(compare_stores(*folders)) == 3
+
+
+def test_compare_has_no_ratio_where_nothing_was_read(tmp_path):
+    def reads_nothing(*args, **kwargs):
+        trace = toy_sample(*args, **kwargs)
+        trace["sample_stats"]["datapoints_touched"] *= 0
+        trace["sample_stats"].attrs["tuning_datapoints_touched"] = [0]
+        return trace
+
+    execute(toy_study(), tmp_path, sample=reads_nothing)
+    assert compare_stores(tmp_path / "toy-paper", tmp_path / "toy-paper")["data_ratio"].isna().all()
 
 
 def test_geometric_mean_has_the_t_interval():
@@ -356,6 +384,23 @@ def test_a_gold_standard_is_made_once_and_comes_back(tmp_path, nuts):
     assert results.reference("plain")["posterior"].sizes["chain"] == 2
     assert results.gold_report("plain")["command"] == "pymc"
     assert not list((tmp_path / "toy-paper" / "cells").rglob("plain*"))
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other"])
+def test_a_gold_standard_that_is_damaged_is_not_used_and_the_next_run_makes_another(tmp_path, nuts, rng, damage):
+    study = gold_study()
+    execute(study, tmp_path)
+    path = tmp_path / "toy-paper" / "gold" / "plain.nc"
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:1000])
+    elif damage == "gone":
+        path.unlink()
+    else:
+        save(fake_trace(rng.normal(size=(2, 50, 2))), path)
+    assert results_of(study, tmp_path).reference("plain") is None
+    execute(study, tmp_path)
+    assert len(nuts["calls"]) == 2
+    assert results_of(study, tmp_path).reference("plain") is not None
 
 
 def test_a_gate_that_fails_ends_with_code_3_and_gives_no_reference(tmp_path, nuts):

@@ -1,5 +1,6 @@
 """Results on disk: whole or not there, one plan, one run at a time."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from approxmcmc.errors import StudyError
+from approxmcmc.output.files import save
 from approxmcmc.study import Budget, knob, vary
+from approxmcmc.study.json_files import write_json
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.results import planned_record
-from approxmcmc.study.store import Store, differences_of, hash_of_draws, write_json
+from approxmcmc.study.store import Store, differences_of, hash_of_draws
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, toy_study
 
@@ -125,6 +128,76 @@ def test_cleaning_removes_what_a_kill_left_and_nothing_else(store, record, rng):
     assert not unfinished.exists()
     assert set(store.records()) == {record["key"]}
     assert store.clean() == 0
+
+
+# --- what cannot be read or written ---
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "read"),
+    [
+        ("record.json", '{"key": "0', lambda store: store.records()),
+        ("record.json", "[]", lambda store: store.records()),
+        ("record.json", '{"key": "01"}', lambda store: store.records()),
+        ("plan.json", "", lambda store: store.plan()),
+        ("plan.json", "{}", lambda store: store.plan()),
+        ("gold/plain.json", "{", lambda store: store.gold_report("plain")),
+        ("provenance/01.json", "{", lambda store: store.provenance()),
+    ],
+)
+def test_a_file_that_is_cut_off_is_named_with_the_way_out(store, record, file, content, read):
+    store.write_cell(record, None)
+    path = (store.cell_folder(record["key"]) if file == "record.json" else store.folder) / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(StudyError, match="remove this file and run again") as caught:
+        read(store)
+    assert str(path) in str(caught.value)
+
+
+def test_a_record_in_the_folder_of_another_cell_is_refused(store, record):
+    store.write_cell(record, None)
+    store.cell_folder("ab" * 16).mkdir(parents=True)
+    write_json(store.cell_folder("ab" * 16) / "record.json", record)
+    with pytest.raises(StudyError, match=f"the record of cell {record['key']}"):
+        store.records()
+
+
+@pytest.mark.parametrize("damage", ["other", "cut", "gone"])
+def test_draws_that_are_not_those_of_the_record_are_refused_with_the_command_that_mends_them(
+    store, record, rng, damage
+):
+    draws = fake_trace(rng.normal(size=(1, 500, 2)))
+    store.write_cell({**record, "draws_hash": hash_of_draws(draws), "command": "approxmcmc retry toy"}, draws)
+    path = store.cell_folder(record["key"]) / "draws.nc"
+    if damage == "other":
+        save(trace(rng), path)
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:2000])
+    else:
+        path.unlink()
+    with pytest.raises(StudyError, match="Make them again: approxmcmc retry toy"):
+        store.trace(record["key"])
+
+
+def no_room(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_costs_no_finished_cell(store, record, rng, monkeypatch):
+    draws = trace(rng)
+    kept = {**record, "draws_hash": hash_of_draws(draws)}
+    store.write_cell(kept, draws)
+    with monkeypatch.context() as patch:
+        patch.setattr("approxmcmc.output.files.save", no_room)
+        with pytest.raises(StudyError, match="make room"), store.lock():
+            store.write_cell(record, trace(rng))
+    assert store.records()[record["key"]]["draws_hash"] == hash_of_draws(store.trace(record["key"]))
+
+
+def test_other_errors_of_the_system_keep_their_name(store):
+    with pytest.raises(FileNotFoundError), store.lock():
+        Path("nowhere", "at all").read_text()
 
 
 # --- the plan ---

@@ -13,6 +13,7 @@ from approxmcmc.bounds.distance import Distance, cells_of_states, frequencies, t
 from approxmcmc.bounds.statements import LABELS, NAMES
 from approxmcmc.bounds.transition import proposal_matrix
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.plots.bound import _floor
 from tests.models import logistic, normal_mean
 
 T = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -277,3 +278,10 @@ def test_plot_bound_draws_what_exists():
         amc.plot_bound(check["verdict"].to_dataset(name="x"))
     with pytest.raises(InvalidInputError, match="knows the bounds"):
         amc.plot_bound(check, var_names=["b9"], backend="none")
+
+
+def test_an_interval_that_reaches_zero_does_not_stretch_the_axis():
+    """Decades below all that is measured say nothing: such an interval ends a decade below."""
+    found = [xr.DataArray([0.0, 0.2]), xr.DataArray([0.05, 0.3]), xr.DataArray([np.nan, 0.4])]
+    assert _floor(*found) == pytest.approx(0.005)
+    assert _floor(xr.DataArray([0.0])) == 1e-6

@@ -1,5 +1,6 @@
 """Arrays become a trace, a trace becomes a file, and nothing is lost on the way."""
 
+import errno
 import json
 
 import arviz as az
@@ -177,6 +178,22 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
         save(fake_trace(np.ones((1, 5))), path)
     assert [file.name for file in tmp_path.iterdir()] == ["run.nc"]
     assert float(load(path)["posterior"]["beta"].max()) == 0
+
+
+def no_room(*_, **__):
+    raise RuntimeError("NetCDF: HDF error")  # all that netCDF4 says of a full disk, and of a damaged block
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_a_damaged_block_one_of_the_file(tmp_path, monkeypatch):
+    path = save(fake_trace(np.zeros((1, 5))), tmp_path / "run.nc")
+    monkeypatch.setattr(xr.DataTree, "to_netcdf", no_room)
+    monkeypatch.setattr(xr, "open_datatree", no_room)
+    with pytest.raises(OSError, match="is the disk full") as caught:
+        save(fake_trace(np.ones((1, 5))), path)
+    assert caught.value.errno == errno.EIO
+    with pytest.raises(InvalidInputError, match=r"run\.nc cannot be read"):
+        load(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.nc"]
 
 
 def test_what_cannot_be_saved_or_loaded_is_named(tmp_path):

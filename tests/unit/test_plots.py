@@ -107,6 +107,12 @@ def test_one_curve_alone_has_no_legend(curves):
     assert "legend" not in plot_risk(curves["exact"], backend="none").viz.children
 
 
+def test_no_names_are_the_default_as_in_arviz(curves):
+    assert set(plot_risk(curves, var_names=None, backend="none").viz["line"].data_vars) == {"risk"}
+    table = cost_table({0.0: fake_trace(np.zeros((2, 20))), 0.1: fake_trace(np.zeros((2, 20)))})
+    assert len(plot_cost(table, var_names=None, backend="none").viz["line"].data_vars) == 2
+
+
 def test_plots_compose_with_arviz(curves):
     collection = plot_risk(curves, backend="none")
     az.add_lines(collection, values={"risk": [0.01]}, orientation="horizontal")

@@ -28,10 +28,15 @@ def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool =
     estimand = contest.estimands[0]
     table = contest.at_last_budget(estimand)
     known = {label: row for label, row in table.iterrows() if math.isfinite(row.risk)}
+    unknown = [str(label) for label in table.index if label not in known]
     if not known:
         return [f"No setting has a draw by {number(float(contest.budgets[-1]))} s, so no risk can be stated."]
     best = min(known, key=lambda label: known[label].risk)
-    return [_who(contest, estimand, best, known[best]), _against(best, contest.exact, known), _why(best, known[best])]
+    return [
+        _who(contest, estimand, best, known[best]),
+        _against(best, contest.exact, known, unknown),
+        _why(best, best == contest.exact, known[best]),
+    ]
 
 
 def _without_gold(target: str, gold_wanted: bool, own_figures: bool) -> str:
@@ -53,7 +58,7 @@ def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
     if contest.exact is None:
         return f"{text}; no exact setting takes part, so there is no ratio."
     if best == contest.exact:
-        return f"{text}; it is the exact sampler, so no approximation paid at this budget."
+        return f"{text}; it is the exact sampler, so no approximation was seen to pay at this budget."
     ratio = row.ratio, row.ratio_lower, row.ratio_upper
     if not math.isfinite(ratio[0]):
         return f"{text}; its ratio to {contest.exact} is not defined."
@@ -65,7 +70,7 @@ def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
     return f"{text}; the interval contains 1, so we cannot tell it from the exact sampler."
 
 
-def _against(best: str, exact: str | None, rows: dict[Any, Any]) -> str:
+def _against(best: str, exact: str | None, rows: dict[Any, Any], unknown: list[str]) -> str:
     """Compare the best setting with the approximate others; the first sentence has compared it with the exact one."""
     others = [label for label in rows if label not in (best, exact)]
     if best == exact:
@@ -80,15 +85,20 @@ def _against(best: str, exact: str | None, rows: dict[Any, Any]) -> str:
         parts.append(f"Between it and {enumeration(near)} we cannot tell.")
     if far:
         parts.append(f"It has less risk than {enumeration(far)}: {how}.")
+    if unknown:
+        them = "it" if len(unknown) == 1 else "them"
+        parts.append(f"By then {enumeration(unknown)} had no draw in some chain, so nothing is said of {them}.")
     return " ".join(parts) or "No other setting has a measured risk."
 
 
-def _why(best: str, row: Any) -> str:
+def _why(best: str, exact: bool, row: Any) -> str:
     bias = estimate_text(row.bias_sq, row.bias_sq_lower, row.bias_sq_upper)
     variance = estimate_text(row.variance, row.variance_lower, row.variance_upper)
     text = f"Of the risk of {best}, bias² is {bias} and variance {variance}"
     if not math.isfinite(row.bias_sq_lower):
         return f"{text}."
     if row.bias_sq_lower > 0.0:
+        if exact:
+            return f"{text}: its bias can be told from zero; it is left over from the start and goes with more time."
         return f"{text}: its bias can be told from zero; only what is left over from the start will go with more time."
     return f"{text}: a bias cannot be told from zero at this budget."

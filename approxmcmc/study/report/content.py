@@ -14,6 +14,7 @@ from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.pieces import Note, Section
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners
+from approxmcmc.study.report.wording import counted
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -63,10 +64,15 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
         "title": f"{results.study.name}: risk report",
         "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
         "banners": [*notes, *banners(results, contests)],
-        "answer": list(dict.fromkeys(sentence for told in answers for sentence in told)) or ["No cell is done yet."],
+        "answer": _once([sentence for told in answers for sentence in told]) or ["No cell is done yet."],
         "sections": sections,
         "footer": "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort.",
     }
+
+
+def _once(sentences: Sequence[str]) -> list[str]:
+    """Return sentences without repetitions; what was said of several targets stands last."""
+    return list(dict.fromkeys(reversed(sentences)))[::-1]
 
 
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
@@ -79,17 +85,18 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     budget = " or ".join(
         f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
     )
+    kept, chains = counted(study.thin, "step"), counted(study.replicates, "chain")
     terms = (
         (
             "Aims",
             f"Which setting has least risk at a given time, and what its approximation costs. After {study.reference}.",
         ),
-        ("Data", "; ".join(f"{c.target}, N = {results.target(c.target).n_obs:,} terms" for c in contests)),
+        ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
         ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
-        ("Budget", f"{budget} per chain, {study.tune} tuning steps, {study.thin} steps for each draw that is kept"),
-        ("Replicates", f"{study.replicates} chains of each setting, interleaved in blocks; study seed {study.seed}"),
+        ("Budget", f"{budget} per chain, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
+        ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
     )
     return Section("Design", terms=terms)
 
@@ -126,7 +133,7 @@ def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
     if report["status"] == "accepted" and not used:
-        return f"{name}: the stored gold standard does not fit the study as it is now; a run makes another."
+        return f"{name}: the stored gold standard is damaged or not that of the study of now; a run makes another."
     return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
 
 

@@ -1,5 +1,6 @@
 """The figures that every study gets: risk against time and data, bias and variance apart, cost, machine health."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from approxmcmc.study.report.wording import enumeration, number, power_of_ten
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 LARGEST_PANELS = 4
+SHORT_AXIS = 20.0  # of its ends' ratio; decades alone could leave such an axis with one label or none
 FARTHEST_FLOOR = 1e-2  # of the least value drawn; a floor below that is told in words
 BANDS = "Bands: 95 % bootstrap intervals over replicates, which are somewhat short when these are few."
 
@@ -85,7 +88,7 @@ def bias_and_variance(contest: Contest) -> Figure:
     estimand = contest.estimands[0]
     curves = contest.over_time[contest.over_time.estimand == estimand]
     lowest = _lowest(curves, ("bias_sq", "variance"))
-    figure, axes = subplots(1, 2, figsize=(9.6, 4.4), sharey=True)
+    figure, axes = subplots(1, 2, figsize=(9.6, 4.4), sharex=True, sharey=True)
     for panel, name, heading in zip(axes, ("bias_sq", "variance"), ("bias²", "variance"), strict=True):
         log_axes(panel)
         _bands(panel, curves, name, "time", contest, lowest)
@@ -150,10 +153,18 @@ def _bands(panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest:
     for label, style in style_of(list(contest.traces), contest.exact).items():
         rows = curves[curves.setting == label]
         y, lower, upper = (rows[f"{name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
-        panel.plot(rows[axis], np.where(y > 0.0, y, np.nan), markevery=4, markersize=4, label=label, **style)
+        panel.plot(
+            rows[axis], np.where(y > 0.0, y, np.nan), markevery=_marked(y > 0.0), markersize=4, label=label, **style
+        )
         bottom, top = np.maximum(lower, lowest), np.where(upper > lowest, upper, np.nan)
         panel.fill_between(rows[axis], bottom, top, color=style["color"], alpha=0.13, linewidth=0)
     panel.set_ylim(bottom=lowest)
+
+
+def _marked(drawn: np.ndarray) -> list[int]:
+    """Return the points that get a marker: every fourth that is drawn, and those that no line reaches."""
+    alone = drawn & ~np.append(drawn[1:], False) & ~np.append(False, drawn[:-1])
+    return [int(place) for place in np.flatnonzero(alone | (drawn & (np.cumsum(drawn) % 4 == 1)))]
 
 
 def _hatch_floor(panel: "Axes", curves: "pd.DataFrame", lowest: float) -> None:
@@ -173,23 +184,31 @@ def _lowest(curves: "pd.DataFrame", names: Sequence[str]) -> float:
 
 
 def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
-    """Put axes on a log scale with tick labels in plain characters."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """Put axes on a log scale, with powers of ten in plain characters; on a short axis also 2 and 5 times them."""
+    from matplotlib.ticker import FuncFormatter
 
     for wanted, axis, set_scale in ((x, panel.xaxis, panel.set_xscale), (y, panel.yaxis, panel.set_yscale)):
         if wanted:
             set_scale("log")
             axis.set_major_formatter(FuncFormatter(_tick))
-            axis.set_minor_formatter(NullFormatter())
+            axis.set_minor_formatter(FuncFormatter(functools.partial(_minor_tick, axis)))
+
+
+def _minor_tick(axis: "Axis", value: float, place: int) -> str:
+    low, high = axis.get_view_interval()
+    digits = f"{value:.5e}".split("e")[0].rstrip("0").rstrip(".")
+    # Where fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps: all of these have room.
+    return _tick(value, place) if high < SHORT_AXIS * low and (digits in "25" or len(digits) > 1) else ""
 
 
 def _tick(value: float, _: int) -> str:
-    exponent = np.log10(value) if value > 0 else np.nan
-    if not np.isfinite(exponent):
+    if not (np.isfinite(value) and value > 0):
         return ""
-    if -2 <= exponent <= 3:
+    digits, exponent = f"{value:.5e}".split("e")
+    if -2 <= int(exponent) <= 3:
         return f"{value:g}"
-    return power_of_ten(round(exponent)) if abs(exponent - round(exponent)) < 1e-6 else f"{value:.0e}"
+    digits = digits.rstrip("0").rstrip(".")
+    return ("" if digits == "1" else f"{digits}×") + power_of_ten(int(exponent))
 
 
 def _panels(count: int) -> tuple[Any, list["Axes"]]:

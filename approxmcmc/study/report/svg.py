@@ -1,7 +1,7 @@
 """Matplotlib figures as SVG that sits inside a page: unique ids, no network address, colours that follow the theme.
 
-Text and axes are drawn in one ink colour; inside the page that ink becomes ``currentColor``, so that the same picture
-reads on a light and on a dark background. Text stays text: it can be selected and searched.
+Text and axes are drawn in one ink colour; inside the page that ink, and black, become ``currentColor``, so that the
+same picture reads on a light and on a dark background. Text stays text: it can be selected and searched.
 """
 
 import io
@@ -93,5 +93,6 @@ def inline_svg(document: str, prefix: str, label: str) -> str:
     body = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', body)
     body = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", body, count=1)
-    body = body.replace(INK, "currentColor").replace(INK.upper(), "currentColor")
+    for ink in (INK, INK.upper(), "#000000"):  # black is what matplotlib draws with where it is not told
+        body = body.replace(ink, "currentColor")
     return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

@@ -77,6 +77,11 @@ def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> s
     return " ".join(part for part in estimate(value, lower, upper, spec) if part)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: "1 chain", "8 chains"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def enumeration(names: list[str]) -> str:
     """Join names as in prose: "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,58 @@
+"""JSON on disk: files that are whole when written, and refused with a way out when they are not what was written."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.errors import StudyError
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON by atomic rename, on disk before this returns; numbers that are not finite become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, on disk before this returns."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
+    """Return the object that a file holds, or None where there is no file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:  # not JSON, or not text
+        raise not_whole(path, f"not JSON, {error}") from error
+    if not isinstance(content, dict):
+        raise not_whole(path, f"a {type(content).__name__}")
+    if lacking := [name for name in needed if name not in content]:
+        raise not_whole(path, f"it lacks {', '.join(lacking)}")
+    return content
+
+
+def not_whole(path: Path, found: str) -> StudyError:
+    """Return the error that names a file which is not what was written, and what to do with it."""
+    return StudyError(
+        f"{path} is not what a run has written there: {found}. Perhaps a copy of the store was cut off: copy it again. "
+        "Or remove this file and run again, which makes what is missing and keeps the rest."
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON takes it: arrays as lists, what is not finite as None, other objects as their repr."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "tolist"):  # numpy scalars and arrays
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
