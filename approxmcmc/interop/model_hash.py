@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.engine.identity import UnknownContentError, content_id
 
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
@@ -37,6 +38,17 @@ def model_hash(model: Any) -> str | None:
     variables = [variable.name for variable in (*model.free_RVs, *model.observed_RVs, *model.deterministics)]
     labels = {name: None if values is None else list(map(str, values)) for name, values in model.coords.items()}
     return content_hash(text, variables, dict(model.named_vars_to_dims), labels, *arrays)
+
+
+def twin_id(target: Any) -> str | None:
+    """Return a hash of the code that makes a target's PyMC twin; None where it cannot be read.
+
+    A corrected twin must not meet draws of the old one, and the target's own content says nothing of its twin.
+    """
+    try:
+        return content_id((type(target).to_pymc, getattr(target, "pymc_model", None)))
+    except UnknownContentError:
+        return None
 
 
 def _walk(outputs: Iterable[Any]) -> tuple[list[Any], list[np.ndarray]]:

@@ -1,6 +1,5 @@
 """The gold standard of a target: NUTS, held against quality gates, cached by content."""
 
-import inspect
 import math
 import os
 import reprlib
@@ -13,7 +12,7 @@ import xarray as xr
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
 from approxmcmc.reference.nuts import nuts_sampler, run_nuts
@@ -195,14 +194,9 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
 def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
     """Return the content hash, the model's part of the cache key, and a function that makes the model."""
     if hasattr(target, "to_pymc") and hasattr(target, "content_hash"):
-        # The source of the twin is in the key, so that a corrected twin does not meet draws of the old one.
-        twin = type(target).to_pymc
-        try:
-            source = inspect.getsource(twin)
-        except OSError:  # defined at a prompt
-            source = twin.__code__.co_code.hex() + repr(twin.__code__.co_consts)
-        content = target.content_hash()
-        return content, content_hash(type(target).__qualname__, content, source), target.to_pymc
+        content, twin = target.content_hash(), twin_id(target)
+        key = None if twin is None else content_hash(type(target).__qualname__, content, twin)
+        return content, key, target.to_pymc
     import pymc as pm
 
     if isinstance(target, pm.Model):

@@ -12,6 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
+from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Gold, Study
 from approxmcmc.study.plan import digest, function_id
 from approxmcmc.study.store import Record, Store, hash_of_draws
@@ -26,9 +27,11 @@ def gold_request(study: Study, preset: str, target_name: str) -> Record | None:
     """Return all that a gold standard depends on, with a hash of it; None where the study wants none."""
     if study.gold is None:
         return None
+    target = study.target(target_name)
     wanted = {
         "target": target_name,
-        "target_hash": study.target(target_name).content_hash(),
+        "target_hash": target.content_hash(),
+        "twin": twin_id(target) if hasattr(target, "to_pymc") else None,
         "settings": dataclasses.asdict(study.gold),
         "random_seed": int(digest("gold", study.seed, target_name)[:8], 16) >> 1,
         "estimands": {name: function_id(function) for name, function in (study.estimands or {}).items()},

@@ -23,6 +23,7 @@ from approxmcmc.reference import (
     reference_posterior,
 )
 from approxmcmc.reference.gates import with_common_names
+from approxmcmc.targets import Target
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000
@@ -221,6 +222,25 @@ def test_other_data_and_another_twin_are_sampled_anew(sampler, tmp_path):
     for target in (FakeTarget([1.0]), FakeTarget([1.5]), Corrected([1.0])):
         reference_posterior(target, cache_dir=tmp_path, **SETTINGS)
     assert len(sampler) == 3
+
+
+def _twin(scale):
+    return lambda: scale
+
+
+def test_another_twin_of_the_users_is_sampled_anew(sampler, tmp_path):
+    """The same model with a twin that was corrected: its function, or a number that it reads."""
+    for scale in (1.0, 2.0, 1.0):
+        target = Target(
+            lambda theta, data, i: -0.5 * theta[0] ** 2,
+            lambda theta: 0.0,
+            data=np.ones(3),
+            n_obs=3,
+            dim=1,
+            pymc_model=_twin(scale),
+        )
+        reference_posterior(target, cache_dir=tmp_path, **SETTINGS)
+    assert len(sampler) == 2
 
 
 def _garbage(path, tree):
