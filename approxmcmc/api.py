@@ -99,9 +99,10 @@ def sample(
         When an argument is out of range.
     IncompatibleError
         When target, proposal and test do not fit together.
-    NotFiniteError
-        When no starting point has a finite log density, or a log density was NaN before a draw was kept. A NaN later
-        stops the run, keeps the draws made and warns, naming datum and theta.
+    SamplingError
+        When no starting point has a finite log density, a log density was NaN (:class:`NotFiniteError`) or a function
+        of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
+        warns, naming theta, and the datum where that is known.
 
     Notes
     -----

@@ -20,7 +20,11 @@ class CompilationError(ApproxMCMCError, TypeError):
     """A function supplied by the user does not compile, or returns the wrong type."""
 
 
-class NotFiniteError(ApproxMCMCError, ArithmeticError):
+class SamplingError(ApproxMCMCError, ArithmeticError):
+    """A chain failed before there was a draw to keep."""
+
+
+class NotFiniteError(SamplingError):
     """A log density was NaN where the sampler needed a number."""
 
 

@@ -196,5 +196,5 @@ def _warnings(risk: float, mcse_sq: float, n_replicates: int, stuck: int, traces
     if stuck:
         found.append(f"{stuck} of {n_replicates} chains never moved")
     stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
-    found.extend(f"stopped: {stop}" for stop in sorted(stops & {"not_finite", "interrupt"}))
+    found.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
     return "; ".join(found)

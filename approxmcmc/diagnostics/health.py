@@ -40,7 +40,7 @@ def problems(trace: xr.DataTree) -> list[str]:
 
 def _stopped(posterior: xr.Dataset) -> str | None:
     stopped, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
-    if stopped == "not_finite":
+    if stopped == "failure":
         return f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
     if stopped and not draws:
         return f"sampling was stopped ({stopped}) before the first draw was kept: the posterior group is empty"

@@ -37,8 +37,8 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     ------
     InvalidInputError
         If `trace` is not a DataTree with draws.
-    FileNotFoundError
-        If the folder does not exist.
+    FileNotFoundError, IsADirectoryError
+        If the folder does not exist, or `path` is one.
     OSError
         If the system refuses to write, as on a full disk.
 
@@ -61,6 +61,8 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
         )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Cannot save to {path}: the folder {path.parent} does not exist. Create it first.")
+    if path.is_dir():
+        raise IsADirectoryError(f"Cannot save to {path}: it is a folder. Name a file, as {path / 'trace.nc'}.")
     storable = _with_storable_attrs(trace)
     with whole_file(path) as temporary:
         try:

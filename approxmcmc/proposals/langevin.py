@@ -18,7 +18,7 @@ from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.engine.vectors import assign
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,
@@ -157,11 +157,6 @@ class Langevin(Component):
 
     def build_unadjusted(self, target: Target) -> Part:
         """Return the part for a sampler that asks for no density ratio."""
-        if self.target_acceptance is not None:
-            raise IncompatibleError(
-                "Langevin: target_acceptance tunes the step to the answers of a test, AlwaysAccept gives none; "
-                "choose step_size by hand, or use ExactTest"
-            )
         return self._part(target, {"PROPOSE": _move, "ADAPT": keep})
 
     def _part(self, target: Target, functions: Mapping[str, Any]) -> Part:

@@ -93,7 +93,10 @@ class MetropolisHastings(Component):
             rarity = getattr(target, "audit_rarity", 1)  # with control variates a step costs too little for more
             audit_every = rarity * max(50, round(20 * target.n_obs / batch_size))
         test = self.test.build_test(target)
-        build_unadjusted = None if test.functions["USES_RATIO"] else getattr(self.proposal, "build_unadjusted", None)
+        build_unadjusted = None
+        if not test.functions["USES_RATIO"]:
+            _refuse_tuning(self.proposal, self.test)
+            build_unadjusted = getattr(self.proposal, "build_unadjusted", None)
         proposal = (build_unadjusted or self.proposal.build_proposal)(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
@@ -107,6 +110,15 @@ class MetropolisHastings(Component):
         if asked == "rows" or (asked == "auto" and n_obs < BLOCKS_FROM):
             return Schedule("rows")
         return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
+
+
+def _refuse_tuning(proposal: Any, test: Any) -> None:
+    for member in getattr(proposal, "proposals", (proposal,)):
+        if getattr(member, "target_acceptance", None) is not None:
+            raise IncompatibleError(
+                f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
+                f"the answers of a test, and {test!r} gives none; choose the size by hand, or use ExactTest"
+            )
 
 
 class Schedule(NamedTuple):

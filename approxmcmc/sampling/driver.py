@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
 from approxmcmc.engine.clock import TICKS_IN_KERNELS
-from approxmcmc.errors import NotFiniteError
+from approxmcmc.errors import NotFiniteError, SamplingError
 from approxmcmc.sampling.progress import Progress
 
 CHUNK_SECONDS = 0.05
@@ -34,6 +34,7 @@ class Recorder:
         self.tuning_values = np.zeros(len(VALUE_NAMES))
         self.seconds_per_step = 0.0
         self.failure = ""
+        self.error: Exception | None = None
 
     @property
     def phase(self) -> int:
@@ -56,16 +57,20 @@ class Recorder:
         rows_wanted, thin = self.phases[phase]
         affordable = CHUNK_SECONDS / self.seconds_per_step / thin if self.seconds_per_step else 1.0
         rows = min(max(1, int(affordable)), rows_wanted - self.done[phase])
-        draws = np.empty((rows, self.dim))
+        draws = np.full((rows, self.dim), math.nan)
         counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((rows, len(VALUE_NAMES)))
         started = time.perf_counter()
-        made = self.chain.advance(rows, thin, draws, counts, values)
+        try:
+            made = self.chain.advance(rows, thin, draws, counts, values)
+        except Exception as error:  # raised by a function of the user's; a step writes its draw last
+            made = int(np.isfinite(draws).all(axis=1).sum())
+            self.error, self.failure = error, _explain(error, self.chain)
         elapsed = time.perf_counter() - started
         self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
         if not TICKS_IN_KERNELS:
             values[:, SECONDS] = elapsed / rows
-        if made < rows:
+        if made < rows and self.error is None:
             self.failure = self.chain.explain_failure()
         self._record(phase, draws[:made], counts[:made], values[:made])
 
@@ -103,12 +108,12 @@ def run(
     keep_warmup: bool,
     progress: Progress,
 ) -> SamplingResult:
-    """Run chains to their end, the time limit, an interrupt, or a NaN, and return what was drawn.
+    """Run chains to their end, the time limit, an interrupt, or a failure, and return what was drawn.
 
     Raises
     ------
-    NotFiniteError
-        When a log density was NaN before every chain had a draw to keep.
+    SamplingError
+        When a chain failed before every chain had a draw to keep: NotFiniteError when a log density was NaN.
     """
     recorders = [Recorder(chain, dim, tune, draws, thin, keep_warmup) for chain in chains]
     started = time.perf_counter()
@@ -122,7 +127,9 @@ def run(
         if recorder.failure and recorder.done[1] == kept  # another may have failed later, in a chunk that ran on
     )
     if failure and not kept:
-        raise NotFiniteError(f"sampling stopped before any draw was kept. {failure}. Look at the model there")
+        error = next((recorder.error for recorder in recorders if recorder.error), None)
+        kind = SamplingError if error else NotFiniteError
+        raise kind(f"sampling stopped before any draw was kept. {failure}. Look at the model there") from error
     draws_kept, stats = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
     warmup_draws, warmup_stats = None, None
     if keep_warmup:
@@ -135,7 +142,7 @@ def run(
         "sampling_time": sampling_time,
         "tuning_steps": tune,
         "thin": thin,
-        "stopped": "not_finite" if failure else stopped,
+        "stopped": "failure" if failure else stopped,
         "failure": failure,
     }
     totals = _tuning_totals(recorders, program)
@@ -174,6 +181,13 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
     enough = min((recorder.done[1] for recorder in recorders if recorder.failure), default=math.inf)
     idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
     return sorted((recorder for recorder in idle if recorder.done[1] < enough), key=lambda recorder: recorder.steps)
+
+
+def _explain(error: Exception, chain: Chain) -> str:
+    """Say what a function of the user's raised, and where the chain was about to go."""
+    proposed = getattr(chain, "proposed", None)
+    where = "" if proposed is None else f" at theta = {np.array2string(proposed, precision=6, threshold=20)}"
+    return f"the model raised {type(error).__name__}: {error}{where}"
 
 
 def _stack(

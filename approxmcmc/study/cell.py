@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.errors import NotFiniteError
+from approxmcmc.errors import SamplingError
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.results import TOTALS, planned_record
 from approxmcmc.study.store import Record, hash_of_draws
@@ -67,7 +67,7 @@ def run_cell(
                 audit_every=study.audit_every,
                 progressbar=False,
             )
-        except NotFiniteError as problem:
+        except SamplingError as problem:
             status, error = "invalid", str(problem)
         except Exception:  # whatever a chain raises is a result of the study, and the other cells go on
             status, error = "failed", traceback.format_exc()
@@ -109,10 +109,10 @@ def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record
 
 
 def defect(trace: "xr.DataTree") -> str | None:
-    """Return why a trace cannot be used, or None: no draws, a log density that was NaN, a draw that is not finite."""
+    """Return why a trace cannot be used, or None: no draws, a chain that failed, a draw that is not finite."""
     attrs, posterior = trace["sample_stats"].attrs, trace["posterior"]
-    if attrs.get("stopped") == "not_finite":
-        return f"A log density was not a number: {attrs.get('failure', 'no draw says where')}."
+    if attrs.get("stopped") == "failure":
+        return f"The chain failed: {attrs.get('failure', 'no draw says where')}."
     if not posterior.sizes.get("draw", 0):
         return "The budget ended before the first draw: give more seconds, or fewer tuning steps or steps per draw."
     for name, variable in posterior.data_vars.items():

@@ -230,6 +230,8 @@ def alarm_network(**evidence: int) -> BayesianNetwork:
 
 
 def _check_names(tables: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> None:
+    if not isinstance(tables, Mapping) or not tables:
+        raise InvalidInputError(f"BayesianNetwork: tables must be a dict, a table for each name; found {tables!r:.200}")
     for name, above in parents.items():
         unknown = [member for member in (name, *above) if member not in tables]
         if unknown or isinstance(above, str):

@@ -64,6 +64,8 @@ class BinaryMRF(FactorGraph):
 
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
         n_variables = positive_integer(n_variables, "n_variables", who="BinaryMRF")
+        if not np.size(indices[0] if isinstance(indices, (list, tuple)) and len(indices) else indices):
+            raise InvalidInputError("BinaryMRF: needs the sites of at least one factor, indices holds none")
         several = isinstance(indices, (list, tuple)) and np.ndim(indices[0]) == 2
         pairs = zip(indices, log_tables, strict=True) if several else [(indices, log_tables)]
         groups = [_group(n_variables, sites, tables) for sites, tables in pairs]

@@ -81,6 +81,7 @@ class BoundedLikelihood:
         if not isinstance(target, Target):
             raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
         self.target, self.n_obs, self.variables = target, target.n_obs, target.variables
+        self.terms_are_likelihood = getattr(target, "terms_are_likelihood", True)
         self._sums = checked_arrays(sums, "sums", who=who)
         self._more = checked_arrays(bound_data, "bound_data", who=who)
         self._data = (*target.compile().data, *self._more)

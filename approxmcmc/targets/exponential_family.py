@@ -37,9 +37,10 @@ class FamilyPrior:
                 f"prior_scale={scale!r}, prior_bounds={bounds!r}"
             )
         self.normal = None if scale is None else Prior(scale, None, who=who)
-        self.bounds = None if bounds is None else tuple(float(bound) for bound in bounds)
-        if self.bounds and not (len(self.bounds) == 2 and -math.inf < self.bounds[0] < self.bounds[1] < math.inf):
+        limits = None if bounds is None else np.asarray(bounds, dtype=np.float64)
+        if limits is not None and not (limits.shape == (2,) and -math.inf < limits[0] < limits[1] < math.inf):
             raise InvalidInputError(f"{who}: prior_bounds must be two finite numbers, low < high, found {bounds!r}")
+        self.bounds = None if limits is None else (float(limits[0]), float(limits[1]))
 
     def compile(self, dim: int) -> Any:
         """Return the compiled log prior."""

@@ -19,7 +19,8 @@ from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, checked_array, plain_function
+from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
+from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.likelihood_bounds import logistic_bound
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
@@ -72,21 +73,9 @@ class LinearTarget(TallDataTarget):
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
-        names = coef_names if coef_names is not None else getattr(X, "columns", None)
-        X = checked_array(X, "X", who=who).astype(np.float64, copy=False)
-        y = checked_array(y, "y", who=who).astype(np.float64, copy=False)
-        if X.ndim != 2 or y.ndim != 1 or X.shape[0] != y.shape[0] or X.shape[0] < 1:
-            raise InvalidInputError(
-                f"{who}: X must have shape (n, p) and y shape (n,) with the same n >= 1, "
-                f"found X {X.shape} and y {y.shape}"
-            )
-        labels = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(X.shape[1])]
-        if len(labels) != X.shape[1]:
-            raise InvalidInputError(f"{who}: X has {X.shape[1]} columns, {len(labels)} names were given")
-        if intercept:
-            X, labels = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *labels]
-        self.X, self.y = np.ascontiguousarray(X), y
-        self.data, self.n_obs = (self.X, self.y), X.shape[0]
+        self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        self.y = y.astype(np.float64, copy=False)
+        self.data, self.n_obs = (self.X, self.y), len(y)
         self.variables = Variables({"beta": (len(labels),)}, {"beta": ("coef",)}, {"coef": labels})
 
     def _log_terms(self) -> Any:
@@ -272,7 +261,7 @@ class GLMTarget(LinearTarget):
             if bound is not None and not 0.0 < bound < math.inf:
                 raise InvalidInputError(f"GLMTarget: {name} must be positive and finite, found {bound!r}")
         self.slope_bound, self.third_derivative_bound = slope_bound, third_derivative_bound
-        self._pymc_model = pymc_model
+        self.pymc_model = pymc_model
         arguments = (0.25, float(self.y[0]))
         check_compiles(self._loglik_eta, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
 
@@ -291,4 +280,4 @@ class GLMTarget(LinearTarget):
 
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
-        return self._pymc_model() if self._pymc_model is not None else super().to_pymc()
+        return self.pymc_model() if self.pymc_model is not None else super().to_pymc()

@@ -22,7 +22,7 @@ from approxmcmc.engine.gradients import ROWS, gradient_signature
 from approxmcmc.engine.identity import content_id
 from approxmcmc.engine.numerics import exp_of_negative
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
@@ -209,27 +209,15 @@ class SoftmaxRegression(TallDataTarget):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "SoftmaxRegression"
-        names = coef_names if coef_names is not None else getattr(X, "columns", None)
-        X = checked_array(X, "X", who=who).astype(np.float64, copy=False)
-        y = checked_array(y, "y", who=who)
-        if X.ndim != 2 or y.ndim != 1 or X.shape[0] != y.shape[0] or X.shape[0] < 1:
-            raise InvalidInputError(
-                f"{who}: X must have shape (n, p) and y shape (n,) with the same n >= 1, "
-                f"found X {X.shape} and y {y.shape}"
-            )
+        self.X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         labels, codes = np.unique(y, return_inverse=True)
         if len(labels) < 2 or (labels != np.round(labels)).any():
             raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
         self.prior = Prior(prior_scale, prior, who=who)
         if prior is None and math.isinf(self.prior.scale):
             raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
-        coefs = [str(name) for name in names] if names is not None else [f"x{j}" for j in range(X.shape[1])]
-        if len(coefs) != X.shape[1]:
-            raise InvalidInputError(f"{who}: X has {X.shape[1]} columns, {len(coefs)} names were given")
-        if intercept:
-            X, coefs = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *coefs]
-        self.X, self.y = np.ascontiguousarray(X), codes.astype(np.int64)
-        self.data, self.n_obs, self.n_classes = (self.X, self.y), X.shape[0], len(labels)
+        self.y = codes.astype(np.int64)
+        self.data, self.n_obs, self.n_classes = (self.X, self.y), len(y), len(labels)
         shape = {"beta": (self.n_classes, len(coefs))}
         coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
         self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)

@@ -16,6 +16,8 @@ from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 
+SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
+
 
 def _gaussian_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
     total = 0.0
@@ -51,7 +53,7 @@ class Prior:
         name: str = "prior",
         gradient: Callable[..., None] | None = None,
     ) -> None:
-        if function is None and not (isinstance(scale, numbers.Real) and scale > 0.0):
+        if function is None and not (isinstance(scale, numbers.Real) and scale > SMALLEST_SCALE):
             raise InvalidInputError(
                 f"{who}: prior_scale must be positive (inf for a flat prior), one number for all, found {scale!r}; "
                 "any other prior is a function, prior="

@@ -74,7 +74,7 @@ class Target(TallDataTarget):
     -----
     Numbers that a function reads beside its arguments, globals and closures, count as they are when `sample` is called;
     so do arrays that were not copied. A helper that numba compiled keeps the numbers of its first call. Return -inf
-    outside the support: an exception ends the run without draws. Random numbers have no place in these functions; see
+    outside the support: an exception ends the run. Random numbers have no place in these functions; see
     :class:`EstimatedLikelihood`.
 
     Examples
@@ -121,7 +121,7 @@ class Target(TallDataTarget):
                 f"Target: initial_point must have shape ({dim},), found {self._initial_point.shape}"
             )
         self._term_range = None if term_range is None else plain_function(term_range, "term_range", who="Target")
-        self._pymc_model = pymc_model
+        self.pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
         check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="Target")
         self.prior.compile(dim)
@@ -189,7 +189,7 @@ class Target(TallDataTarget):
 
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
-        return self._pymc_model() if self._pymc_model is not None else super().to_pymc()
+        return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
 
     def __repr__(self) -> str:
         """Say the likelihood's name and the size."""

@@ -75,7 +75,7 @@ def toy_sample(target, sampler, *, draws, tune, random_seed, initvals, thin, tim
     walk = initvals + np.random.default_rng(random_seed).normal(size=(kept, target.size)).cumsum(axis=0)
     if sampler.fault == "nan":
         walk[-1, 0] = np.nan
-    stopped = {"interrupt": "interrupt", "no number": "not_finite"}.get(sampler.fault, "")
+    stopped = {"interrupt": "interrupt", "no number": "failure"}.get(sampler.fault, "")
     tuning = {"datapoints_touched": [7 * tune], "decisions_made": [tune]}
     attrs = {"setup_compile_seconds": 0.5, "stopped": stopped, "tuning_steps": tune, "thin": thin}
     return fake_trace(walk[None], seconds_per_draw=1e-6, tuning=tuning, attrs=attrs)

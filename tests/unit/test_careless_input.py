@@ -19,6 +19,10 @@ WALK = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest())
 QUICK = {"draws": 20, "tune": 5, "chains": 2, "random_seed": 1, "progressbar": False}
 
 
+def logistic_with(**settings):
+    return LogisticRegression(X, y, **settings)
+
+
 class TestData:
     def test_masked_values_are_refused(self):
         with pytest.raises(InvalidInputError, match="X has 1 masked value"):
@@ -164,6 +168,42 @@ class TestSettings:
         with pytest.raises(InvalidInputError, match=r"^RandomWalk: standard deviations must be positive") as told:
             amc.RandomWalk(-1.0)
         assert not hasattr(told.value, "__notes__")
+
+    @pytest.mark.parametrize(
+        ("make", "match"),
+        [
+            (lambda: amc.targets.BinaryMRF(3, [], []), "indices holds none"),
+            (lambda: amc.targets.BayesianNetwork([1, 2]), "tables must be a dict"),
+            (lambda: amc.targets.ERGM(np.zeros((3, 3)), statistics=None, prior_scale=1.0), "statistics must be a seq"),
+            (lambda: amc.targets.ERGM(np.zeros((3, 3)), ("edges",), prior_bounds=1.0), "two finite numbers"),
+            (lambda: logistic_with(coef_names=3), "coef_names must be a sequence of 2 names, found 3"),
+            (lambda: logistic_with(coef_names="ab"), "coef_names must be a sequence"),
+            (lambda: logistic_with(prior_scale=1e-200), "prior_scale must be positive"),
+        ],
+    )
+    def test_targets_of_nothing(self, make, match):
+        with pytest.raises(InvalidInputError, match=match):
+            make()
+
+    @pytest.mark.parametrize(
+        "proposal",
+        [
+            amc.RandomWalk(0.1, target_acceptance=0.3),
+            amc.Langevin(0.1, target_acceptance=0.5),
+            amc.Mixture([amc.RandomWalk(1.0), amc.RandomWalk(0.1, target_acceptance=0.3)]),
+        ],
+        ids=repr,
+    )
+    def test_nothing_is_tuned_to_answers_that_nobody_gives(self, proposal):
+        with pytest.raises(IncompatibleError, match=r"target_acceptance=0\.[35] tunes"):
+            amc.sample(logistic_with(), amc.MetropolisHastings(proposal, amc.AlwaysAccept()), progressbar=False)
+
+    def test_a_temperature_needs_the_whole_likelihood_in_the_terms(self):
+        residuals = amc.ControlVariate(logistic_with())
+        functions = {"gap": lambda theta, data, i: 1.0, "log_bound": lambda theta, sums: 0.0}
+        for target in (residuals, amc.targets.BoundedLikelihood(residuals, **functions, sums=np.ones(1))):
+            with pytest.raises(IncompatibleError, match="temperature"):
+                amc.MinibatchBarker(temperature=2.0).build_test(target)
 
 
 class TestArguments:

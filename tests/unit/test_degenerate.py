@@ -21,6 +21,8 @@ from approxmcmc.samplers import realised_conditional
 from tests.fakes import fake_trace
 from tests.models import logistic, normal_loglik
 
+pytestmark = pytest.mark.recompiles  # corners of many pairings, each a chain of its own
+
 QUIET = {"chains": 1, "random_seed": 20140621, "progressbar": False}
 
 

@@ -193,7 +193,7 @@ def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     broken = Family(range(5), np.ones(5), observed=3, precision=0.25, simulate=nan_after_a_while)
     with pytest.warns(SamplingWarning, match="estimated log ratio is NaN"):
         trace = run(SAMPLERS["exchange"], broken, draws=500, tune=0)
-    assert 0 < trace.posterior.sizes["draw"] < 500 and trace.posterior.attrs["stopped"] == "not_finite"
+    assert 0 < trace.posterior.sizes["draw"] < 500 and trace.posterior.attrs["stopped"] == "failure"
 
 
 @pytest.mark.recompiles

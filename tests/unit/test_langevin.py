@@ -71,9 +71,7 @@ def test_impossible_pairs_are_refused_before_anything_runs(proposal, make_target
         amc.MetropolisHastings(proposal, amc.ExactTest()).build(make_target(), audit_every=None)
 
 
-def test_refusals_without_a_test():
-    with pytest.raises(IncompatibleError, match="AlwaysAccept gives none"):
-        amc.Langevin(0.1, target_acceptance=0.5).build_unadjusted(logistic())
+def test_information_of_too_few_data_is_refused():
     with pytest.raises(IncompatibleError, match="cannot estimate the information of 3 parameters"):
         amc.StochasticGradientFisherScoring(0.1, 3).build_unadjusted(logistic())
 

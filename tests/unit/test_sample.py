@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
 from tests.models import logistic, normal_logprior, normal_mean
 
 TARGET = logistic()
@@ -133,6 +133,26 @@ def _nan_beyond_two(theta, data, i):
     return math.nan if i == 7 and theta[0] > 2.0 else 0.001 * theta[0] * x[i]
 
 
+def _slope(theta, data, i):
+    return 0.001 * theta[0]
+
+
+def _slope_to_two(theta, data, i):
+    if theta[0] > 2.0:
+        raise ValueError("too far")
+    return 0.001 * theta[0]
+
+
+def _flat(theta):
+    return 0.0
+
+
+def _flat_to_two(theta):
+    if theta[0] > 2.0:
+        raise ValueError("too far")
+    return 0.0
+
+
 class TestNotFinite:
     TEST = amc.SequentialTTest(epsilon=0.0, batch_size=5)
 
@@ -142,7 +162,7 @@ class TestNotFinite:
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test)
         with pytest.warns(SamplingWarning, match=r"datum 7 is NaN or \+inf at theta = \[2\."):
             trace = draw(target, sampler, draws=5000, tune=0, initvals=np.zeros(1))
-        assert trace.posterior.attrs["stopped"] == "not_finite"
+        assert trace.posterior.attrs["stopped"] == "failure"
         assert 0 < trace.posterior.sizes["draw"] < 5000
         assert (trace.posterior["theta"] <= 2.0).all()
 
@@ -162,6 +182,23 @@ class TestNotFinite:
         )
         with pytest.warns(SamplingWarning, match=r"log prior is NaN at theta = \[2\."):
             draw(target, draws=5000, initvals=np.zeros(1))
+
+    @pytest.mark.parametrize("raises", ["loglik", "logprior"])
+    @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
+    def test_an_exception_of_the_model_keeps_the_draws(self, test, raises):
+        functions = {"loglik": (_slope_to_two, _flat), "logprior": (_slope, _flat_to_two)}[raises]
+        target = amc.Target(*functions, data=np.ones(20), n_obs=20, dim=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test)
+        with pytest.warns(SamplingWarning, match=r"the model raised ValueError: too far at theta = \[2\."):
+            trace = draw(target, sampler, draws=5000, tune=0, initvals=np.zeros(1))
+        kept = trace.posterior.sizes["draw"]
+        assert 0 < kept < 5000 and trace.posterior.attrs["stopped"] == "failure"
+        assert (trace.posterior["theta"] <= 2.0).all()
+        sound = amc.Target(_slope, _flat, data=np.ones(20), n_obs=20, dim=1)
+        undisturbed = draw(sound, sampler, draws=kept, tune=0, initvals=np.zeros(1))
+        np.testing.assert_array_equal(trace.posterior["theta"], undisturbed.posterior["theta"])
+        with pytest.raises(SamplingError, match=r"before any draw was kept.*too far"):
+            draw(target, sampler, tune=100_000, initvals=np.full(1, 1.9))
 
     @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
     def test_minus_infinity_is_a_reject(self, test):
