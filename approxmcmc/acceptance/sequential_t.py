@@ -160,7 +160,7 @@ class SequentialTTest(Component):
         >>> round(test.epsilon, 4)
         0.0055
         """
-        from approxmcmc.acceptance.recursion import epsilon_for_type_one_error
+        from approxmcmc.acceptance.type_one_error import epsilon_for_type_one_error
 
         looks: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)

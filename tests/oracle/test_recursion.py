@@ -13,12 +13,11 @@ from approxmcmc.acceptance.bridge import schedule, stopped_early
 from approxmcmc.acceptance.looks import critical_values, look_sizes
 from approxmcmc.acceptance.recursion import (
     acceptance_probability_error,
-    epsilon_for_type_one_error,
     probability_above,
     sequential_test_error,
-    type_one_error,
 )
 from approxmcmc.acceptance.tolerance import tolerance_stop_error
+from approxmcmc.acceptance.type_one_error import epsilon_for_type_one_error, type_one_error
 from approxmcmc.errors import InvalidInputError
 
 LOOKS = {"batch_size": 500, "n_obs": 10_000}

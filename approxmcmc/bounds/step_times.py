@@ -1,0 +1,61 @@
+"""Seconds of a step for each epsilon, from short timed chains."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest, SequentialTTest
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import NotFiniteError
+from approxmcmc.samplers import MetropolisHastings
+
+TIMED_EPSILONS = (0.2, 0.01)  # and 0; a step of the others is linear in the data that it reads
+TIMED_STEPS = 50
+EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
+SECONDS = VALUE_NAMES.index("perf_counter_diff")
+
+
+def seconds_per_step(
+    target: Any,
+    proposal: Any,
+    test: SequentialTTest,
+    epsilons: Sequence[float],
+    fraction: np.ndarray,
+    theta: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """Return the seconds of a step for each epsilon, and the evaluations that measuring them took."""
+    tests = {epsilon: dataclasses.replace(test, epsilon=epsilon) for epsilon in _timed(epsilons)}
+    seconds, evaluations = {}, 0
+    for epsilon, one in {**tests, 0.0: ExactTest()}.items():
+        seconds[epsilon], used = _time_steps(target, proposal, one, theta)
+        evaluations += used
+    places = [list(epsilons).index(epsilon) for epsilon in tests]
+    measured = np.array([seconds[epsilon] for epsilon in tests])
+    if len(places) > 1 and np.ptp(fraction[places]) > 0.0:
+        slope = max((measured[1] - measured[0]) / (fraction[places[1]] - fraction[places[0]]), 0.0)
+        price = np.maximum(measured.mean() + slope * (fraction - fraction[places].mean()), 0.5 * measured.min())
+    else:
+        price = measured[0] * fraction / fraction[places[0]]
+    return np.where(np.asarray(epsilons) == 0.0, seconds[0.0], price), evaluations
+
+
+def _timed(epsilons: Sequence[float]) -> list[float]:
+    """Return two positive arms: those nearest, on a log scale, to the ones that are timed."""
+    positive = [epsilon for epsilon in epsilons if epsilon > 0.0]
+    nearest = [min(positive, key=lambda e: abs(math.log(e / wanted))) for wanted in TIMED_EPSILONS]
+    return list(dict.fromkeys(nearest))
+
+
+def _time_steps(target: Any, proposal: Any, test: Any, theta: np.ndarray) -> tuple[float, int]:
+    """Run a short chain from theta; return its seconds per step, and its evaluations."""
+    program = MetropolisHastings(proposal, test).build(target, audit_every=None)
+    chain = program.start(theta, streams(seed_sequences(0, 1)[0][0]), 0)
+    states = np.empty((TIMED_STEPS, len(theta)))
+    counts, values = np.empty((TIMED_STEPS, len(COUNT_NAMES)), np.int64), np.empty((TIMED_STEPS, len(VALUE_NAMES)))
+    if chain.advance(TIMED_STEPS, 1, states, counts, values) < TIMED_STEPS:
+        raise NotFiniteError(f"plan_annealing: {chain.explain_failure()}. Look at the model there")
+    return float(values[:, SECONDS].mean()), int(counts[:, EVALUATIONS].sum())

@@ -1,0 +1,72 @@
+"""The transition matrix of a Gibbs sweep on the states of a discrete target: the product of its sites' kernels."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.bounds.acceptance_law import acceptance_probability, decides_exactly, refuse_impossible_terms
+from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import Gibbs
+
+
+def gibbs_matrix(
+    target: Any, sampler: Gibbs, points: np.ndarray, method: str, site: int | None
+) -> tuple[np.ndarray, np.ndarray, str, int]:
+    """Return the matrix of a sweep or of one site, the probability of each decision, the method, decisions a step."""
+    if not isinstance(target, DiscreteTarget):
+        raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+    if len(points) != math.prod(target.n_states.tolist()):
+        raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
+    strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
+    n_sites = target.n_states.size
+    sites = range(n_sites) if site is None else [site]
+    kernels, used = [], "closed form"
+    decision = np.full((len(points), len(points)), np.nan)
+    for i in sites:
+        law, used = _conditional(target, sampler, points, i, method)
+        kernels.append(_site_kernel(points, law, i, int(strides[i])))
+        moved = kernels[-1].copy()
+        np.fill_diagonal(moved, 0.0)
+        decision = np.where(moved > 0.0, moved, decision)
+    if site is not None:
+        matrix, n_decisions = kernels[0], 1
+    elif sampler.scan == "random":
+        matrix, n_decisions = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites), n_sites
+    else:
+        matrix, n_decisions = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0], n_sites
+    return matrix, decision, used, n_decisions
+
+
+def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, method: str) -> tuple[np.ndarray, str]:
+    """Return the realised conditional law of a site in every state, shape (states, n_states[site])."""
+    if isinstance(sampler.test, ExactTest):
+        return np.asarray(target.conditional(points, site)), "closed form"
+    # The sampler's own checks: two states, and enough terms for the test.
+    sampler._build_tests(
+        target, conditionals := target.compile_conditionals(fields=False), np.unique(conditionals.n_terms)
+    )
+    n = int(conditionals.n_terms[site])
+    data = (np.array([conditionals.first[site]]), *conditionals.tables)
+    values = np.empty((2, len(points), n))
+    for state in (0.0, 1.0):
+        at = points.copy()
+        at[:, site] = state
+        for row, x in enumerate(at):
+            conditionals.log_terms(x, data, np.arange(n), 0, n, values[int(state), row])
+    if not decides_exactly(sampler.test, n):
+        refuse_impossible_terms(sampler.test, values)
+    one, used = acceptance_probability(
+        sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
+    )
+    return np.stack([1.0 - one, one], axis=1), used
+
+
+def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) -> np.ndarray:
+    here = np.arange(len(points))
+    kernel = np.zeros((len(points), len(points)))
+    for state in range(law.shape[1]):
+        kernel[here, here + ((state - points[:, site]) * stride).astype(np.int64)] = law[:, state]
+    return kernel
