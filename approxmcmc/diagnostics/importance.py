@@ -24,6 +24,7 @@ from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import InvalidInputError
 
 MOST_LOG = 700.0  # exp(700) = 1e304
+FEWEST_WEIGHTS = 25  # different ones, for a fit of their tail; over discrete states it gave 6.9 and -5.6 for two values
 
 
 def importance_diagnostics(log_weights: Any) -> dict[str, float]:
@@ -38,8 +39,8 @@ def importance_diagnostics(log_weights: Any) -> dict[str, float]:
     -------
     dict
         ``ess`` = (sum w)^2 / sum w^2; ``pareto_k``, the tail index fitted by Pareto-smoothed importance sampling
-        (ArviZ; over 0.7 the estimates are not to be trusted, NaN where there is no tail to fit); ``log_normalizer``,
-        the log of the mean weight; ``kl``, the plug-in estimate of KL(target || proposal).
+        (ArviZ; over 0.7 the estimates are not to be trusted, NaN where fewer than 25 different weights leave no tail
+        to fit); ``log_normalizer``, the log of the mean weight; ``kl``, the plug-in estimate of KL(target || proposal).
 
     Examples
     --------
@@ -177,7 +178,7 @@ def _pareto_k(log_weights: np.ndarray) -> float:
     from arviz_stats.base import array_stats
 
     positive = log_weights[log_weights > -np.inf]
-    if positive.size < 25 or np.ptp(positive) == 0.0:  # ArviZ needs a tail to fit; equal weights have none
+    if np.unique(positive).size < FEWEST_WEIGHTS:
         return math.nan
     try:
         return float(array_stats.psislw(-positive)[1])  # it takes log-likelihoods, whose negatives are the log weights

@@ -81,6 +81,12 @@ def test_diagnostics_without_spread():
     assert np.isnan(amc.importance_diagnostics(two_values)["pareto_k"])  # no tail to fit
 
 
+def test_few_different_weights_have_no_tail(rng):
+    """As over discrete states: ArviZ fits -4.4 to these."""
+    weights = np.where(rng.random(2000) < 0.05, -0.46, -7.6) - (rng.random(2000) < 0.001)
+    assert np.isnan(amc.importance_diagnostics(weights)["pareto_k"])
+
+
 def test_pareto_k_of_pareto_weights(rng):
     # w = U^-k has tail index k. 950 tail draws fit it with standard error 0.05; a turned sign would give about -1.
     found = amc.importance_diagnostics(0.5 * rng.standard_exponential(100_000))
