@@ -23,7 +23,13 @@ from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.content import _once
 from approxmcmc.study.report.evidence import Contest, exact_setting, gather, paired_ratio
 from approxmcmc.study.report.figures import _marked, log_axes
-from approxmcmc.study.report.intervals import Interval, mean_interval, proportion_interval, rate_interval
+from approxmcmc.study.report.intervals import (
+    Interval,
+    mean_interval,
+    proportion_interval,
+    rate_interval,
+    share_interval,
+)
 from approxmcmc.study.report.page import write_page, write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import predict_setting
@@ -502,6 +508,8 @@ def test_intervals_against_known_values():
     assert proportion_interval(5, 100) == pytest.approx((0.05, 0.0164, 0.1128), abs=1e-4)
     assert mean_interval([1.0, 2.0, 3.0, 4.0]) == pytest.approx((2.5, 0.4457, 4.5543), abs=1e-4)
     assert rate_interval([1.0, 2.0, 4.0]) == pytest.approx((2.0, 0.357, 11.19), rel=1e-2)
+    assert share_interval([0.01, 0.02]).lower == 0.0 and share_interval([0.98, 0.99]).upper == 1.0
+    assert math.isnan(share_interval([0.5]).lower) and math.isnan(share_interval([]).value)
     assert math.isnan(proportion_interval(0, 0).value) and math.isnan(mean_interval([2.0]).lower)
 
 

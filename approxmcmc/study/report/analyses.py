@@ -12,7 +12,7 @@ import numpy as np
 from approxmcmc.diagnostics.running import completion_clocks
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.figures import legend_below, style_of
-from approxmcmc.study.report.intervals import NOTHING, mean_interval, proportion_interval
+from approxmcmc.study.report.intervals import NOTHING, mean_interval, proportion_interval, share_interval
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.predictions import flat_draws, log_term_differences, predict_setting
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -140,7 +140,7 @@ def epsilon_rows(
         prediction = predict_setting(results.target(target), traces, sampler)
         rows.append(
             {"epsilon": float(knobs["epsilon"]), "setting": label}
-            | mean_interval(fractions).columns("data")
+            | share_interval(fractions).columns("data")
             | (prediction.data_fraction if prediction else NOTHING).columns("predicted_data")
             | {"audited": audited, "wrong_count": wrong}
             | proportion_interval(wrong, audited).columns("wrong")

@@ -45,6 +45,18 @@ def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
     return Interval(mean, mean - half, mean + half)
 
 
+def share_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
+    """Return the mean of independent shares with its Student interval, cut to [0, 1].
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in share_interval([0.01, 0.02])]
+    [0.015, 0.0, 0.079]
+    """
+    mean, lower, upper = mean_interval(values, confidence)
+    return Interval(mean, *(float(end) for end in np.clip([lower, upper], 0.0, 1.0)))
+
+
 def rate_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
     """Return the geometric mean of positive values with its Student interval on the log scale: for speeds and ratios.
 

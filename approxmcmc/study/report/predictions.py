@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, Target
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.study.report.intervals import Interval, mean_interval
+from approxmcmc.study.report.intervals import Interval, share_interval
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -98,7 +98,7 @@ def predict(pairs: Pairs, *, epsilon: float, batch_size: int, n_obs: int, growth
     mu_std = np.abs((pairs.log_ratio[:, None] - np.log(u)) / pairs.tau[:, None])
     error = np.interp(mu_std, grid, np.ravel(table["error"].values)).mean(axis=1)
     fraction = np.interp(mu_std, grid, np.ravel(table["data_fraction"].values)).mean(axis=1)
-    return Prediction(mean_interval(error), mean_interval(fraction))
+    return Prediction(share_interval(error), share_interval(fraction))
 
 
 def predict_setting(

@@ -12,10 +12,10 @@ from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import (
     NOTHING,
     Interval,
-    mean_interval,
     median_range,
     proportion_interval,
     rate_interval,
+    share_interval,
 )
 from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.predictions import Prediction, predict_setting
@@ -96,10 +96,10 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
         row: dict[str, Any] = {"setting": label}
         rows.append(
             row
-            | mean_interval(fractions).columns("data per decision")
+            | share_interval(fractions).columns("data per decision")
             | (prediction.data_fraction if prediction else NOTHING).columns("predicted data")
             | rate_interval(speeds).columns("decisions per second")
-            | mean_interval([ratio_of_sums(trace, "accepted", "draw") for trace in traces]).columns("acceptance")
+            | share_interval([ratio_of_sums(trace, "accepted", "draw") for trace in traces]).columns("acceptance")
             | {"audited": audited}
             | proportion_interval(wrong, audited).columns("wrong decisions")
             | (prediction.wrong_rate if prediction else NOTHING).columns("predicted wrong")
