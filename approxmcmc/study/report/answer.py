@@ -44,10 +44,10 @@ def _without_gold(target: str, gold_wanted: bool, own_figures: bool) -> str:
         return f"There is no accepted gold standard for {target}, so no risk is stated here."
     if own_figures:
         return (
-            f"The study judges {target} by itself, without NUTS: its own figures say what the chains are held against "
-            "and how far they are off."
+            "The study judges its chains by itself, without NUTS: its own figures say what they are held against and "
+            "how far they are off."
         )
-    return f"The study asks for no gold standard for {target}, so no risk is stated here."
+    return "The study asks for no gold standard, so no risk is stated here."
 
 
 def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
