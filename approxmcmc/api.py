@@ -135,6 +135,7 @@ def sample(
         pilot_seed = seed if isinstance(seed, int) else seed[0]
         sampler, initvals, chosen = _choose_sampler(target, initvals, pilot_seed, say=progressbar)
     _check_roles(target, sampler)
+    content = target.content_hash()  # before the run: a model that cannot be named is refused while nothing is lost
 
     started = time.perf_counter()
     program = sampler.build(target, audit_every=audit_every)
@@ -161,10 +162,11 @@ def sample(
     attrs = {
         "n_obs": target.n_obs,
         "seed": seed,
-        "target_content_hash": target.content_hash(),
+        "target_content_hash": content,
         "setup_compile_seconds": compiled - started,
         "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs,
+        "setup_likelihood_evaluations": evaluations * target.n_obs
+        + sum(getattr(chain, "start_evaluations", 0) for chain in running),
         **chosen,
         **getattr(target, "setup_attrs", {}),  # what was paid before: the search for a mode, an expansion
     }

@@ -111,8 +111,9 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
         return np.full_like(degrees, np.inf)
     if epsilon == 0.5:
         return np.zeros_like(degrees)
-    # The lower tail keeps the digits that 1 - epsilon would lose.
-    level = -stdtrit(degrees, epsilon) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
+    # The lower tail keeps the digits that 1 - epsilon would lose. With one degree of freedom a quantile beyond the
+    # largest double comes back as +inf, whence the absolute value.
+    level = np.abs(stdtrit(degrees, epsilon)) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
     return level if shape == 0.5 else level * (looks[:-1] / looks[-1]) ** (shape - 0.5)
 
 

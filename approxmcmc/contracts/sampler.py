@@ -13,9 +13,9 @@ class Part(NamedTuple):
 
     `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
     and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
-    and `describe` tells what it has learnt. `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it
-    fills. A compiled kernel among the parameters reaches the template as a function pointer. `attrs` says what set-up
-    cost, as ``setup_*``.
+    `describe` tells what it has learnt, and `explain` why a proposal is NaN where its gradient is not the reason.
+    `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills. A compiled kernel among the
+    parameters reaches the template as a function pointer. `attrs` says what set-up cost, as ``setup_*``.
     """
 
     functions: Mapping[str, Any]
@@ -24,6 +24,7 @@ class Part(NamedTuple):
     describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
+    explain: Callable[[np.ndarray], str] = lambda state: ""
 
 
 @runtime_checkable
@@ -58,7 +59,10 @@ class Streams(NamedTuple):
 
 
 class Chain(Protocol):
-    """One Markov chain in flight; owned by one thread at a time."""
+    """One Markov chain in flight; owned by one thread at a time.
+
+    A chain that evaluates terms of the likelihood when it starts says how many in ``start_evaluations``.
+    """
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps, write every `thin`-th state and the summed records; return the draws written.

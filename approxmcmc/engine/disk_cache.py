@@ -84,8 +84,8 @@ class ContentCache(_Cache):
         """Write the compiled kernel whole or not at all; a full or read-only disk costs only the cache."""
         if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
             return
-        path = self._file(sig, data.codegen)
         with contextlib.suppress(OSError):
+            path = self._file(sig, data.codegen)
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path, durable=False) as temporary:
                 temporary.write_bytes(dumps(data._reduce()))

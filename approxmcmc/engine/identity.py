@@ -41,7 +41,7 @@ def content_id(function: Any, extra: Any = None) -> str:
         When the function names an object that is neither code, number, string, array, type nor module.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for piece in _walk(function, seen=set()):
+    for piece in _walk(function, seen={}):
         digest.update(piece.encode() if isinstance(piece, str) else piece)
         digest.update(b"\0")
     digest.update(repr(extra).encode())
@@ -113,15 +113,15 @@ def _contents(value: Any) -> Any:
     return None
 
 
-def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
-    """Yield the content of `value` piece by piece; an object met before is only counted."""
+def _walk(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
+    """Yield the content of `value` piece by piece; of an object met before, only which one it is."""
     if id(value) in seen:
-        yield "met before"
+        yield f"met before as number {seen[id(value)]}"  # the number tells f(x) + g(x) + f(x) from f(x) + g(x) + g(x)
         return
     if isinstance(value, (int, float, complex, str, bytes, bool, type(None), enum.Enum)):
         yield repr(value)
         return
-    seen.add(id(value))
+    seen[id(value)] = len(seen)
     if hasattr(value, "py_func"):  # a jitted function, with the options that shape its code
         yield repr(sorted((name, _ordered(option)) for name, option in value.targetoptions.items()))
         yield from _walk(value.py_func, seen)
@@ -141,6 +141,8 @@ def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
             yield from _walk(item, seen)
     elif isinstance(value, types.ModuleType):
         yield value.__name__
+    elif isinstance(value, enum.EnumType):
+        yield repr([(name, value[name].value) for name in value.__members__])
     elif hasattr(value, "_defn"):  # a numba intrinsic: its code generator is what counts
         yield from _walk_function(value._defn, seen)
     elif isinstance(value, (type, types.BuiltinFunctionType, np.ufunc)) or _is_pinned(value):
@@ -153,7 +155,7 @@ def _walk(value: Any, seen: set[int]) -> Iterator[str | bytes]:
         )
 
 
-def _walk_function(function: types.FunctionType, seen: set[int]) -> Iterator[str | bytes]:
+def _walk_function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[str | bytes]:
     if _is_pinned(function):
         yield f"{function.__module__}.{function.__qualname__}"
         return
@@ -166,7 +168,7 @@ def _walk_function(function: types.FunctionType, seen: set[int]) -> Iterator[str
         yield from _walk(value, seen)
 
 
-def _walk_code(code: types.CodeType, seen: set[int], docstring: str | None = None) -> Iterator[str | bytes]:
+def _walk_code(code: types.CodeType, seen: dict[int, int], docstring: str | None = None) -> Iterator[str | bytes]:
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
     for constant in code.co_consts:
@@ -175,15 +177,24 @@ def _walk_code(code: types.CodeType, seen: set[int], docstring: str | None = Non
 
 
 def _globals_read(code: types.CodeType, scope: dict[str, Any]) -> dict[str, Any]:
-    """Return the globals that the code reads, and the attributes that it reads of its own package's modules."""
+    """Return the globals that the code reads, and the attributes that it reads of modules, at any depth."""
     found = {}
     for inner in [code, *(c for c in code.co_consts if isinstance(c, types.CodeType))]:
         for instruction in dis.get_instructions(inner):
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval in scope:
-                value = found[instruction.argval] = scope[instruction.argval]
-                if isinstance(value, types.ModuleType) and not _is_pinned(value):
-                    attributes = set(inner.co_names) & set(vars(value))
-                    found.update({f"{instruction.argval}.{name}": vars(value)[name] for name in attributes})
+                found[instruction.argval] = scope[instruction.argval]
+                found |= _attributes_read(instruction.argval, scope[instruction.argval], set(inner.co_names))
+    return found
+
+
+def _attributes_read(path: str, value: Any, names: set[str]) -> dict[str, Any]:
+    """Return what code with these names may read of a module and of its submodules, by dotted path."""
+    found: dict[str, Any] = {}
+    if isinstance(value, types.ModuleType) and not _is_pinned(value):
+        for name in names & set(vars(value)):
+            attribute = found[f"{path}.{name}"] = vars(value)[name]
+            if attribute is not value and f".{name}." not in f".{path}.":  # packages may name each other in a circle
+                found |= _attributes_read(f"{path}.{name}", attribute, names)
     return found
 
 

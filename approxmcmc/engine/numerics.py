@@ -94,7 +94,7 @@ log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
 
 @compiled
 def softplus(x: float) -> float:
-    """Return log(1 + exp(x)). NaN stays NaN; softplus(-inf) = 0, softplus(inf) = inf."""
+    """Return log(1 + exp(x)). NaN stays NaN; softplus(inf) = inf; below x = -700 the answer is 1e-304, not less."""
     return (0.0 if x < 0.0 else x) + log1p_of_fraction(exp_of_negative(-abs(x)))
 
 

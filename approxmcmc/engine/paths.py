@@ -8,11 +8,23 @@ CACHE_VARIABLE = "APPROXMCMC_CACHE_DIR"
 
 
 def user_cache(kind: str) -> Path:
-    """Return the folder for one kind of file, below ``APPROXMCMC_CACHE_DIR`` or the platform's cache folder."""
+    """Return the folder for one kind of file, below ``APPROXMCMC_CACHE_DIR`` or the platform's cache folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        When the user has no home folder and no variable names another one.
+    """
     named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named) / kind
-    home = Path.home()
-    platforms = {"win32": os.environ.get("LOCALAPPDATA", home), "darwin": home / "Library" / "Caches"}
-    platform_cache = platforms.get(sys.platform) or os.environ.get("XDG_CACHE_HOME") or home / ".cache"
-    return Path(platform_cache) / "approxmcmc" / kind
+    return (Path(named) if named else _platform_cache() / "approxmcmc") / kind
+
+
+def _platform_cache() -> Path:
+    announced = os.environ.get({"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME"))
+    if announced:
+        return Path(announced)
+    try:
+        home = Path.home()
+    except RuntimeError as error:
+        raise FileNotFoundError(f"no home folder for caches; name a folder in {CACHE_VARIABLE}") from error
+    return home / {"win32": "", "darwin": "Library/Caches"}.get(sys.platform, ".cache")

@@ -4,6 +4,8 @@ Every array with a row for each of the N terms is copied row by row; others pass
 back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
 """
 
+import errno
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,13 +81,29 @@ def _allocate(array: np.ndarray, place: str) -> np.ndarray:
         folder.mkdir(parents=True, exist_ok=True)
     # The file has no name, or loses it when closed: nothing is left behind, however the process ends.
     with tempfile.TemporaryFile(dir=folder) as file:
+        _reserve(file.fileno(), array.nbytes, folder)
         return np.asarray(np.memmap(file, array.dtype, "w+", shape=array.shape))  # type: ignore[call-overload]
+
+
+def _reserve(descriptor: int, n_bytes: int, folder: Path) -> None:
+    """Claim the space now: a write to a mapped file that finds the disk full kills the process, a claim is refused."""
+    if not hasattr(os, "posix_fallocate"):  # macOS and Windows
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, n_bytes)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
+            return
+        raise InvalidInputError(
+            f"shuffled_copy: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); each chain has a "
+            "copy of its own. Name a folder on a larger disk, or use fewer chains"
+        ) from error
 
 
 def check_rows_are_terms(
     target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
-) -> None:
-    """Compare some terms in the copy with the terms that they should be.
+) -> int:
+    """Compare some terms in the copy with the terms that they should be; return how many terms were evaluated.
 
     Raises
     ------
@@ -103,3 +121,4 @@ def check_rows_are_terms(
             "the terms of this target change when its rows are shuffled: a term must depend on its own row alone, in "
             "every array with n_obs rows. Give the test order='rows', which leaves the data where they are"
         )
+    return 2 * n

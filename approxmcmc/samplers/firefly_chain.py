@@ -153,6 +153,7 @@ class FireflyChain:
         self.theta, self.proposed = theta.copy(), theta.copy()
         bound, n_obs = program.bound, program.target.n_obs
         gaps = np.maximum(0.0, full_terms(bound.gaps, theta, bound.data, n_obs))
+        self.start_evaluations = n_obs
         probability = -np.expm1(-gaps)
         is_bright = streams.start.random(n_obs) < probability
         order = np.argsort(~is_bright, kind="stable").astype(np.int64)

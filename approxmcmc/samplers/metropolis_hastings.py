@@ -165,15 +165,20 @@ class MetropolisHastingsProgram:
         n_arrays = sum(by_row(self.target.data, self.target.n_obs))
         return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays, self.both)
 
-    def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], tuple[Any, ...]]:
-        """Return the data that a chain reads, and its order; in blocks, a copy shuffled by the chain's own stream."""
+    def arrange(
+        self, theta: np.ndarray, rng: np.random.Generator
+    ) -> tuple[tuple[np.ndarray, ...], tuple[Any, ...], int]:
+        """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
+
+        In blocks the data are a copy, shuffled by the chain's own stream.
+        """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":
-            return target.data, self.new_order()
+            return target.data, self.new_order(), 0
         permutation = rng.permutation(target.n_obs)
         copy, rows = shuffled_copy(target.data, permutation, schedule.place)
-        check_rows_are_terms(target, copy, permutation, theta)
-        return copy, blocks_order(target.n_obs, schedule.size, rows, self.both)
+        evaluations = check_rows_are_terms(target, copy, permutation, theta)
+        return copy, blocks_order(target.n_obs, schedule.size, rows, self.both), evaluations
 
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood on all data at `theta`."""
@@ -196,11 +201,12 @@ class MetropolisHastingsChain:
         self.theta, self.proposed = theta.copy(), theta.copy()
         self.proposal_state, self.test_state = program.proposal.make_state(), program.test.make_state()
         self.log_prior = np.array([program.target.log_prior(self.theta)])
-        self.data, self.order = program.arrange(self.theta, streams.order)
+        self.data, self.order, self.start_evaluations = program.arrange(self.theta, streams.order)
         self.work = np.empty((3, BATCH))
         self.steps = 0
         if program.test.functions["CACHES_LIKELIHOOD"]:
             self.test_state[0] = program._log_likelihood(self.theta)
+            self.start_evaluations += program.target.n_obs
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps and record every `thin`-th state."""
@@ -224,7 +230,8 @@ class MetropolisHastingsChain:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
         target = self.program.target
         if np.isnan(self.proposed).any():
-            return f"the gradient of the proposal is NaN or infinite at theta = {_show(self.theta)}"
+            why = self.program.proposal.explain(self.proposal_state)
+            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {_show(self.theta)}"
         log_prior = target.log_prior(self.proposed)
         if not log_prior < math.inf:
             return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {_show(self.proposed)}"

@@ -32,7 +32,8 @@ class Recorder:
         self.chunks: list[list[tuple[np.ndarray, ...]]] = [[], []]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
-        self.seconds_per_step = 0.0
+        self.seconds_per_step = math.inf
+        self.chunk_steps = 0
         self.failure = ""
         self.error: Exception | None = None
 
@@ -52,17 +53,23 @@ class Recorder:
         return sum(done * thin for done, (_, thin) in zip(self.done, self.phases, strict=True))
 
     def advance(self) -> None:
-        """Make one chunk of steps."""
+        """Make one chunk of steps: as many as take about 50 ms, judged by the last chunk, and at most twice as many.
+
+        A few steps say little of the next ones: a proposal outside the support costs nothing, one inside reads all
+        data. A chunk of many steps that was planned by one such step would hold up the time limit for minutes.
+        """
         phase = self.phase
         rows_wanted, thin = self.phases[phase]
-        affordable = CHUNK_SECONDS / self.seconds_per_step / thin if self.seconds_per_step else 1.0
+        affordable = min(CHUNK_SECONDS / self.seconds_per_step, 2 * self.chunk_steps) / thin
         rows = min(max(1, int(affordable)), rows_wanted - self.done[phase])
+        self.chunk_steps = rows * thin
         draws = np.full((rows, self.dim), math.nan)
         counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((rows, len(VALUE_NAMES)))
         started = time.perf_counter()
         try:
             made = self.chain.advance(rows, thin, draws, counts, values)
+            self.failure = self.chain.explain_failure() if made < rows else ""
         except Exception as error:  # raised by a function of the user's; a step writes its draw last
             made = int(np.isfinite(draws).all(axis=1).sum())
             self.error, self.failure = error, _explain(error, self.chain)
@@ -70,8 +77,6 @@ class Recorder:
         self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
         if not TICKS_IN_KERNELS:
             values[:, SECONDS] = elapsed / rows
-        if made < rows and self.error is None:
-            self.failure = self.chain.explain_failure()
         self._record(phase, draws[:made], counts[:made], values[:made])
 
     def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:

@@ -19,7 +19,7 @@ class Progress(Protocol):
 @contextlib.contextmanager
 def progress(total: int, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
     """Yield the progress display that fits where standard error goes; `total` counts steps over all chains."""
-    if not show:
+    if not show or sys.stderr is None:  # a program without a console has none
         yield _Silent()
     elif sys.stderr.isatty():
         from rich.console import Console
@@ -56,4 +56,5 @@ class _Lines:
         if now - self.last >= SECONDS_BETWEEN_LINES:
             self.last = now
             limit = f" of {self.time_limit:.0f} s" if self.time_limit else ""
-            sys.stderr.write(f"{self.label}: {steps} of {self.total} steps, {now - self.started:.0f} s{limit}\n")
+            with contextlib.suppress(OSError, ValueError):  # whoever read this may be gone; the draws are worth more
+                sys.stderr.write(f"{self.label}: {steps} of {self.total} steps, {now - self.started:.0f} s{limit}\n")

@@ -12,13 +12,9 @@ from approxmcmc.samplers import MetropolisHastings
 from tests.models import logistic, normal_logprior, normal_mean
 
 
-def run_counted(test, *, steps=40, audit_every=None):
-    """Advance one chain a step at a time; return the records and, per step, the data indices evaluated at each theta.
-
-    The likelihood writes every call into an array among the data, so the same instrument works compiled and plain.
-    """
-    n = 90
-    log = np.zeros((4000, 2))  # rows: (datum, theta); row 0 holds the number of calls
+def counted_target(n=90):
+    """Return a target, and the array among its data into which the likelihood writes every call, compiled or plain."""
+    log = np.zeros((8000, 2))  # rows: (datum, theta); row 0 holds the number of calls
 
     def loglik(theta, data, i):
         x, log = data
@@ -30,7 +26,13 @@ def run_counted(test, *, steps=40, audit_every=None):
     from approxmcmc.targets import Target
 
     target = Target(loglik, normal_logprior, data=(normal_mean(n).data[0], log), n_obs=n, dim=1)
-    log = target.data[1]
+    return target, target.data[1]
+
+
+def run_counted(test, *, steps=40, audit_every=None):
+    """Advance one chain a step at a time; return the records and, per step, the data evaluated at each theta."""
+    n = 90
+    target, log = counted_target(n)
     program = MetropolisHastings(RandomWalk(0.2), test).build(target, audit_every=audit_every)
     chain = program.start(np.array([0.3]), streams(seed_sequences(3, 1)[0][0]), 0)
     log[:] = 0.0
@@ -55,6 +57,20 @@ def test_every_evaluation_is_booked(test):
         assert len(set(counts["datapoints_touched"])) > 3  # some stop early, some late
         assert counts["datapoints_touched"].min() >= 10
         assert counts["datapoints_touched"].max() <= n
+
+
+@pytest.mark.parametrize(
+    "test", [ExactTest(), SequentialTTest(0.2, 10), SequentialTTest(0.2, 10, order="blocks")], ids=repr
+)
+def test_what_a_run_evaluates_is_booked_under_starts_tuning_or_draws(test):
+    """An exact chain evaluates all terms where it starts, one that reads in blocks compares its copy with the data."""
+    target, log = counted_target()
+    sampler, settings = MetropolisHastings(RandomWalk(0.2), test), {"audit_every": None, "progressbar": False}
+    log[:] = 0.0
+    trace = sample(target, sampler, draws=8, tune=4, chains=2, random_seed=3, **settings)
+    attrs = trace.sample_stats.attrs
+    booked = int(trace.sample_stats["likelihood_evaluations"].sum()) + sum(attrs["tuning_likelihood_evaluations"])
+    assert booked + attrs["setup_likelihood_evaluations"] == int(log[0, 0])
 
 
 @pytest.mark.recompiles

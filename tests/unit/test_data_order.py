@@ -1,7 +1,9 @@
 """The schedules of subsets: what a decision reads, what it costs, and what the cache keeps."""
 
 import collections
+import errno
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -297,6 +299,26 @@ def test_a_copy_on_disk_is_the_copy_in_memory(tmp_path):
         draws.append(out)
     np.testing.assert_array_equal(*draws)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_a_disk_without_room_for_the_copy_is_refused(tmp_path, monkeypatch):
+    """A mapped file is written page by page, and a page that finds no room kills the process."""
+
+    def full(descriptor, offset, length):
+        assert length == 8 * 500
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(InvalidInputError, match=r"no room for .*No space left"):
+        shuffled_copy((np.zeros(500),), np.arange(500), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    shuffled_copy((np.zeros(500),), np.arange(500), "memory")
+
+    def takes_no_claims(descriptor, offset, length):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", takes_no_claims, raising=False)
+    shuffled_copy((np.zeros(500),), np.arange(500), str(tmp_path))
 
 
 @pytest.fixture

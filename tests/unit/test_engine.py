@@ -1,5 +1,6 @@
 """Compiled code: identity, disk cache, numerics, moments, data order, streams."""
 
+import enum
 import functools
 import itertools
 import math
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +63,43 @@ class TestIdentity:
 
         assert content_id(make(1)) == content_id(make(1))
         assert content_id(make(1)) != content_id(make(2))
+
+    def test_one_object_under_several_names_is_told_from_another(self):
+        """Three roles, two parts: which part plays two of the roles is what the kernel is."""
+
+        def made(**roles):
+            scope = dict(roles)
+            exec("def caller(x):\n    return a(x) + b(x) * c(x)", scope)
+            return content_id(scope["caller"])
+
+        def one(x):
+            return x
+
+        def other(x):
+            return 2 * x
+
+        assert len({made(a=one, b=other, c=one), made(a=one, b=other, c=other), made(a=one, b=one, c=other)}) == 3
+        assert made(a=one, b=other, c=one) == made(a=one, b=other, c=one)
+
+    def test_it_follows_submodules_and_members_of_enums(self):
+        def made(constant):
+            package, module = types.ModuleType("package"), types.ModuleType("package.module")
+            package.module, module.package, module.CONSTANT = module, package, constant  # they know each other
+            scope = {"package": package}
+            exec(
+                "def caller(x):\n    return x * package.module.CONSTANT + package.module.package.module.CONSTANT", scope
+            )
+            return content_id(scope["caller"])
+
+        assert made(2.0) == made(2.0)
+        assert made(2.0) != made(3.0)
+
+        def with_member(value):
+            place = enum.IntEnum("place", {"SCALE": value})
+            return lambda theta: theta[place.SCALE]
+
+        assert content_id(with_member(1)) == content_id(with_member(1))
+        assert content_id(with_member(1)) != content_id(with_member(2))
 
     def test_docstrings_and_comments_do_not_count(self):
         def one(x):
@@ -196,6 +235,28 @@ def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
         kernel = bind(doubled, signature)
     assert kernel(np.full(1, 4.0)) == 8.0
     assert path.stat().st_size > 100
+
+
+def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
+    """As in a container whose user is a bare number: kernels are compiled, downloads say what to name."""
+    from numba import types as nb
+
+    from approxmcmc.engine.bind import VECTOR, bind
+    from approxmcmc.engine.paths import user_cache
+
+    for name in ("APPROXMCMC_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(FileNotFoundError, match="APPROXMCMC_CACHE_DIR"):
+        user_cache("kernels")
+    assert bind(lambda x: 3.0 * x[0], nb.float64(VECTOR))(np.full(1, 4.0)) == 12.0
+    monkeypatch.setenv("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "announced")
+    if sys.platform != "darwin":
+        assert user_cache("kernels") == Path("announced", "approxmcmc", "kernels")
 
 
 class TestNumerics:

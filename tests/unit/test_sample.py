@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.engine.identity import UnknownContentError
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
 from tests.models import logistic, normal_logprior, normal_mean
 
@@ -42,6 +43,19 @@ def draw(target=TARGET, sampler=WALK, **settings):
 def test_bad_arguments_are_refused(bad, match):
     with pytest.raises(InvalidInputError, match=match):
         draw(**bad)
+
+
+def test_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch):
+    """Its functions call one whose code nobody can read; the trace could not say what was sampled."""
+    target = normal_mean()
+
+    def unreadable():
+        raise UnknownContentError("a compiled function names an object that cannot be read")
+
+    monkeypatch.setattr(target, "content_hash", unreadable)
+    monkeypatch.setattr("approxmcmc.api.run", lambda *arguments, **settings: pytest.fail("draws were made, and lost"))
+    with pytest.raises(UnknownContentError, match="cannot be read"):
+        draw(target)
 
 
 def test_wrong_roles_are_refused():

@@ -1,0 +1,107 @@
+"""The driver of chains, on chains that are nothing but a clock."""
+
+import errno
+import io
+
+import numpy as np
+import pytest
+
+from approxmcmc.sampling import driver, progress
+from approxmcmc.sampling.driver import CHUNK_SECONDS, Recorder
+
+
+class TimedChain:
+    """A chain whose step number k takes ``seconds(k)`` of a clock that nothing else moves."""
+
+    def __init__(self, seconds, monkeypatch):
+        self.seconds, self.now, self.made, self.chunks = seconds, 0.0, 0, []
+        monkeypatch.setattr(driver.time, "perf_counter", lambda: self.now)
+
+    def advance(self, n_draws, thin, draws, counts, values):
+        steps = range(self.made, self.made + n_draws * thin)
+        took = sum(self.seconds(step) for step in steps)
+        self.now += took
+        self.made = steps.stop
+        self.chunks.append((len(steps), took))
+        draws[:], counts[:], values[:] = 0.0, 0, 0.0
+        return n_draws
+
+
+def chunks_of(seconds, monkeypatch, *, tune=0, draws=100_000, thin=1, planned_for=50):
+    chain = TimedChain(seconds, monkeypatch)
+    recorder = Recorder(chain, 1, tune, draws, thin, keep_warmup=False)
+    for _ in range(planned_for):
+        if not recorder.finished:
+            recorder.advance()
+    return chain.chunks
+
+
+def test_a_fast_first_step_does_not_plan_a_chunk_of_minutes(monkeypatch):
+    """A first proposal outside the support takes a microsecond, the steps after it 10 ms: a time limit must hold."""
+    chunks = chunks_of(lambda step: 1e-6 if step == 0 else 0.01, monkeypatch)
+    assert max(took for _, took in chunks) < 1.5 * CHUNK_SECONDS
+    assert {steps for steps, _ in chunks[-10:]} <= {4, 5}  # 5 steps of 10 ms are 50 ms, up to rounding
+
+
+@pytest.mark.parametrize("thin", [1, 10])
+def test_chunks_grow_to_fifty_milliseconds(thin, monkeypatch):
+    chunks = chunks_of(lambda step: 1e-5, monkeypatch, tune=3000, thin=thin)
+    assert chunks[0] == (1, 1e-5)
+    largest = max(took for _, took in chunks)
+    assert 0.9 * CHUNK_SECONDS < largest <= 1.1 * CHUNK_SECONDS
+    assert sum(took > 0.9 * CHUNK_SECONDS for _, took in chunks) > 15  # a dozen doublings, and then whole chunks
+
+
+def test_a_slow_step_comes_alone(monkeypatch):
+    assert all(steps == 1 for steps, _ in chunks_of(lambda step: 2.0, monkeypatch))
+
+
+class FailingChain:
+    """A chain that meets a NaN after two draws, and whose model raises when it is asked for the reason."""
+
+    proposed = np.array([7.0])
+
+    def advance(self, n_draws, thin, draws, counts, values):
+        made = min(n_draws, 2)
+        draws[:made], counts[:], values[:] = 1.0, 0, 0.0
+        return made
+
+    def explain_failure(self):
+        raise ZeroDivisionError("no such datum")
+
+
+def test_a_model_that_raises_while_a_failure_is_explained_costs_no_draw():
+    """The test that failed read a few data, the explanation reads all of them."""
+    recorder = Recorder(FailingChain(), 1, 0, 100, 1, keep_warmup=False)
+    while not recorder.finished:
+        recorder.advance()
+    assert "the model raised ZeroDivisionError: no such datum at theta = [7.]" in recorder.failure
+    draws, *_ = recorder.arrays(1, recorder.done[1])
+    assert draws.tolist() == [[1.0]] * 5  # chunks of 1, 2 and 4
+
+
+class TestProgress:
+    def test_no_console_no_bar(self, monkeypatch):
+        monkeypatch.setattr(progress.sys, "stderr", None)
+        with progress.progress(10, show=True, label="sampling", time_limit=None) as shown:
+            shown.update(5)
+
+    def test_lines_come_now_and_then(self, monkeypatch):
+        monkeypatch.setattr(progress.sys, "stderr", io.StringIO())
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+        with progress.progress(10, show=True, label="sampling", time_limit=7.0) as shown:
+            shown.update(5)
+        assert "sampling: 5 of 10 steps, 0 s of 7 s" in progress.sys.stderr.getvalue()
+
+    @pytest.mark.parametrize(
+        "error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), ValueError("closed file")], ids=repr
+    )
+    def test_a_reader_who_left_does_not_end_the_run(self, error, monkeypatch):
+        class Gone(io.StringIO):
+            def write(self, text):
+                raise error
+
+        monkeypatch.setattr(progress.sys, "stderr", Gone())
+        monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+        with progress.progress(10, show=True, label="sampling", time_limit=None) as shown:
+            shown.update(5)
