@@ -95,6 +95,18 @@ def censored():
     pm.Censored("y", pm.Normal.dist(s, 1), lower=-1, upper=None, observed=np.maximum(Z, -1))
 
 
+def hurdle():
+    psi, mu = pm.Beta("psi", 1, 1), pm.Exponential("mu", 1)
+    pm.HurdlePoisson("y", psi=psi, mu=mu, observed=COUNTS)
+
+
+def custom_law():
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    pm.CustomDist(
+        "y", pt.as_tensor(X) @ beta, dist=lambda m, size: pt.exp(pm.Normal.dist(m, 1, size=size)), observed=np.exp(Z)
+    )
+
+
 def potential_on_parameters():
     s = pm.Normal("s", 0, 1)
     pm.Normal("y", s, 1, observed=Z)
@@ -116,6 +128,8 @@ ACCEPTED = (
     categorical,
     transposed_design,
     censored,
+    hurdle,
+    custom_law,
     potential_on_parameters,
 )
 
@@ -168,6 +182,18 @@ def potential_on_data():
     pm.Potential("extra", -((data - s).sum() ** 2))
 
 
+def potential_on_plain_arrays():
+    s = pm.Normal("s", 0, 1)
+    pm.Normal("y", s, 1, observed=Z)
+    pm.Potential("extra", -((X[:, 0] - s) ** 2).sum())
+
+
+def potential_on_the_observed_variable():
+    s = pm.Normal("s", 0, 1)
+    y = pm.Normal("y", s, 1, observed=Z)
+    pm.Potential("extra", -((y.sum() - s) ** 2))
+
+
 def rescaled():
     s = pm.Normal("s", 0, 1)
     pm.Normal("y", s, 1, observed=Z, total_size=10 * N)
@@ -183,6 +209,8 @@ REFUSED_AT_SIGHT = {
     autoregression: "'y' have no log densities of their own",
     gaussian_process: "'y' have no log densities of their own",
     potential_on_data: "potential 'extra' depends on the data",
+    potential_on_plain_arrays: "potential 'extra' depends on the data",
+    potential_on_the_observed_variable: "potential 'extra' depends on the data",
     rescaled: "total_size 3000 and 300 rows",
 }
 
@@ -198,6 +226,11 @@ def centred_inside():
     pm.Normal("y", s * (data - data.mean(0))[:, 0], 1, observed=Z)
 
 
+def largest_of_few_rows():
+    s = pm.Normal("s", 0, 1)
+    pm.Normal("y", (s * pt.as_tensor(X[:40, 0])).max(), 1, observed=Z[:40])
+
+
 def length_written_out():
     s = pm.Normal("s", 0, 1)
     pm.Normal("y", s + pt.zeros(N), 1, observed=Z)
@@ -206,6 +239,7 @@ def length_written_out():
 REFUSED_WHEN_RUN = {
     cumulative_sum: "changes when other rows are left out",
     centred_inside: "changes when other rows are left out",
+    largest_of_few_rows: "changes when other rows are left out",
     length_written_out: r"array of that length made inside the model \(pt.zeros\(300\)\)",
 }
 

@@ -211,18 +211,19 @@ def annealing_schedule(
         Epochs after which epsilon is 0 whatever is predicted, so that the run is consistent even where an ingredient
         says that a bias is 0.
 
+    Raises
+    ------
+    InvalidInputError
+        When 0 is not among the epsilons, shapes do not fit, or a number is NaN or infinite, a variance or cost not
+        positive.
+
     Examples
     --------
     >>> known = Ingredients(np.array([0.0, 0.01]), np.array([0.0, 0.1]), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
     >>> annealing_schedule(known).epsilons[0], annealing_schedule(known).steps
     (0.01, (125,))
     """
-    epsilons = np.asarray(ingredients.epsilons, dtype=np.float64)
-    if not (epsilons == 0.0).any():
-        raise InvalidInputError(
-            f"annealing_schedule: epsilon = 0 must be among the epsilons, found {epsilons.tolist()}"
-        )
-    cost = np.asarray(ingredients.cost, dtype=np.float64)
+    epsilons, cost = _checked(ingredients)
     exact = int(np.flatnonzero(epsilons == 0.0)[0])
     budget = 10.0 * cost[exact] if first_budget is None else float(first_budget)
     spent, arms, steps = 0.0, [], []  # type: ignore[var-annotated]
@@ -246,6 +247,26 @@ def annealing_schedule(
         tuple(int(min(n, LONGEST)) for _, n in merged),
         test or SequentialTTest(),
     )
+
+
+def _checked(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
+    """Return epsilons and costs; what makes no schedule is refused, as comparisons with NaN would answer anything."""
+    epsilons, bias, variance, cost = (np.asarray(part, dtype=np.float64) for part in ingredients)
+    if not (epsilons == 0.0).any():
+        raise InvalidInputError(
+            f"annealing_schedule: epsilon = 0 must be among the epsilons, found {epsilons.tolist()}"
+        )
+    for name, part, fits, needed in (
+        ("bias", bias, bias.shape == variance.shape and np.isfinite(bias).all(), "be finite, in the shape of variance"),
+        ("variance", variance, (variance > 0.0).all() and np.isfinite(variance).all(), "be positive and finite"),
+        ("cost", cost, cost.shape == epsilons.shape and (cost > 0.0).all() and np.isfinite(cost).all(), "be positive"),
+    ):
+        if not fits or part.shape[:1] != epsilons.shape:
+            raise InvalidInputError(
+                f"annealing_schedule: {name} must {needed}, one for each of {len(epsilons)} epsilons, found "
+                f"{part.tolist()}"
+            )
+    return epsilons, cost
 
 
 def _standardised(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:

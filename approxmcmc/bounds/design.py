@@ -15,6 +15,7 @@ Tsiatis (1987) for the boundaries.
 import dataclasses
 import math
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.acceptance.recursion import acceptance_probability_error
 from approxmcmc.bounds.pairs import Pairs, collect_pairs
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, SamplingWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +112,11 @@ def design_test(
     NotFiniteError
         When no pilot pair has a finite log ratio.
 
+    Warns
+    -----
+    SamplingWarning
+        Where the pilot was still climbing to the posterior.
+
     Notes
     -----
     Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
@@ -133,6 +139,7 @@ def design_test(
     """
     _check(error, criterion, boundaries)
     pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
+    _warn_of_a_climb(pairs.rise, target.variables.size)
     return design_for_pairs(
         pairs, n_obs=target.n_obs, error=error, criterion=criterion, boundaries=boundaries, batch_sizes=batch_sizes
     )
@@ -244,6 +251,21 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
     if excess(low) >= 0.0:
         return 0.0
     return math.exp(brentq(excess, low, high, xtol=RESOLUTION))
+
+
+def _warn_of_a_climb(rise: float, dim: int) -> None:
+    """Warn where the pilot was on its way to the posterior: decisions on a slope are easy, and epsilon comes out large.
+
+    The log density of a normal law in d dimensions varies by sqrt(d/2), the difference of two of its values by sqrt(d).
+    """
+    if rise > 10.0 + 5.0 * math.sqrt(dim):
+        warnings.warn(
+            f"design_test: the log density rose by {rise:.3g} along the pilot, which had not arrived where the chain "
+            "will be; its decisions are easier than those to come, and epsilon may be far too large. Use initvals "
+            "near the mode (find_mode), more tune, or longer steps",
+            SamplingWarning,
+            stacklevel=3,
+        )
 
 
 def _batch_sizes(asked: Any, n_obs: int) -> list[int]:

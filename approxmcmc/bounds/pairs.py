@@ -24,6 +24,8 @@ from approxmcmc.sampling.initial import random_start
 class Pairs(NamedTuple):
     """Log ratios and scales of pilot pairs, shape (n_pairs,), their states and proposals, and what they cost.
 
+    `rise` is by how much the log density of the posterior rose from the first of the states to the last.
+
     A proposal outside the support of the prior has log ratio -inf and scale 0: every test rejects it and reads nothing.
     One at which a datum has probability 0 has log ratio -inf and scale inf: only who reads that datum rejects it.
     """
@@ -34,6 +36,7 @@ class Pairs(NamedTuple):
     proposed: np.ndarray
     likelihood_evaluations: int
     seconds: float
+    rise: float
 
     @property
     def inside(self) -> np.ndarray:
@@ -85,6 +88,8 @@ def collect_pairs(
     log_ratio, tau = np.full(n_steps, -np.inf), np.zeros(n_steps)
     states, proposed = np.empty((n_steps, theta.size)), np.empty((n_steps, theta.size))
     for step in range(n_steps):
+        if step == tune:
+            before = log_prior + terms.sum()
         states[step] = theta
         log_q_ratio = propose(own.proposal, part.params, state, theta, proposed[step], count)
         proposed_log_prior = compiled.log_prior(proposed[step])
@@ -102,10 +107,9 @@ def collect_pairs(
             part.functions["ADAPT"](part.params, state, acceptance, step)
         if own.uniform.random() < acceptance:
             theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
-    kept = slice(tune, None)
-    found = Pairs(
-        log_ratio[kept], tau[kept], states[kept], proposed[kept], passes * compiled.n_obs, time.perf_counter() - began
-    )
+    kept, rise = slice(tune, None), float(log_prior + terms.sum() - before)
+    evaluations, seconds = passes * compiled.n_obs, time.perf_counter() - began
+    found = Pairs(log_ratio[kept], tau[kept], states[kept], proposed[kept], evaluations, seconds, rise)
     if not found.inside.any():
         raise NotFiniteError(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"

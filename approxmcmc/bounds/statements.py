@@ -53,12 +53,12 @@ def label_of(value: float, *, heuristic: bool = False) -> str:
 
 
 def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float:
-    """Return lambda + C rho^lambda / (1 - rho) with lambda = ceil(log(1/C) / log(rho)): what multiplies delta in B5.
+    """Return lambda + C rho^lambda / (1 - rho), which multiplies delta in B5; lambda = max(1, ceil(-log C / log rho)).
 
     Parameters
     ----------
     C, rho
-        sup_x distance(T^n(x, .), S_0) <= C rho^n for all n; C > 0, 0 <= rho < 1.
+        sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1; C > 0, 0 <= rho < 1.
     distance
         What C was stated for: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1); the
         latter doubles C.
@@ -66,7 +66,8 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     Returns
     -------
     float
-        The factor; it bounds sum_k eta_k, and is the same whether the two sides of B5 are norms or d_v.
+        The factor, at least 1; it bounds sum_k eta_k, k >= 0, and is the same whether the two sides of B5 are norms or
+        d_v. Constants with C < 1 hold for n >= 1 alone: eta_0 is 1 for every chain.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     C = 2.0 * C if distance == "tv" else C
     if rho == 0.0:
         return 1.0
-    steps = max(0, math.ceil(math.log(1.0 / C) / math.log(rho)))
+    steps = max(1, math.ceil(math.log(1.0 / C) / math.log(rho)))
     return steps + C * rho**steps / (1.0 - rho)
 
 

@@ -26,7 +26,9 @@ def gibbs_matrix(
     kernels, used = [], "closed form"
     decision = np.full((len(points), len(points)), np.nan)
     for i in sites:
-        law, used = _conditional(target, sampler, points, i, method)
+        with np.errstate(invalid="ignore"):
+            law, used = _conditional(target, sampler, points, i, method)
+        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible: any law will do where no chain comes
         kernels.append(_site_kernel(points, law, i, int(strides[i])))
         moved = kernels[-1].copy()
         np.fill_diagonal(moved, 0.0)

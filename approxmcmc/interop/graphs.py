@@ -37,14 +37,21 @@ def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]
 def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
     """Apply a node's operation to the new inputs; operations that hold a graph of fixed shape are opened or remade."""
     inputs = [known.get(variable, variable) for variable in node.inputs]
-    if isinstance(node.op, SymbolicRandomVariable):
+    if is_signed(node.op) and hasattr(node.op, "rv_op"):
         parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
         return list(node.op.rv_op(*parameters).owner.outputs)
     if isinstance(node.op, OpFromGraph):
         inner = zip(node.op.inner_inputs, inputs, strict=True)
         if not all(old.type.is_super(new.type) for old, new in inner):
-            return rebuild(node.op.inner_outputs, dict(zip(node.op.inner_inputs, inputs, strict=True)))
+            graph: Any = node.op.fgraph
+            graph = graph.unfreeze() if hasattr(graph, "unfreeze") else graph  # frozen in newer versions of PyTensor
+            return rebuild(graph.outputs, dict(zip(graph.inputs, inputs, strict=True)))
     return list(node.op.make_node(*inputs).outputs)
+
+
+def is_signed(operation: Any) -> bool:
+    """Whether an operation is a random variable with a graph of its own that says which inputs are its parameters."""
+    return isinstance(operation, SymbolicRandomVariable) and operation.extended_signature is not None
 
 
 def simplify(graph: Any) -> Any:

@@ -5,13 +5,21 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import apply_node, evaluate, is_shared, leaves, rebuild, sum_trailing, value_of
+from approxmcmc.interop.graphs import (
+    apply_node,
+    evaluate,
+    is_shared,
+    is_signed,
+    leaves,
+    rebuild,
+    sum_trailing,
+    value_of,
+)
 
 
 def refuse_unsuitable(model: Any) -> None:
@@ -152,6 +160,13 @@ class Rows:
             )
         return axes[0] if axes else None
 
+    def are_read_by(self, graph: Any) -> bool:
+        """Whether a graph depends on what was observed, or on an array with rows."""
+        observed = {*self.model.observed_RVs, self.value}
+        return bool((self.leaves | observed) & set(ancestors([graph]))) or any(
+            self._row_axis(leaf) is not None for leaf in leaves([graph])
+        )
+
     def all_terms(self) -> Any:
         """Return the log-likelihood of all rows, a vector."""
         return sum_trailing(self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)[0])
@@ -182,8 +197,7 @@ class Rows:
         """Map what fixes a random variable's size, a constant or the length of a dim, to the number of rows read."""
         count = self.inputs[0].shape[0]
         variables = [v for v in (*ancestors(self.parameters), self.variable) if v.owner is not None]
-        random = [v.owner for v in variables if isinstance(v.owner.op, RandomVariable | SymbolicRandomVariable)]
-        sizes = [size for node in random if (size := node.op.size_param(node)) is not None]
+        sizes = [size for v in variables if (size := _size_of(v.owner)) is not None]
         leaves_of_sizes = [
             v for v in ancestors(sizes) if v.owner is None and hasattr(v, "dtype") and v not in self.leaves
         ]
@@ -193,6 +207,11 @@ class Rows:
             v: count if value.ndim == 0 else pt.stack([count if n == self.n_rows else pt.constant(n) for n in value])
             for v, value in fixed.items()
         }
+
+
+def _size_of(node: Any) -> Any:
+    """Return the size parameter of a random variable, None where it has none or is another node."""
+    return node.op.size_param(node) if isinstance(node.op, RandomVariable) or is_signed(node.op) else None
 
 
 def first_line(error: Exception) -> str:

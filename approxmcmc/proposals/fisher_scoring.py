@@ -10,6 +10,7 @@ Large steps leave all the noise to the minibatch; the matrix in brackets turns i
 """
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -116,6 +117,24 @@ def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def
     return 0.0 * out.sum()  # NaN stops the chain
 
 
+def _explain(dim: int, state: np.ndarray) -> str:
+    """Say that a step is NaN because the estimated information, which B then is, has no inverse."""
+    running = state[1 + 2 * dim : 1 + 2 * dim + dim * dim].reshape(dim, dim)
+    if not np.isfinite(running).all():
+        return ""
+    eigenvalues = np.linalg.eigvalsh(running)
+    rank = int((eigenvalues > 1e-12 * eigenvalues[-1]).sum())
+    return (
+        ""
+        if rank == dim
+        else (
+            "StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank "
+            f"{rank} for {dim} parameters: predictors are 0 in all data drawn, or collinear. Give noise_matrix, or "
+            "draw more data"
+        )
+    )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientFisherScoring(Component):
     """Propose by stochastic-gradient Fisher scoring; for :class:`AlwaysAccept` alone.
@@ -137,6 +156,9 @@ class StochasticGradientFisherScoring(Component):
     IncompatibleError
         When the target has no gradient, another dimension, or too few data, and with any test: the law of theta'
         depends on the whole past of the chain, and no ratio of densities is known.
+    NotFiniteError
+        While sampling without `noise_matrix`, when the first minibatches say nothing of a parameter, as of a rare
+        binary predictor: the information that they estimate then has no inverse.
 
     Notes
     -----
@@ -195,4 +217,5 @@ class StochasticGradientFisherScoring(Component):
             (model, self.step_size, B, lower),
             lambda: minibatch_state(n_numbers, gradient.n_obs),
             records=("gradient_evaluations",),
+            explain=functools.partial(_explain, dim),
         )

@@ -221,6 +221,16 @@ def test_a_plan_from_a_real_pilot():
             plan_annealing(target, proposal=RandomWalk(0.05), **settings)
     with pytest.raises(InvalidInputError, match="epsilon = 0 must be among"):
         annealing_schedule(Ingredients(np.array([0.1]), np.ones(1), np.ones(1), np.ones(1)))
+    known = Ingredients(np.array([0.0, 0.1]), np.array([0.0, 0.1]), np.array([9.0, 12.0]), np.array([1.0, 0.5]))
+    for name, wrong in (
+        ("bias", [0.0, np.nan]),
+        ("bias", [0.0]),
+        ("variance", [0.0, 12.0]),
+        ("cost", [1.0, 0.0]),
+        ("cost", [1.0, 0.5, 0.2]),
+    ):
+        with pytest.raises(InvalidInputError, match=f"annealing_schedule: {name} must"):
+            annealing_schedule(known._replace(**{name: np.array(wrong)}))
 
 
 def test_a_pilot_that_hardly_moves_is_reported():

@@ -7,7 +7,7 @@ import approxmcmc as amc
 from approxmcmc.bounds.design import design_for_pairs, design_test
 from approxmcmc.bounds.pairs import collect_pairs
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import ControlVariate, Target
@@ -128,6 +128,15 @@ class TestPilot:
     def test_settings_out_of_range_are_refused(self, settings, match):
         with pytest.raises(InvalidInputError, match=match):
             design_test(normal_mean(), proposal=RandomWalk(0.1), **settings)
+
+    def test_a_pilot_that_still_climbs_is_reported(self):
+        """Far from the mode steps of 0.002 only climb, and an epsilon that is far too large looks good enough."""
+        target, walk = logistic(3000, 2), RandomWalk(0.002)
+        with pytest.warns(SamplingWarning, match="log density rose by .* along the pilot"):
+            found = amc.design_test(target, proposal=walk, initvals=[1.0, -1.0], n_pairs=100, tune=0, random_seed=3)
+        assert found.test.epsilon > 0.1
+        settled = amc.design_test(target, proposal=RandomWalk(0.05), initvals=[-1.0, 1.0], n_pairs=100, random_seed=3)
+        assert settled.test.epsilon < 0.1
 
     def test_the_designed_test_does_in_a_chain_what_was_predicted(self):
         """Data used, and wrong accepts less wrong rejects, agree within 5 standard errors of pilot and chain.

@@ -10,6 +10,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds.check import BOUNDS, verdict_of
 from approxmcmc.bounds.distance import Distance, cells_of_states, frequencies, total_variation_interval
+from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.statements import LABELS, NAMES
 from approxmcmc.bounds.transition import proposal_matrix
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -40,6 +41,47 @@ def test_matrices_that_are_none_are_refused(matrix, message):
 def test_matrices_of_different_states_are_refused():
     with pytest.raises(InvalidInputError, match="same states"):
         bounds.exact(T, np.full((3, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("n_points", [2, 64, 65, 150])
+def test_modes_far_apart_keep_their_probabilities(n_points):
+    """Two modes e^35 apart: a linear solve gives them shares that err by 0.4."""
+    x = np.linspace(-1.5, 1.5, n_points)
+    log_density = -35.0 * (x**2 - 1.0) ** 2 - 0.3 * (x > 0.0)
+    up = np.diag(0.5 * np.exp(np.minimum(np.diff(log_density), 0.0)), 1)[:-1]
+    down = np.diag(0.5 * np.exp(np.minimum(-np.diff(log_density), 0.0)), -1)[1:]
+    matrix = np.zeros((n_points, n_points))
+    matrix[:-1] += up
+    matrix[1:] += down
+    np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
+    law = np.exp(log_density) / np.exp(log_density).sum()
+    np.testing.assert_allclose(stationary_law(matrix), law, rtol=1e-11)
+
+
+@pytest.mark.parametrize("scan", ["systematic", "random"])
+def test_states_where_no_value_is_possible_leave_the_others_their_law(scan):
+    """B follows from A = 0: in (0, 1, .) neither value of C is possible, and no chain comes there."""
+    tables = {"A": [0.7, 0.3], "B": [[1.0, 0.0], [0.4, 0.6]], "C": [[[0.8, 0.2], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]]}
+    network = amc.targets.BayesianNetwork(tables, {"B": ("A",), "C": ("A", "B")})
+    matrix = bounds.transition_matrix(network, amc.Gibbs(amc.ExactTest(), scan=scan))
+    law = np.exp(network.log_joint.ravel())
+    found = bounds.exact(matrix, matrix)
+    np.testing.assert_allclose(found["stationary"], law / law.sum(), atol=1e-14)
+    assert (found["stationary"].values[law == 0.0] == 0.0).all()
+
+
+def test_states_that_rounding_cuts_off_are_refused():
+    matrix = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 1e-200], [1e-200, 1.0, 0.0]])  # from 1 to 0 with 1e-400
+    with pytest.raises(InvalidInputError, match=r"state 1.*probability of 0"):
+        stationary_law(matrix)
+
+
+def test_the_factor_of_mitrophanov_covers_the_contractions():
+    """sum_k min(1, C rho^k) with eta_0 = 1, also where C < 1 holds from the first step on."""
+    for C in (0.01, 0.3, 1.0, 2.0, 7.0):
+        for rho in (0.0, 0.1, 0.5, 0.9):
+            summed = 1.0 + sum(min(1.0, C * rho**k) for k in range(1, 1000))
+            assert summed <= bounds.mitrophanov_factor(C, rho) * (1.0 + 1e-12)
 
 
 def test_a_chain_with_transient_states_has_a_stationary_law():

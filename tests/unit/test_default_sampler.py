@@ -90,3 +90,10 @@ def test_the_pilot_measures_mean_and_scale(hierarchy):
     mean, sd = _moments_of_log_tau()
     assert abs(fit.mode[0] - mean) < sd
     assert 0.5 < fit.sd[0] / sd < 2.0  # what a random walk asks of a scale
+
+
+def test_separable_classes_under_a_flat_prior_are_called_improper():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
+    with pytest.warns(amc.errors.SamplingWarning, match=r"beta\[x.\] still grew .* may be improper"):
+        normal_by_pilot(target, random_seed=1)

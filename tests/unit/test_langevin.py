@@ -76,6 +76,17 @@ def test_information_of_too_few_data_is_refused():
         amc.StochasticGradientFisherScoring(0.1, 3).build_unadjusted(logistic())
 
 
+@pytest.mark.recompiles
+def test_information_that_minibatches_leave_singular_is_named():
+    """A rare predictor is 0 in a minibatch of 10: the gradients are finite, and what fails is their covariance."""
+    X = np.zeros((300, 2))
+    X[:, 0], X[-1, 1] = np.linspace(-1.0, 1.0, 300), 1.0
+    target = amc.targets.LogisticRegression(X, np.arange(300) % 2)
+    with pytest.raises(NotFiniteError, match=r"information .* singular, of rank 1 for 2 parameters.*noise_matrix"):
+        run(target, amc.StochasticGradientFisherScoring(1.0, 10), amc.AlwaysAccept())
+    run(target, amc.StochasticGradientFisherScoring(1.0, 10, np.ones(2)), amc.AlwaysAccept())
+
+
 class Counter:
     """A gradient kernel that counts the gradients it is asked for, and which data they are of."""
 

@@ -74,10 +74,11 @@ def test_changed_data_are_noticed():
         target.compile()
 
 
-def _regression_on(X, y, **settings):
+def _regression_on(X, y, *, coupled=False, **settings):
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 1.0, shape=X.shape[1])
-        pm.Normal("y", X @ beta, 1.0, observed=y)
+        mean = X @ beta
+        pm.Normal("y", mean.max() if coupled else mean, 1.0, observed=y)
     return from_pymc(model, **settings)
 
 
@@ -101,6 +102,13 @@ def test_data_outside_the_support_are_refused_by_row():
         pm.Poisson("y", rate, observed=np.array([1, 2, -1, 0]))
     with pytest.raises(InvalidInputError, match="row 2 of the observed variable 'y' is impossible"):
         from_pymc(model)
+
+
+@pytest.mark.parametrize("n_rows", [2, 40, 64])
+def test_coupled_rows_are_found_among_few_of_them(n_rows):
+    """A check that begins with 64 rows would compare 40 rows with the same 40."""
+    with pytest.raises(IncompatibleError, match="changes when other rows are left out"):
+        _regression_on(zoo.X[:n_rows], zoo.Z[:n_rows], coupled=True)
 
 
 def test_extreme_predictors_stay_finite():

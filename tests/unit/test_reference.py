@@ -11,7 +11,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Variables, content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.output.files import load, save
 from approxmcmc.reference import (
     GateReport,
@@ -241,6 +241,21 @@ def test_another_twin_of_the_users_is_sampled_anew(sampler, tmp_path):
         )
         reference_posterior(target, cache_dir=tmp_path, **SETTINGS)
     assert len(sampler) == 2
+
+
+def test_a_twin_that_names_pymc_is_read():
+    """Its graph functions are objects of PyTensor's, which have no code to hash."""
+    import pymc as pm
+
+    def twin(scale):
+        def make():
+            with pm.Model():
+                pm.Bernoulli("y", pm.math.sigmoid(pm.Normal("mu", 0.0, scale)), observed=[1])
+
+        return Target(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.ones(1), n_obs=1, dim=1, pymc_model=make)
+
+    assert twin_id(twin(1.0)) == twin_id(twin(1.0)) != twin_id(twin(2.0))
+    assert twin_id(twin(1.0)) is not None
 
 
 def _garbage(path, tree):
