@@ -13,27 +13,36 @@ import functools
 import hashlib
 import types
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.errors import CompilationError
 
 # Functions of these packages are pinned by their versions, which the cache key holds beside this hash.
-PINNED_PACKAGES = {"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"}
+PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"})
 
 
 _PACKAGE = __name__.partition(".")[0]
 _CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of the user's helpers
 
 
+class _Walk(NamedTuple):
+    """Objects met so far, numbered by their id, and the packages whose objects count by name."""
+
+    seen: dict[int, int]
+    pinned: Set[str]
+
+
 class UnknownContentError(CompilationError):
     """A function names an object whose content cannot be told; it must not be cached on disk."""
 
 
-def content_id(function: Any, extra: Any = None) -> str:
+def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PACKAGES) -> str:
     """Return a hash of `function` and all that it reaches, with `extra` (a plain value) mixed in.
+
+    What it names of the packages `pinned` counts by name alone.
 
     Raises
     ------
@@ -41,7 +50,7 @@ def content_id(function: Any, extra: Any = None) -> str:
         When the function names an object that is neither code, number, string, array, type nor module.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for piece in _walk(function, seen={}):
+    for piece in _walk(function, _Walk({}, pinned)):
         digest.update(piece.encode() if isinstance(piece, str) else piece)
         digest.update(b"\0")
     digest.update(repr(extra).encode())
@@ -113,24 +122,24 @@ def _contents(value: Any) -> Any:
     return None
 
 
-def _walk(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
+def _walk(value: Any, walk: _Walk) -> Iterator[str | bytes]:
     """Yield the content of `value` piece by piece; of an object met before, only which one it is."""
-    if id(value) in seen:
-        yield f"met before as number {seen[id(value)]}"  # the number tells f(x) + g(x) + f(x) from f(x) + g(x) + g(x)
+    if id(value) in walk.seen:
+        yield f"met before as number {walk.seen[id(value)]}"  # tells f(x) + g(x) + f(x) from f(x) + g(x) + g(x)
         return
     if isinstance(value, (int, float, complex, str, bytes, bool, type(None), enum.Enum)):
         yield repr(value)
         return
-    seen[id(value)] = len(seen)
+    walk.seen[id(value)] = len(walk.seen)
     if hasattr(value, "py_func"):  # a jitted function, with the options that shape its code
         yield repr(sorted((name, _ordered(option)) for name, option in value.targetoptions.items()))
-        yield from _walk(value.py_func, seen)
+        yield from _walk(value.py_func, walk)
     elif isinstance(value, types.FunctionType):
-        yield from _walk_function(value, seen)
+        yield from _walk_function(value, walk)
     elif isinstance(getattr(value, "__wrapped__", None), types.FunctionType):  # functools.cache and its like
-        yield from _walk_function(value.__wrapped__, seen)
+        yield from _walk_function(value.__wrapped__, walk)
     elif isinstance(value, types.CodeType):
-        yield from _walk_code(value, seen)
+        yield from _walk_code(value, walk)
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype.str}{value.shape}"
         yield np.ascontiguousarray(value).tobytes()
@@ -138,14 +147,14 @@ def _walk(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
         yield repr(value)
     elif isinstance(value, (tuple, list, frozenset, set)):
         for item in value if isinstance(value, (tuple, list)) else sorted(value, key=repr):
-            yield from _walk(item, seen)
+            yield from _walk(item, walk)
     elif isinstance(value, types.ModuleType):
         yield value.__name__
     elif isinstance(value, enum.EnumType):
         yield repr([(name, value[name].value) for name in value.__members__])
     elif hasattr(value, "_defn"):  # a numba intrinsic: its code generator is what counts
-        yield from _walk_function(value._defn, seen)
-    elif isinstance(value, (type, types.BuiltinFunctionType, np.ufunc)) or _is_pinned(value):
+        yield from _walk_function(value._defn, walk)
+    elif isinstance(value, (type, types.BuiltinFunctionType, np.ufunc)) or _is_pinned(value, walk.pinned):
         yield getattr(value, "__module__", "") or ""
         yield getattr(value, "__qualname__", None) or repr(value)
     else:
@@ -155,52 +164,52 @@ def _walk(value: Any, seen: dict[int, int]) -> Iterator[str | bytes]:
         )
 
 
-def _walk_function(function: types.FunctionType, seen: dict[int, int]) -> Iterator[str | bytes]:
-    if _is_pinned(function):
+def _walk_function(function: types.FunctionType, walk: _Walk) -> Iterator[str | bytes]:
+    if _is_pinned(function, walk.pinned):
         yield f"{function.__module__}.{function.__qualname__}"
         return
-    yield from _walk_code(function.__code__, seen, docstring=function.__doc__)
-    yield from _walk(function.__defaults__ or (), seen)
+    yield from _walk_code(function.__code__, walk, docstring=function.__doc__)
+    yield from _walk(function.__defaults__ or (), walk)
     for cell in function.__closure__ or ():
-        yield from _walk(cell.cell_contents, seen)
-    for name, value in sorted(_globals_read(function.__code__, function.__globals__).items()):
+        yield from _walk(cell.cell_contents, walk)
+    for name, value in sorted(_globals_read(function.__code__, function.__globals__, walk.pinned).items()):
         yield name
-        yield from _walk(value, seen)
+        yield from _walk(value, walk)
 
 
-def _walk_code(code: types.CodeType, seen: dict[int, int], docstring: str | None = None) -> Iterator[str | bytes]:
+def _walk_code(code: types.CodeType, walk: _Walk, docstring: str | None = None) -> Iterator[str | bytes]:
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
     for constant in code.co_consts:
         if docstring is None or constant != docstring:  # what a function says of itself does not change it
-            yield from _walk(constant, seen)
+            yield from _walk(constant, walk)
 
 
-def _globals_read(code: types.CodeType, scope: dict[str, Any]) -> dict[str, Any]:
+def _globals_read(code: types.CodeType, scope: dict[str, Any], pinned: Set[str] = PINNED_PACKAGES) -> dict[str, Any]:
     """Return the globals that the code reads, and the attributes that it reads of modules, at any depth."""
     found = {}
     for inner in [code, *(c for c in code.co_consts if isinstance(c, types.CodeType))]:
         for instruction in dis.get_instructions(inner):
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval in scope:
                 found[instruction.argval] = scope[instruction.argval]
-                found |= _attributes_read(instruction.argval, scope[instruction.argval], set(inner.co_names))
+                found |= _attributes_read(instruction.argval, scope[instruction.argval], set(inner.co_names), pinned)
     return found
 
 
-def _attributes_read(path: str, value: Any, names: set[str]) -> dict[str, Any]:
+def _attributes_read(path: str, value: Any, names: set[str], pinned: Set[str]) -> dict[str, Any]:
     """Return what code with these names may read of a module and of its submodules, by dotted path."""
     found: dict[str, Any] = {}
-    if isinstance(value, types.ModuleType) and not _is_pinned(value):
+    if isinstance(value, types.ModuleType) and not _is_pinned(value, pinned):
         for name in names & set(vars(value)):
             attribute = found[f"{path}.{name}"] = vars(value)[name]
             if attribute is not value and f".{name}." not in f".{path}.":  # packages may name each other in a circle
-                found |= _attributes_read(f"{path}.{name}", attribute, names)
+                found |= _attributes_read(f"{path}.{name}", attribute, names, pinned)
     return found
 
 
-def _is_pinned(value: Any) -> bool:
+def _is_pinned(value: Any, pinned: Set[str]) -> bool:
     home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    return (home or "").partition(".")[0] in PINNED_PACKAGES
+    return (home or "").partition(".")[0] in pinned
 
 
 def _ordered(option: Any) -> Any:

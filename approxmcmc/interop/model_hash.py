@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.engine.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
@@ -46,7 +46,8 @@ def twin_id(target: Any) -> str | None:
     A corrected twin must not meet draws of the old one, and the target's own content says nothing of its twin.
     """
     try:
-        return content_id((type(target).to_pymc, getattr(target, "pymc_model", None)))
+        twin = (type(target).to_pymc, getattr(target, "pymc_model", None))
+        return content_id(twin, pinned=PINNED_PACKAGES | {"pymc", "pytensor"})
     except UnknownContentError:
         return None
 
