@@ -29,6 +29,7 @@ from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.meeting import Meet, couple_gibbs, couple_states, couple_walks
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
 from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk
@@ -135,6 +136,8 @@ def coupling_bound(
 ) -> "xr.Dataset":
     """Turn meeting times into the bound on total variation, with its bootstrap interval; see :func:`couplings`.
 
+    Where few couplings are left, the upper limit is that of the share still apart (Clopper and Pearson 1934).
+
     Parameters
     ----------
     meeting_times
@@ -158,6 +161,8 @@ def coupling_bound(
     weights = np.random.default_rng(0).multinomial(len(tau), np.full(len(tau), 1.0 / len(tau)), size=N_BOOTSTRAP)
     tail = 0.5 * (1.0 - confidence)
     lower, upper = np.quantile(weights @ each / len(tau), [tail, 1.0 - tail], axis=0)
+    # A bootstrap of zeros is zero, and says nothing of rare couplings that are still apart: their share has a limit.
+    upper = np.maximum(upper, clopper_pearson((each > 0.0).sum(axis=0), len(tau), confidence)[1])
     unmet = 0 if max_steps is None else int((tau > max_steps).sum())
     C, rho = geometric_majorant(times, bound)
     usable = unmet == 0 and math.isfinite(C)

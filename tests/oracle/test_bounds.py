@@ -415,6 +415,13 @@ def test_meeting_times_become_a_bound():
     np.testing.assert_allclose(found["tv_bound"], [(0 + 1 + 2 + 5) / 4, (0 + 1 + 2 + 5) / 4, (0 + 0 + 0 + 3) / 4])
 
 
+def test_couplings_that_have_all_met_leave_room_for_those_that_might_not():
+    """0 of n still apart: the upper limit is that of a share, 1 - .025^(1/n), and not the 0 of a bootstrap of zeros."""
+    found = coupling_bound([5, 7, 12, 30], 5, times=[30])
+    assert float(found["tv_bound"][0]) == 0.0
+    assert float(found["tv_upper"][0]) == pytest.approx(1.0 - 0.025 ** (1 / 4))
+
+
 def test_the_interval_of_clopper_and_pearson():
     lower, upper = clopper_pearson(1230, 2000, 1 - 0.0005)
     assert (round(float(lower), 6), round(float(upper), 6)) == (0.576451, 0.652574)
