@@ -36,7 +36,8 @@ class TestData:
 
     def test_columns_of_several_types(self):
         """A DataFrame of floats and booleans is an array of objects."""
-        pandas = pytest.importorskip("pandas")
+        import pandas
+
         frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0.0})
         target = LogisticRegression(frame, y)
         np.testing.assert_array_equal(target.X, np.column_stack([X[:, 0], X[:, 1] > 0.0]))
@@ -283,7 +284,9 @@ class TestDiagnostics:
             amc.Gates(max_r_hat="1.1")
 
     def test_plots(self, trace):
-        pytest.importorskip("matplotlib").use("Agg")
+        import matplotlib
+
+        matplotlib.use("Agg")
         with pytest.raises(InvalidInputError, match="needs a result of `risk`, or a dict of sampler"):
             amc.plot_risk([trace])
         with pytest.raises(InvalidInputError, match="needs a trace, a dict of epsilon -> traces, or a table; found a"):

@@ -34,7 +34,7 @@ def _loglik_eta(eta, y):
 
 
 def _square(x):
-    return PART(x) ** 2  # noqa: F821 (bound)
+    return PART(x) ** 2  # noqa: F821 (a template: `bind` supplies PART)
 
 
 def _logprior(theta):
@@ -204,7 +204,7 @@ class TestEveryDatumIsTried:
 class TestMessages:
     def test_plain_python_is_told_with_the_line(self):
         def loglik(theta, data, i):
-            return theta[0] * unknown  # noqa: F821
+            return theta[0] * unknown  # noqa: F821 (the missing name is what the message must tell)
 
         with pytest.raises(
             CompilationError, match=r"'unknown' is not defined \(line \d+ of test_user_.*: return theta\[0\] \* unknown"
@@ -235,6 +235,7 @@ class TestMessages:
     @pytest.mark.needs_jit
     def test_random_numbers_are_found(self):
         with pytest.raises(CompilationError, match="look for random numbers"):
+            # The global generator is what the check must find.
             _user(loglik=lambda theta, data, i: theta[0] + np.random.normal())  # noqa: NPY002
 
     def test_methods_are_refused(self):
