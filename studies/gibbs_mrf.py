@@ -7,8 +7,7 @@ sequential tests on the 4851 pairs of a conditional.
 
 The paper's exact rival adds up all pairs at every decision: ``all_pairs`` here. ``exact`` draws from the same
 conditionals by keeping the log odds of all sites, and is the rival that a user would choose. The paper's curves are
-repeated against pairs evaluated; against seconds, compiled exact Gibbs is ahead at every epsilon, and the report says
-by how much.
+repeated against pairs evaluated; against seconds, compiled exact Gibbs is ahead at every epsilon.
 """
 
 import functools
