@@ -258,7 +258,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
 
 def _choose_sampler(target: Any, initvals: Any, random_seed: int, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:
     """Return the default sampler, where its chains start, and what the choice cost."""
-    from approxmcmc.bounds.default_sampler import default_sampler
+    from approxmcmc.design.default_sampler import default_sampler
 
     if not isinstance(target, Target) or isinstance(target, DiscreteTarget):
         raise IncompatibleError(

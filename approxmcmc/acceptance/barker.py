@@ -28,8 +28,8 @@ import math
 
 import numpy as np
 
-from approxmcmc.acceptance.barker_error import bound_from_moments
-from approxmcmc.acceptance.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
+from approxmcmc.acceptance.laws.barker_error import bound_from_moments
+from approxmcmc.acceptance.laws.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.rules import RULES, barker_probability
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
 from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, memory_order, merge_differences

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.looks import look_sizes
+from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import COUNT_NAMES, BoundedTermsTarget, CompiledTermRange, Component, Part, Target
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.looks import critical_values, look_sizes
+from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
@@ -160,7 +160,7 @@ class SequentialTTest(Component):
         >>> round(test.epsilon, 4)
         0.0055
         """
-        from approxmcmc.acceptance.type_one_error import epsilon_for_type_one_error
+        from approxmcmc.acceptance.laws.type_one_error import epsilon_for_type_one_error
 
         looks: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)

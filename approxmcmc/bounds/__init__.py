@@ -5,14 +5,14 @@ measures the one-step error of a real sampler, ``couplings`` how fast the exact 
 ``check_bound`` puts them together. Every number carries its label: rigorous, heuristic, not applicable, vacuous.
 """
 
-from approxmcmc.bounds.annealing import plan_annealing
 from approxmcmc.bounds.check import check_bound, check_table
 from approxmcmc.bounds.coupling import coupling_bound, couplings
-from approxmcmc.bounds.default_sampler import default_sampler
 from approxmcmc.bounds.delta import estimate_delta
-from approxmcmc.bounds.design import design_test
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
 from approxmcmc.bounds.transition import transition_matrix
+from approxmcmc.design.annealing import plan_annealing
+from approxmcmc.design.default_sampler import default_sampler
+from approxmcmc.design.sequential_test import design_test
 
 __all__ = [
     "check_bound",

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, MinibatchBarker, SequentialTTest
-from approxmcmc.acceptance.correction import correction_distribution
-from approxmcmc.acceptance.looks import critical_values, look_sizes
-from approxmcmc.acceptance.recursion import acceptance_probability_error
+from approxmcmc.acceptance.laws.correction import correction_distribution
+from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 METHODS = ("auto", "enumerate", "gaussian")

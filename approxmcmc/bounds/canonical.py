@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.recursion import acceptance_probability_error
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 
 LOOKS: dict[str, Any] = {"batch_size": 500, "n_obs": 10_000}
 GRID = np.linspace(-5.0, 5.0, 201)

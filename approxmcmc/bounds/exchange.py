@@ -21,7 +21,7 @@ import numpy as np
 
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets import Ising
-from approxmcmc.targets.ising_exact import WIDEST_COUNTS, level_counts
+from approxmcmc.targets.ising.exact import WIDEST_COUNTS, level_counts
 
 LATTICE = 2048
 PAIRS_AT_ONCE = 512

@@ -12,12 +12,13 @@ import numpy as np
 
 from approxmcmc.acceptance import AlwaysAccept
 from approxmcmc.bounds.acceptance_law import exact_probability, gaussian_probability, rule_of
-from approxmcmc.bounds.pairs import scale_of
+from approxmcmc.bounds.gibbs_replication import realised_conditional
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part
+from approxmcmc.design.pairs import scale_of
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.random_walk import keep
-from approxmcmc.samplers import MetropolisHastings, realised_conditional
+from approxmcmc.samplers import MetropolisHastings
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms

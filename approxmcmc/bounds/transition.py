@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance import AlwaysAccept
-from approxmcmc.acceptance.looks import look_sizes
+from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.bounds.acceptance_law import (
     MOST_ORDERS,
     acceptance_probability,

@@ -7,9 +7,9 @@ import numpy as np
 import xarray as xr
 from scipy.special import betaincinv
 
-from approxmcmc.acceptance.looks import look_sizes
-from approxmcmc.acceptance.recursion import sequential_test_error
-from approxmcmc.acceptance.tolerance import tolerance_stop_error
+from approxmcmc.acceptance.laws.looks import look_sizes
+from approxmcmc.acceptance.laws.recursion import sequential_test_error
+from approxmcmc.acceptance.laws.tolerance import tolerance_stop_error
 from approxmcmc.diagnostics.expansion_gates import VARIANCE_RATIO, expansion_problems
 
 # A term that alone makes up half of the spread at the stop breaks the central limit theorem behind a t-test.

@@ -1,19 +1,19 @@
 """Posterior distributions. One model per file; a user's own model is `Target` or `GLMTarget`."""
 
 from approxmcmc.targets.auxiliary import Auxiliary
-from approxmcmc.targets.bayesian_network import BayesianNetwork, alarm_network
-from approxmcmc.targets.binary_mrf import BinaryMRF
 from approxmcmc.targets.bounded import BoundedLikelihood
-from approxmcmc.targets.control_variate import ControlVariate
-from approxmcmc.targets.ergm import ERGM
+from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
+from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
+from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
-from approxmcmc.targets.graph_statistics import GraphStatistic, degree_statistic, register_statistic
-from approxmcmc.targets.ising import Ising
+from approxmcmc.targets.expansion.control_variate import ControlVariate
+from approxmcmc.targets.graphs.ergm import ERGM
+from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
+from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import GLMTarget, LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
-from approxmcmc.targets.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.user import Target

@@ -15,10 +15,10 @@ import numpy as np
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.targets.general_expansion import GeneralExpansion
+from approxmcmc.targets.expansion.general import GeneralExpansion
+from approxmcmc.targets.expansion.quadratic import Quadratic, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
-from approxmcmc.targets.quadratic import Quadratic, inverse, is_positive_definite
 
 # A step this long beside theta itself is no step at the mode: separable classes under a flat prior make the decrement
 # fall for ever while theta runs away by a constant.

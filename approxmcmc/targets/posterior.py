@@ -4,10 +4,10 @@ import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, Target
 from approxmcmc.errors import IncompatibleError, NotFiniteError
-from approxmcmc.targets.general_expansion import GeneralExpansion
+from approxmcmc.targets.expansion.general import GeneralExpansion
+from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.linear_expansion import LinearExpansion
-from approxmcmc.targets.quadratic import Quadratic
 from approxmcmc.targets.tall_data import Prior
 
 

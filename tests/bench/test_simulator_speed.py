@@ -5,7 +5,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.datasets import florentine_business
-from approxmcmc.targets.ising_exact import backward_simulator
+from approxmcmc.targets.ising.exact import backward_simulator
 from tests.bench.interleave import race
 from tests.simulation import draw_many
 

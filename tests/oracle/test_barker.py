@@ -12,8 +12,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from approxmcmc.acceptance import ExactTest, MinibatchBarker, barker
-from approxmcmc.acceptance.barker_error import bound_from_moments, minibatch_barker_error_bound
-from approxmcmc.acceptance.correction import correction_distribution
+from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine import moments

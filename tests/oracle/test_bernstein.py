@@ -8,7 +8,7 @@ from scipy import stats
 
 from approxmcmc.acceptance import BernsteinTest, SequentialTTest, bernstein
 from approxmcmc.acceptance.bernstein import bound_factors
-from approxmcmc.acceptance.recursion import sequential_test_error
+from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings

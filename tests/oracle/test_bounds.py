@@ -24,7 +24,7 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.bounds.meeting import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.targets.ising_exact import level_counts
+from approxmcmc.targets.ising.exact import level_counts
 
 RIGOROUS_BOUNDS = ("b1", "b2", "b3", "b4", "b5")
 

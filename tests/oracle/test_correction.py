@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from approxmcmc.acceptance import correction
-from approxmcmc.acceptance.correction import CorrectionDistribution, correction_distribution
+from approxmcmc.acceptance.laws import correction
+from approxmcmc.acceptance.laws.correction import CorrectionDistribution, correction_distribution
 from approxmcmc.errors import InvalidInputError
 
 LOGISTIC_VARIANCE = math.pi**2 / 3.0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.bounds.design import design_for_pairs, design_test
-from approxmcmc.bounds.pairs import collect_pairs
+from approxmcmc.design.pairs import collect_pairs
+from approxmcmc.design.sequential_test import design_for_pairs, design_test
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import RandomWalk

@@ -9,9 +9,10 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.datasets import florentine_business
-from approxmcmc.targets import ergm_exact, ergm_simulators
-from approxmcmc.targets.ergm_simulators import toggle_params, toggle_state
-from approxmcmc.targets.graph_statistics import find_statistics
+from approxmcmc.targets.graphs import exact as ergm_exact
+from approxmcmc.targets.graphs import simulators as ergm_simulators
+from approxmcmc.targets.graphs.simulators import toggle_params, toggle_state
+from approxmcmc.targets.graphs.statistics import find_statistics
 from tests.oracle.test_textbook import plant
 from tests.uniforms import law
 

@@ -14,10 +14,10 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.samplers.exchange import estimate_from_fresh_draws
-from approxmcmc.samplers.mala_exchange import estimate_from_drift_draws
-from approxmcmc.samplers.noisy_chain import with_part
-from approxmcmc.samplers.pseudo_marginal import carry_estimate, estimate_against_kept, estimate_both
+from approxmcmc.samplers.noisy.chain import with_part
+from approxmcmc.samplers.noisy.exchange import estimate_from_fresh_draws
+from approxmcmc.samplers.noisy.mala_exchange import estimate_from_drift_draws
+from approxmcmc.samplers.noisy.pseudo_marginal import carry_estimate, estimate_against_kept, estimate_both
 from tests.intractable import five_values, ising_4x4
 
 PROBABILITY = RULES["metropolis"]["ACCEPTANCE_PROBABILITY"]

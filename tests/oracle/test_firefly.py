@@ -10,7 +10,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers import firefly_chain, firefly_steps
+from approxmcmc.samplers.firefly import chain as firefly_chain
+from approxmcmc.samplers.firefly import steps as firefly_steps
 from approxmcmc.targets import LogisticRegression
 from tests import firefly as textbook
 from tests.branches import outcomes, plain_module

@@ -10,7 +10,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.bind import _bind
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers import gibbs, gibbs_sweep
+from approxmcmc.samplers.gibbs import gibbs
+from approxmcmc.samplers.gibbs import sweep as gibbs_sweep
 from tests import textbook
 from tests.data_order import plant_in_order
 from tests.oracle.test_textbook import plant

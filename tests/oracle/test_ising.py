@@ -8,8 +8,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.bind import _bind
 from approxmcmc.reference.grid import grid_reference
-from approxmcmc.targets import ising_exact, ising_heat_bath
-from approxmcmc.targets.ising_exact import backward_simulator, level_counts, log_normalizer, moments
+from approxmcmc.targets.ising import exact as ising_exact
+from approxmcmc.targets.ising import heat_bath as ising_heat_bath
+from approxmcmc.targets.ising.exact import backward_simulator, level_counts, log_normalizer, moments
 from tests.oracle.test_textbook import plant
 from tests.uniforms import law
 

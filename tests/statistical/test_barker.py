@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from approxmcmc.acceptance import MinibatchBarker, barker
-from approxmcmc.acceptance.correction import correction_distribution
+from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.reference.grid import grid_reference

@@ -14,8 +14,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.bind import _bind
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers import exchange, mala_exchange
-from approxmcmc.samplers.noisy_chain import with_part
+from approxmcmc.samplers.noisy import exchange, mala_exchange
+from approxmcmc.samplers.noisy.chain import with_part
 from tests.intractable import five_values
 from tests.oracle.test_textbook import plant
 

@@ -8,7 +8,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.bind import _bind, compiled
-from approxmcmc.samplers import firefly_chain, firefly_steps
+from approxmcmc.samplers.firefly import chain as firefly_chain
+from approxmcmc.samplers.firefly import steps as firefly_steps
 from tests.models import logistic
 from tests.oracle.test_textbook import plant
 from tests.statistical.test_exact_against_nuts import FOUR_MCSE, moments

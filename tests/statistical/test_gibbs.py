@@ -10,7 +10,7 @@ import pytest
 from scipy import stats as laws
 
 import approxmcmc as amc
-from approxmcmc.acceptance.recursion import acceptance_probability_error
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.diagnostics import all_states
 
 pytestmark = pytest.mark.statistical

@@ -14,9 +14,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.datasets import florentine_business
 from approxmcmc.engine.bind import _bind
-from approxmcmc.targets import ising_coupling
-from approxmcmc.targets.ising_coupling import coupling_simulator
-from approxmcmc.targets.ising_exact import backward_simulator, moments
+from approxmcmc.targets.ising import coupling as ising_coupling
+from approxmcmc.targets.ising.coupling import coupling_simulator
+from approxmcmc.targets.ising.exact import backward_simulator, moments
 from tests.oracle.test_textbook import plant
 from tests.simulation import draw_many
 

@@ -9,7 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.acceptance import BernsteinTest
 from approxmcmc.acceptance.bernstein import bound_factors
-from approxmcmc.acceptance.looks import look_sizes
+from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.api import sample
 from approxmcmc.contracts import BoundedTermsTarget, Component
 from approxmcmc.diagnostics.health import problems

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.bounds.default_sampler import default_sampler, normal_by_pilot
+from approxmcmc.design.default_sampler import default_sampler, normal_by_pilot
 
 module = sys.modules[default_sampler.__module__]  # the room's name of the module is the function
 pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data

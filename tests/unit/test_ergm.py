@@ -5,7 +5,8 @@ import approxmcmc as amc
 from approxmcmc import datasets
 from approxmcmc.contracts import DoublyIntractableTarget, Target
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets import GraphStatistic, degree_statistic, graph_statistics, register_statistic
+from approxmcmc.targets import GraphStatistic, degree_statistic, register_statistic
+from approxmcmc.targets.graphs import statistics as graph_statistics
 from tests.simulation import counted, draw_many
 
 ALL = ("edges", "two_stars", "three_stars", "triangles")

@@ -23,7 +23,7 @@ from approxmcmc.targets import (
     find_mode,
     laplace,
 )
-from approxmcmc.targets.quadratic import empty_rows
+from approxmcmc.targets.expansion.quadratic import empty_rows
 from tests.models import logistic, normal_mean
 
 FIT = Laplace(np.zeros(2), np.array([[1.0, 0.5], [0.5, 2.0]]))

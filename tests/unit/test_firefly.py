@@ -295,7 +295,7 @@ class TestCorners:
         check_bright_set(chain)
 
     def test_a_bright_datum_whose_gap_becomes_zero_goes_dark(self):
-        from approxmcmc.samplers.firefly_steps import go_bright_probability, go_dark_probability, log_odds_of
+        from approxmcmc.samplers.firefly.steps import go_bright_probability, go_dark_probability, log_odds_of
 
         assert log_odds_of(0.0) == log_odds_of(-1e-9) == -math.inf
         assert math.isnan(log_odds_of(-0.1)) and math.isnan(log_odds_of(math.nan))

@@ -4,8 +4,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import ising_exact, ising_heat_bath
-from approxmcmc.targets.ising_coupling import coupling_simulator
+from approxmcmc.targets.ising import exact as ising_exact
+from approxmcmc.targets.ising import heat_bath as ising_heat_bath
+from approxmcmc.targets.ising.coupling import coupling_simulator
 from tests.simulation import counted, draw_many
 
 CHESS = np.where(np.indices((3, 4)).sum(axis=0) % 2, 1, -1)

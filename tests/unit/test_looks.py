@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approxmcmc.acceptance.looks import critical_values, look_sizes
+from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.errors import InvalidInputError
 
 

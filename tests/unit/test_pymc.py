@@ -7,7 +7,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.pymc import from_pymc
-from approxmcmc.targets.general_expansion import GeneralExpansion
+from approxmcmc.targets.expansion.general import GeneralExpansion
 from tests import pymc_zoo as zoo
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler

@@ -15,7 +15,7 @@ from approxmcmc.engine.bind import bind
 from approxmcmc.engine.disk_cache import ContentCache
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import CompilationError, InvalidInputError
-from approxmcmc.samplers.noisy_chain import with_part
+from approxmcmc.samplers.noisy.chain import with_part
 from approxmcmc.targets.linear import numerical_derivatives
 from tests.models import logistic, normal_logprior
 

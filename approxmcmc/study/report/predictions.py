@@ -2,8 +2,8 @@
 
 One decision of a sequential test depends on the data through mu_std = (Lambda - log u) / tau alone: Lambda the log
 Metropolis-Hastings ratio of the proposal, tau = sqrt(N) times the standard deviation of its terms. Pairs of a stored
-draw and a proposal from it give (Lambda, tau); `approxmcmc.acceptance.recursion` gives the error and the share of the
-data read at each mu_std; both are averaged over u and pairs.
+draw and a proposal from it give (Lambda, tau); `approxmcmc.acceptance.laws.recursion` gives the error and the share of
+the data read at each mu_std; both are averaged over u and pairs.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def random_walk_pairs(
 
 def predict(pairs: Pairs, *, epsilon: float, batch_size: int, n_obs: int, growth: float = 1.0) -> Prediction:
     """Average the recursion over u and over pairs; the interval is that of the mean over pairs."""
-    from approxmcmc.acceptance.recursion import sequential_test_error
+    from approxmcmc.acceptance.laws.recursion import sequential_test_error
 
     grid = np.concatenate([[0.0], np.geomspace(0.02, LARGEST_MU_STD, 90)])
     table = sequential_test_error(grid, epsilon=epsilon, batch_size=min(batch_size, n_obs), n_obs=n_obs, growth=growth)

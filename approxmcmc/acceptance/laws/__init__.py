@@ -1,0 +1,1 @@
+"""The mathematics of the acceptance tests: looks, recursions, corrections and error bounds."""

@@ -1,0 +1,284 @@
+"""Which batch size and epsilon? The sequential test that reads least at an error that is allowed.
+
+The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from the
+recursion of its law. Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
+optimisation without any further likelihood: for each batch size (and boundary shape), epsilon is raised until
+
+    mean_b |Delta_b| = error  ("mean"),   or   max_b |Delta_b| = error  ("worst"),
+
+both increasing in epsilon, and the test with the least mean_b E n / N wins.
+
+Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 5.3 and its supplement; Wang and
+Tsiatis (1987) for the boundaries.
+"""
+
+import dataclasses
+import math
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
+from approxmcmc.design.pairs import Pairs, collect_pairs
+from approxmcmc.errors import InvalidInputError, SamplingWarning
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CRITERIA = ("mean", "worst")
+BOUNDARIES = {"pocock": (0.5,), "wang_tsiatis": (0.5, 0.375, 0.25, 0.125, 0.0)}
+BATCH_SHARES = (200, 100, 50, 20, 10, 5)  # N / batch size
+SMALLEST_BATCH = 50  # skewed terms need that many for a mean that is nearly normal
+SMALLEST_EPSILON = 1e-9
+RESOLUTION = 1e-3  # of log epsilon: the error is then met within a thousandth of itself, more or less
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignedTest:
+    """The test that was found, what it is predicted to do, and what the search cost.
+
+    Parameters
+    ----------
+    test
+        The `SequentialTTest` to use.
+    error, worst_error
+        Predicted mean and largest ``|Delta|`` over the pilot pairs.
+    data_fraction
+        Predicted share of the data that a decision reads.
+    table
+        A row for each test compared: batch_size, boundary_shape, epsilon, error, worst_error, data_fraction.
+    log_ratio, tau
+        The pilot pairs, shape (n_pairs,).
+    setup_likelihood_evaluations, setup_seconds
+        What the pilot and the search cost: set-up, no part of any chain.
+    """
+
+    test: SequentialTTest
+    error: float
+    worst_error: float
+    data_fraction: float
+    table: "pd.DataFrame" = dataclasses.field(repr=False, compare=False)
+    log_ratio: np.ndarray = dataclasses.field(repr=False, compare=False)
+    tau: np.ndarray = dataclasses.field(repr=False, compare=False)
+    setup_likelihood_evaluations: int = 0
+    setup_seconds: float = 0.0
+
+
+def design_test(
+    target: Any,
+    *,
+    proposal: Any,
+    error: float = 0.02,
+    criterion: str = "mean",
+    boundaries: str = "pocock",
+    batch_sizes: Any = None,
+    n_pairs: int = 500,
+    tune: int = 200,
+    initvals: Any = None,
+    random_seed: Any = None,
+) -> DesignedTest:
+    r"""Find the sequential test that reads least data at an allowed error of the acceptance probability.
+
+    Parameters
+    ----------
+    target, proposal
+        What the chain will sample, and with which proposal; `ControlVariate` targets too.
+    error
+        Allowed error of the acceptance probability, :math:`\Delta^*`, in (0, 1).
+    criterion
+        ``"mean"``: of the mean of ``|Delta|`` over the pairs; ``"worst"``: of the largest.
+    boundaries
+        ``"pocock"``: equal critical values at all looks. ``"wang_tsiatis"``: shapes 0 to 1/2 compete; saves some per
+        cent of the data at an equal mean error, at a larger worst error.
+    batch_sizes
+        Batch sizes to compare; default N/200 to N/5, 50 at least. They hardly matter once epsilon is matched.
+    n_pairs, tune
+        Pilot: the steps of an exact chain after `tune` steps.
+    initvals, random_seed
+        As in :func:`sample`, of the pilot chain.
+
+    Returns
+    -------
+    DesignedTest
+        `test` goes into `MetropolisHastings`; its prediction and cost stand beside it.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+    NotFiniteError
+        When no pilot pair has a finite log ratio.
+
+    Warns
+    -----
+    SamplingWarning
+        Where the pilot was still climbing to the posterior.
+
+    Notes
+    -----
+    Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
+    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``1 +
+    tune + n_pairs`` passes over the data.
+
+    References
+    ----------
+    Korattikara, Chen and Welling (2014), section 5.3; Wang and Tsiatis (1987).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> found = amc.design_test(target, proposal=amc.RandomWalk(0.05), n_pairs=50, random_seed=1)
+    >>> 0.0 < found.test.epsilon < 0.1 and found.data_fraction < 0.9
+    True
+    """
+    _check(error, criterion, boundaries)
+    pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
+    _warn_of_a_climb(pairs.rise, target.variables.size)
+    return design_for_pairs(
+        pairs, n_obs=target.n_obs, error=error, criterion=criterion, boundaries=boundaries, batch_sizes=batch_sizes
+    )
+
+
+def design_for_pairs(
+    pairs: Any,
+    *,
+    n_obs: int,
+    error: float = 0.02,
+    criterion: str = "mean",
+    boundaries: str = "pocock",
+    batch_sizes: Any = None,
+    weights: Any = None,
+    thresholds: str = "student",
+) -> DesignedTest:
+    """Find the test for pairs that are known: `Pairs`, or a tuple (log_ratio, tau).
+
+    Parameters
+    ----------
+    pairs
+        Log ratios and scales, shape (n_pairs,) each.
+    n_obs
+        Number of data N.
+    error, criterion, boundaries, batch_sizes
+        As for `design_test`.
+    weights
+        Weights of the pairs; None = equal.
+    thresholds
+        As in `sequential_test_error`.
+
+    Examples
+    --------
+    >>> found = design_for_pairs(([-1.0, 0.0, 1.0], [1.0, 1.0, 1.0]), n_obs=10_000, error=0.02, batch_sizes=[500])
+    >>> round(found.test.epsilon, 4), round(found.data_fraction, 3)
+    (0.0144, 0.65)
+    """
+    import pandas as pd
+
+    _check(error, criterion, boundaries)
+    began = time.perf_counter()
+    log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
+    inside = np.isfinite(log_ratio)
+    impossible = bool(np.isinf(tau).any())  # a datum of probability 0 decides alone: only who reads all data sees it
+    if weights is None:
+        log_ratio, tau = log_ratio[inside], tau[inside]
+    weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+    weight = weight / weight.sum()
+    rows = []
+    for shape in BOUNDARIES[boundaries]:
+        for batch_size in _batch_sizes(batch_sizes, n_obs):
+            settings = {"batch_size": batch_size, "boundary_shape": shape}
+            outcome = _Outcome(log_ratio, tau, weight, {**settings, "n_obs": n_obs, "thresholds": thresholds})
+            epsilon = 0.0 if impossible else _largest_epsilon(outcome, error, criterion)
+            rows.append({**settings, "epsilon": epsilon, **outcome(epsilon)})
+    table = pd.DataFrame(rows)
+    best = table.loc[table["data_fraction"].idxmin()]
+    test = SequentialTTest(
+        epsilon=float(best["epsilon"]),
+        batch_size=int(best["batch_size"]),
+        boundary_shape=float(best["boundary_shape"]),
+    )
+    evaluations, seconds = (pairs.likelihood_evaluations, pairs.seconds) if isinstance(pairs, Pairs) else (0, 0.0)
+    return DesignedTest(
+        test,
+        float(best["error"]),
+        float(best["worst_error"]),
+        float(best["data_fraction"]),
+        table,
+        log_ratio,
+        tau,
+        evaluations,
+        seconds + time.perf_counter() - began,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What a test with these settings does at the pairs, as a function of epsilon."""
+
+    log_ratio: np.ndarray
+    tau: np.ndarray
+    weight: np.ndarray
+    settings: dict[str, Any]
+
+    def __call__(self, epsilon: float) -> dict[str, float]:
+        found = acceptance_probability_error(self.log_ratio, self.tau, epsilon=epsilon, **self.settings)
+        size = np.abs(found["error"].values)
+        return {
+            "error": float(self.weight @ size),
+            "worst_error": float(size.max()),
+            "data_fraction": float(self.weight @ found["data_fraction"].values),
+        }
+
+
+def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
+    """Return the epsilon at which the error is what is allowed; 0 where no positive one is, 0.5 where all are."""
+    from scipy.optimize import brentq
+
+    name = "error" if criterion == "mean" else "worst_error"
+
+    def excess(log_epsilon: float) -> float:
+        return math.log(max(outcome(math.exp(log_epsilon))[name], 1e-300) / error)
+
+    # Errors of one look are at most epsilon, so that epsilon = error / looks is allowed; most tests stand far more.
+    low, high = math.log(SMALLEST_EPSILON), math.log(0.5)
+    if excess(high) <= 0.0:
+        return 0.5
+    if excess(low) >= 0.0:
+        return 0.0
+    return math.exp(brentq(excess, low, high, xtol=RESOLUTION))
+
+
+def _warn_of_a_climb(rise: float, dim: int) -> None:
+    """Warn where the pilot was on its way to the posterior: decisions on a slope are easy, and epsilon comes out large.
+
+    The log density of a normal law in d dimensions varies by sqrt(d/2), the difference of two of its values by sqrt(d).
+    """
+    if rise > 10.0 + 5.0 * math.sqrt(dim):
+        warnings.warn(
+            f"design_test: the log density rose by {rise:.3g} along the pilot, which had not arrived where the chain "
+            "will be; its decisions are easier than those to come, and epsilon may be far too large. Use initvals "
+            "near the mode (find_mode), more tune, or longer steps",
+            SamplingWarning,
+            stacklevel=3,
+        )
+
+
+def _batch_sizes(asked: Any, n_obs: int) -> list[int]:
+    if asked is not None:
+        return [int(size) for size in asked]
+    sizes = {max(2, min(n_obs, max(SMALLEST_BATCH, round(n_obs / share)))) for share in BATCH_SHARES}
+    return sorted(sizes)
+
+
+def _check(error: float, criterion: str, boundaries: str) -> None:
+    if not 0.0 < error < 1.0:
+        raise InvalidInputError(f"design_test: error must lie between 0 and 1, found {error!r}")
+    if criterion not in CRITERIA:
+        raise InvalidInputError(f"design_test: criterion must be one of {CRITERIA}, found {criterion!r}")
+    if boundaries not in BOUNDARIES:
+        raise InvalidInputError(f"design_test: boundaries must be one of {tuple(BOUNDARIES)}, found {boundaries!r}")

@@ -1,0 +1,245 @@
+"""The mode and curvature of a doubly intractable posterior by stochastic approximation.
+
+    theta <- theta + a_k P [grad log p(theta) + s(y) - s(y'_k)],    y'_k drawn at theta,    a_k = a_0 k_0 / (k_0 + k),
+
+climbs the log posterior along an unbiased estimate of its gradient (Robbins and Monro 1951); averaging the later
+iterates takes out most of the noise (Polyak and Juditsky 1992). At the mode, minus the Hessian of the log posterior is
+Cov s(y') plus the prior's precision: the covariance of simulated statistics gives the shape of the steps.
+"""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.engine.batches import LOG_PRIOR
+from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.vectors import assign
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.samplers.noisy.doubly_intractable import check_target, checked_count
+from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, prior_gradient
+from approxmcmc.targets.laplace_approximation import Laplace
+
+BLOCKS = 20  # of one round, whose averages are compared
+LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not throw theta away
+RIDGE = 1e-3  # on the diagonal of a covariance from few draws, relative
+
+
+def _climb(  # type: ignore[no-untyped-def]  # a template
+    rng, log_prior, observed, params, state, theta, lower, gain, delay, first, n_steps, drawn, work, total, count
+):
+    """Make `n_steps` steps of `theta`, preconditioned by L L', and write the mean of the iterates to `total`."""
+    gradient, whitened, proposed = work[0], work[1], work[2]
+    dim = theta.shape[0]
+    total[:] = 0.0
+    for k in range(n_steps):
+        for row in range(drawn.shape[0]):
+            SIMULATE(rng, theta, params, state, drawn[row], count)  # noqa: F821 (bound)
+        prior_gradient(log_prior, theta, proposed, gradient)
+        for j in range(dim):
+            mean = 0.0
+            for i in range(drawn.shape[0]):
+                mean += drawn[i, j]
+            gradient[j] += observed[j] - mean / drawn.shape[0]
+        length = 0.0
+        for j in range(dim):
+            whitened[j] = 0.0
+            for i in range(j, dim):
+                whitened[j] += lower[i, j] * gradient[i]
+            length += whitened[j] * whitened[j]
+        size = gain * delay / (delay + first + k)
+        size = min(size, LONGEST_STEP / math.sqrt(length)) if length > 0.0 else size
+        for i in range(dim):
+            proposed[i] = theta[i]
+            for j in range(i + 1):
+                proposed[i] += size * lower[i, j] * whitened[j]
+        if log_prior(proposed) > -math.inf:
+            assign(theta, proposed)
+        for j in range(dim):
+            total[j] += theta[j] / n_steps
+
+
+def _draw(rng, theta, params, state, out, count):  # type: ignore[no-untyped-def]  # a template
+    for row in range(out.shape[0]):
+        SIMULATE(rng, theta, params, state, out[row], count)  # noqa: F821 (bound)
+
+
+class _Simulation:
+    """A target's simulator with its compiled loops, scratch and stream."""
+
+    def __init__(self, target: DoublyIntractableTarget, auxiliary: Any, n_auxiliary: int, random_seed: Any) -> None:
+        simulator, dim = target.build_simulator(auxiliary), target.variables.size
+        self.observed, self.params, self.state = target.observed_statistics, simulator.params, simulator.make_state()
+        self.log_prior = target.compile_log_prior()
+        [sequence], _ = seed_sequences(random_seed, 1)
+        self.rng = streams(sequence).order
+        self.drawn, self.work, self.average = np.empty((n_auxiliary, dim)), np.empty((3, dim)), np.empty(dim)
+        self.count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        rng, params, state = type_of(self.rng), type_of(self.params), type_of(self.state)
+        numbers = (nb.float64, nb.float64, nb.int64, nb.int64)
+        climb = nb.void(
+            rng, LOG_PRIOR, VECTOR, params, state, VECTOR, MATRIX, *numbers, MATRIX, MATRIX, VECTOR, INDICES
+        )
+        draw = nb.void(rng, VECTOR, params, state, MATRIX, INDICES)
+        jit = not config.DISABLE_JIT
+        self._climb = bind(_climb, climb if jit else None, SIMULATE=simulator.simulate)
+        self._draw = bind(_draw, draw if jit else None, SIMULATE=simulator.simulate)
+
+    def climb(self, theta: np.ndarray, lower: np.ndarray, gain: float, delay: float, first: int, n: int) -> np.ndarray:
+        """Make `n` steps of `theta`, in place, and return the mean of the iterates."""
+        self._climb(
+            self.rng, self.log_prior, self.observed, self.params, self.state, theta, lower, gain, delay, first, n,
+            self.drawn, self.work, self.average, self.count,
+        )  # fmt: skip
+        return self.average.copy()
+
+    def statistics(self, theta: np.ndarray, n: int) -> np.ndarray:
+        """Return statistics of `n` draws at theta; shape (n, dim)."""
+        out = np.empty((n, theta.size))
+        self._draw(self.rng, theta, self.params, self.state, out, self.count)
+        return out
+
+    def curvature(self, theta: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gradient of the log posterior and minus its Hessian at theta, from `n` draws."""
+        drawn, gradient = self.statistics(theta, n), np.empty_like(theta)
+        prior_gradient(self.log_prior, theta, np.empty_like(theta), gradient)
+        precision = np.atleast_2d(np.cov(drawn.T)) + self._prior_precision(theta)
+        return gradient + self.observed - drawn.mean(axis=0), precision
+
+    def _prior_precision(self, theta: np.ndarray) -> np.ndarray:
+        """Return minus the Hessian of the log prior, by differences of its gradient; 0 at the edge of the support."""
+        columns, dim = [], theta.size
+        for j in range(dim):
+            step = 100.0 * PRIOR_STEP * (1.0 + abs(theta[j]))
+            sides = np.empty((2, dim))
+            for side, sign in zip(sides, (1.0, -1.0), strict=True):
+                moved = theta + sign * step * np.eye(dim)[j]
+                prior_gradient(self.log_prior, moved, np.empty(dim), side)
+            columns.append(-(sides[0] - sides[1]) / (2.0 * step))
+        hessian = np.array(columns)
+        return 0.5 * (hessian + hessian.T)
+
+
+def robbins_monro(
+    target: DoublyIntractableTarget,
+    *,
+    start: Any = None,
+    auxiliary: Any = "auto",
+    n_steps: int = 20_000,
+    n_auxiliary: int = 1,
+    n_curvature: int = 4000,
+    gain: float = 0.1,
+    tol: float = 0.01,
+    random_seed: Any = None,
+) -> Laplace:
+    """Find the mode of a doubly intractable posterior, and the curvature there, from simulated data alone.
+
+    Parameters
+    ----------
+    target
+        Such as ``targets.Ising`` or ``targets.ERGM``. A flat prior gives the maximum-likelihood estimate.
+    start
+        Where to start, shape (dim,); None: the target's initial point.
+    auxiliary
+        As for :class:`Exchange`.
+    n_steps
+        Most steps, in two rounds: the second is preconditioned by the curvature where the first one ended.
+    n_auxiliary
+        Draws behind the gradient of one step.
+    n_curvature
+        Draws behind the curvature at the mode.
+    gain
+        First step, a_0, in (0, 1]: 1 would be a Newton step.
+    tol
+        A round ends early when the averages of two successive blocks of steps are closer than this, in posterior
+        standard deviations.
+    random_seed
+        As in `sample`.
+
+    Returns
+    -------
+    Laplace
+        ``mode``, ``cov`` (every ``cov=`` and ``preconditioner=`` accepts the object) and ``decrement``, the length of
+        the estimated gradient at the mode in posterior standard deviations: noise of sqrt(dim / n_curvature) is in it.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target cannot simulate.
+    InvalidInputError
+        When a setting is out of range.
+    NotFiniteError
+        When the covariance of the simulated statistics has no inverse: the model is degenerate there.
+
+    Notes
+    -----
+    Guarantee: consistent as steps and draws grow, with exact auxiliary draws; otherwise off by what these lack.
+
+    References
+    ----------
+    Robbins and Monro (1951); Polyak and Juditsky (1992); Alquier, Friel, Everitt and Boland (2016), section 4.2.1.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> lattice = np.array([[1, 1, -1], [1, 1, -1], [1, -1, -1]])
+    >>> target = amc.targets.Ising(lattice, prior_scale=1.0)
+    >>> amc.robbins_monro(target, n_steps=400, n_curvature=200, random_seed=1).cov.shape
+    (1, 1)
+    """
+    check_target(target, "robbins_monro")
+    counts = {"n_steps": n_steps, "n_auxiliary": n_auxiliary, "n_curvature": n_curvature}
+    n_steps, n_auxiliary, n_curvature = (checked_count(n, name, "robbins_monro") for name, n in counts.items())
+    if not 0.0 < gain <= 1.0 or tol < 0.0 or n_steps < 2 * BLOCKS or n_curvature < 2 * target.variables.size + 2:
+        raise InvalidInputError(
+            f"robbins_monro needs 0 < gain <= 1, tol >= 0, n_steps >= {2 * BLOCKS} and n_curvature >= "
+            f"{2 * target.variables.size + 2}, found {gain}, {tol}, {n_steps} and {n_curvature}"
+        )
+    began = time.perf_counter()
+    simulation = _Simulation(target, auxiliary, n_auxiliary, random_seed)
+    theta = np.array(target.initial_point() if start is None else start, dtype=np.float64)  # type: ignore[attr-defined]
+    if theta.shape != (target.variables.size,) or not np.isfinite(theta).all():
+        raise InvalidInputError(
+            f"robbins_monro: start must hold {target.variables.size} finite numbers, found {np.array2string(theta)}"
+        )
+    for _ in range(2):
+        theta = _round(simulation, theta, n_steps // 2, max(n_curvature // 4, 2 * theta.size + 2), gain, tol)
+    gradient, precision = simulation.curvature(theta, n_curvature)
+    cov = _inverse(precision, theta)
+    decrement = float(np.sqrt(max(gradient @ cov @ gradient, 0.0)))
+    return Laplace(theta, cov, decrement=decrement, seconds=time.perf_counter() - began)
+
+
+def _round(
+    simulation: _Simulation, theta: np.ndarray, n_steps: int, n_pilot: int, gain: float, tol: float
+) -> np.ndarray:
+    """Climb with the curvature at `theta`; return the mean of the iterates of the second half."""
+    _, precision = simulation.curvature(theta, n_pilot)
+    precision = precision + np.diag(RIDGE * np.diag(precision) + 1e-12)
+    lower = np.ascontiguousarray(np.linalg.cholesky(_inverse(precision, theta)))
+    theta, block = theta.copy(), n_steps // BLOCKS
+    averages: list[np.ndarray] = []
+    for k in range(BLOCKS):
+        averages.append(simulation.climb(theta, lower, gain, float(block), k * block, block))
+        if k > 1:
+            move = averages[-1] - averages[-2]
+            if np.sqrt(move @ precision @ move) < tol:
+                break
+    return np.mean(averages[len(averages) // 2 :], axis=0)
+
+
+def _inverse(precision: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    values = np.linalg.eigvalsh(precision)
+    if not np.isfinite(values).all() or values[0] <= 1e-12 * abs(values[-1]):
+        raise NotFiniteError(
+            f"robbins_monro: the simulated statistics at theta = {np.array2string(theta, precision=4)} hardly vary in "
+            f"some direction (eigenvalues {np.array2string(values, precision=3)}): the model is degenerate there; "
+            "start elsewhere, use a proper prior, or longer auxiliary chains"
+        )
+    inverse = np.linalg.inv(precision)
+    return 0.5 * (inverse + inverse.T)

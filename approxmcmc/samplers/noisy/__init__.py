@@ -1,0 +1,9 @@
+"""The noisy Monte Carlo family: samplers whose acceptance ratio, or whose drift, is estimated from random draws."""
+
+from approxmcmc.samplers.noisy.exchange import Exchange
+from approxmcmc.samplers.noisy.mala_exchange import MALAExchange
+from approxmcmc.samplers.noisy.noisy_langevin import NoisyLangevin
+from approxmcmc.samplers.noisy.noisy_metropolis_hastings import NoisyMetropolisHastings
+from approxmcmc.samplers.noisy.pseudo_marginal import PseudoMarginal
+
+__all__ = ["Exchange", "MALAExchange", "NoisyLangevin", "NoisyMetropolisHastings", "PseudoMarginal"]

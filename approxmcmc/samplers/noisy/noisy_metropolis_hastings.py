@@ -1,0 +1,61 @@
+"""Noisy Metropolis-Hastings in general: whatever estimates the log likelihood ratio may decide.
+
+    accept iff  log u < [estimate of log p(y|theta') - log p(y|theta)] + log p(theta')/p(theta) + log q ratio
+
+(Alquier, Friel, Everitt and Boland 2016, algorithm 2). If E|exp(estimate) - ratio| is small for every pair, so is the
+distance of the stationary law from the posterior (their corollary 2.3).
+"""
+
+import dataclasses
+from typing import Any
+
+from approxmcmc.contracts import Component, EstimatedTarget
+from approxmcmc.samplers.noisy.chain import NoisyProgram
+from approxmcmc.samplers.noisy.exchange import check_proposal
+from approxmcmc.samplers.noisy.pseudo_marginal import estimate_ratio, estimated_program
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NoisyMetropolisHastings(Component):
+    """Metropolis-Hastings with a random estimate of the likelihood ratio, drawn anew in each step.
+
+    Parameters
+    ----------
+    proposal
+        Where to go: :class:`RandomWalk`.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target is no :class:`approxmcmc.targets.EstimatedRatio`; raised before anything runs.
+
+    Notes
+    -----
+    Guarantee: biased in general, as the estimate is; exact if the estimate is the ratio. Where the target knows its
+    likelihood, audits compare with the exact decision at the same theta' and u.
+
+    References
+    ----------
+    Alquier, Friel, Everitt and Boland (2016), algorithm 2.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> def estimate(rng, theta, proposed, data):
+    ...     return 0.5 * (theta[0] ** 2 - proposed[0] ** 2) + 0.1 * rng.standard_normal()
+    >>> target = amc.targets.EstimatedRatio(estimate, lambda theta: 0.0, dim=1)
+    >>> sampler = amc.NoisyMetropolisHastings(amc.RandomWalk(1.0))
+    >>> trace = amc.sample(target, sampler, draws=100, chains=1, random_seed=1, progressbar=False)
+    >>> trace.posterior.sizes["draw"]
+    100
+    """
+
+    proposal: Any
+
+    def __post_init__(self) -> None:
+        """Check the role of the proposal."""
+        check_proposal(self.proposal, "NoisyMetropolisHastings")
+
+    def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
+        """Check the pairing, compile it, and return the program that starts chains."""
+        return estimated_program(self, target, "ratio", estimate_ratio, False, audit_every)

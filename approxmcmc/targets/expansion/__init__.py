@@ -1,0 +1,5 @@
+"""Control variates: a target whose terms are what an expansion leaves of another target's terms."""
+
+from approxmcmc.targets.expansion.control_variate import ControlVariate
+
+__all__ = ["ControlVariate"]

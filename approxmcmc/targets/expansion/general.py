@@ -1,0 +1,214 @@
+"""Expansion of the terms of any target, by its gradient or by central differences of its terms.
+
+    w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat.
+
+One row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order. Made once, at set-up.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts import CompiledTarget, DifferentiableTarget, Target
+from approxmcmc.engine.batches import linear_predictor, log_terms_type
+from approxmcmc.engine.bind import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
+
+# Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
+RELATIVE_STEP = 1e-3
+
+
+def _gradients(theta, data, lo, hi, order, out):  # type: ignore[no-untyped-def]  # a template
+    for i in range(hi - lo):
+        ADD_GRADIENT(theta, data, order, lo + i, lo + i + 1, out[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+
+
+def _residuals(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+    # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
+    expansion, center = data[-2], data[-1]
+    LOG_TERMS(theta, data[:-2], order, lo, hi, out)  # type: ignore[name-defined]  # noqa: F821 (bound)
+    dim = theta.shape[0]
+    monomials = np.empty(expansion.shape[1])
+    monomials[0] = 1.0
+    for j in range(dim):
+        monomials[1 + j] = theta[j] - center[0, j]
+    if SECOND_ORDER:  # type: ignore[name-defined]  # noqa: F821 (bound)
+        place = 1 + dim
+        for j in range(dim):
+            for k in range(j, dim):
+                monomials[place] = monomials[1 + j] * monomials[1 + k]
+                place += 1
+    fitted = np.empty(hi - lo)
+    linear_predictor(monomials, expansion, order, lo, hi, fitted)
+    for i in range(hi - lo):
+        out[i] -= fitted[i]
+
+
+class GeneralExpansion:
+    """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), by central differences.
+
+    With the target's own gradient an expansion takes 2 + 2 d passes over the data, without it d^2 + 3 d + 1.
+    """
+
+    def __init__(self, target: Target, order: int) -> None:
+        self.target, self.order, self.passes = target, order, 0
+        self.compiled, self.dim = target.compile(), target.variables.size
+        self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
+        self.upper = np.triu_indices(self.dim)
+        self.all_rows = np.arange(self.compiled.n_obs)
+        self.rows = max(256, ROWS // self.dim)  # data at a time: their Hessians fill 6 MB at 50 parameters
+        self.gradients = self._bind_gradients()
+        self._steps: np.ndarray | None = None
+        self._known_steps: dict[int, float] = {}  # of differences of gradients
+
+    def _bind_gradients(self) -> Any:
+        try:
+            known = self.target.compile_gradient() if isinstance(self.target, DifferentiableTarget) else None
+        except IncompatibleError:
+            known = None
+        if known is None:
+            return None
+        self.add_gradient, self.add_prior_gradient, self.gradient_data = known[:3]
+        signature = nb.void(VECTOR, type_of(known.data), nb.int64, nb.int64, INDICES, MATRIX)
+        return bind(_gradients, None if config.DISABLE_JIT else signature, ADD_GRADIENT=known.add_gradient)
+
+    def _chunks(self) -> list[tuple[int, int]]:
+        n_obs = self.compiled.n_obs
+        return [(lo, min(lo + self.rows, n_obs)) for lo in range(0, n_obs, self.rows)]
+
+    def log_likelihood(self, theta: np.ndarray) -> float:
+        """Return the sum of all terms at theta: one pass."""
+        self.passes += 1
+        return sum(float(self._values(theta, lo, hi).sum()) for lo, hi in self._chunks())
+
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log-likelihood at theta: one pass, or two for each coordinate."""
+        if self.gradients is not None:
+            self.passes += 1
+            return self._total_slope(theta)
+        steps = np.diag(self.steps(theta))
+        ends = [(self.log_likelihood(theta + step), self.log_likelihood(theta - step)) for step in steps]
+        return np.array([(up - down) / (2.0 * step.sum()) for (up, down), step in zip(ends, steps, strict=True)])
+
+    def steps(self, theta: np.ndarray) -> np.ndarray:
+        """Return the difference step of each coordinate: a thousandth of the scale on which a typical term bends."""
+        if self._steps is None:
+            middle = self.log_likelihood(theta)
+            self._steps = np.array([self._step(theta, middle, j) for j in range(self.dim)])
+        return self._steps
+
+    def forget_steps(self) -> None:
+        """Let the next expansion, which is elsewhere, find its difference steps anew."""
+        self._steps = None
+        self._known_steps = {}
+
+    def _step(self, theta: np.ndarray, middle: float, j: int) -> float:
+        step = RELATIVE_STEP * max(1.0, abs(theta[j]))
+        for _ in range(8):
+            shift = np.zeros(self.dim)
+            shift[j] = step
+            bend = abs(self.log_likelihood(theta + shift) - 2.0 * middle + self.log_likelihood(theta - shift))
+            if not np.isfinite(bend):  # over the edge of the support
+                step *= 0.1
+                continue
+            visible = bend > 1e-10 * (1.0 + abs(middle))
+            return step * RELATIVE_STEP * np.sqrt(self.compiled.n_obs / bend) if visible else step
+        raise NotFiniteError(
+            f"{self.target!r}: the log-likelihood is not finite around theta = {theta}; start elsewhere"
+        )
+
+    def at(self, theta: np.ndarray, out: np.ndarray | None = None) -> Quadratic:
+        """Return the expansion of the log-likelihood at theta; write its rows to `out`."""
+        if out is None and self.order == 2 and self.gradients is not None:
+            here = self._total(theta)
+            if all(np.isfinite(part).all() for part in here):
+                return here  # else the rows tell which datum it is
+        steps, total = self.steps(theta), np.zeros(self.columns)
+        for lo, hi in self._chunks():
+            numbers = np.empty((hi - lo, self.columns)) if out is None else out[lo:hi]
+            fill = self._fill_by_values if self.gradients is None else self._fill_by_gradients
+            fill(theta, steps, lo, hi, numbers)
+            check_finite(numbers, lo, theta)
+            total += numbers.sum(axis=0)
+        second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
+        self.passes += 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
+        hessian = np.zeros((self.dim, self.dim))
+        if self.order == 2:
+            hessian[self.upper] = total[1 + self.dim :]
+            hessian += hessian.T  # the diagonal holds halves
+        return Quadratic(float(total[0]), total[1 : 1 + self.dim], hessian)
+
+    def _total(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion by gradients of the sum: 2 + 2 d passes, each far cheaper than gradients row by row."""
+        hessian = np.empty((self.dim, self.dim))
+        for j in range(self.dim):
+            step = self._known_steps.get(j, 0.1 * RELATIVE_STEP * max(1.0, abs(theta[j])))
+            hessian[j] = self._bend(theta, j, step)
+            # A difference of gradients forgives a step that is too short by far more than one that is too long.
+            wanted = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
+            if np.isfinite(wanted) and wanted < 1e100 and not 1e-2 * wanted < step < 10.0 * wanted:
+                step, hessian[j] = wanted, self._bend(theta, j, wanted)
+            self._known_steps[j] = step
+        return Quadratic(self.log_likelihood(theta), self.gradient(theta), 0.5 * (hessian + hessian.T))
+
+    def _bend(self, theta: np.ndarray, j: int, step: float) -> np.ndarray:
+        shift = np.zeros(self.dim)
+        shift[j] = step
+        return (self.gradient(theta + shift) - self.gradient(theta - shift)) / (2.0 * step)
+
+    def _values(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        out = np.empty(hi - lo)
+        self.compiled.log_terms(theta, self.compiled.data, self.all_rows, lo, hi, out)
+        return out
+
+    def _slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        out = np.zeros((hi - lo, self.dim))
+        self.gradients(theta, self.gradient_data, lo, hi, self.all_rows, out)
+        return out
+
+    def _total_slope(self, theta: np.ndarray) -> np.ndarray:
+        out = np.zeros(self.dim)
+        for lo, hi in self._chunks():
+            self.add_gradient(theta, self.gradient_data, ALL_ROWS, lo, hi, out)
+        return out
+
+    def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        out[:, 0], out[:, 1 : 1 + self.dim] = self._values(theta, lo, hi), self._slopes(theta, lo, hi)
+        if self.order == 1:
+            return
+        hessian = np.empty((hi - lo, self.dim, self.dim))
+        for j, shift in enumerate(np.diag(steps)):
+            up, down = self._slopes(theta + shift, lo, hi), self._slopes(theta - shift, lo, hi)
+            hessian[:, j] = (up - down) / (2.0 * steps[j])
+        hessian = 0.5 * (hessian + hessian.transpose(0, 2, 1))
+        hessian[:, range(self.dim), range(self.dim)] *= 0.5
+        out[:, 1 + self.dim :] = hessian[:, *self.upper]
+
+    def _fill_by_values(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        shifts = np.diag(steps)
+        middle = out[:, 0] = self._values(theta, lo, hi)
+        ends = [(self._values(theta + shift, lo, hi), self._values(theta - shift, lo, hi)) for shift in shifts]
+        for i, (up, down) in enumerate(ends):
+            out[:, 1 + i] = (up - down) / (2.0 * steps[i])
+        if self.order == 1:
+            return
+        for place, (j, k) in enumerate(zip(*self.upper, strict=True), 1 + self.dim):
+            if j == k:
+                out[:, place] = (ends[j][0] - 2.0 * middle + ends[j][1]) / (2.0 * steps[j] ** 2)
+                continue
+            both = shifts[j] + shifts[k]  # f(j + k) + f(-j - k) less the pure parts is 2 h_j h_k H_jk
+            corners = self._values(theta + both, lo, hi) + self._values(theta - both, lo, hi) + 2.0 * middle
+            out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
+
+    def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
+        """Return the terms r_i with the data that they read; the log prior is as it was."""
+        # theta_hat has one row: an array with N rows would be shuffled along with the data.
+        data = (*compiled.data, numbers, np.array(center[None, :]))
+        signature = log_terms_type(type_of(data)).signature
+        parts = {"LOG_TERMS": compiled.log_terms, "SECOND_ORDER": self.order == 2}
+        kernel = bind(_residuals, signature, fastmath=BATCH_FASTMATH, **parts)
+        return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)

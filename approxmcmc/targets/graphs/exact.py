@@ -1,0 +1,264 @@
+"""Exact normaliser and exact draws of random graph models whose statistics are sums over degrees.
+
+For s(y) = sum_v f(d_v), edges (f(d) = d / 2), stars (f(d) = C(d, k)) and isolates among them, the vertices can be
+eliminated one after the other. Before a vertex is eliminated, a state says how many of the vertices that are left have
+0, 1, 2, ... edges to those that are gone. The next vertex is one of the highest degree d; k_i of the c_i others with
+degree i become its neighbours, in prod_i C(c_i, k_i) ways; its degree is final, D = d + sum_i k_i, and it leaves with
+the factor w(D) = exp(theta'f(D)):
+
+    v(state') = sum over (state, k) -> state' of prod_i C(c_i, k_i) w(D) v(state),    Z(theta) = v(no vertex left).
+
+After t of n eliminations the degrees lie in 0 ... t, and a state is a word of n bits: a zero for each vertex left, a
+one between two classes of degree. There are 2^n states, 65536 for n = 16, and 3.5 million transitions, instead of
+2^120 graphs. Drawn backwards, from the empty state to the start, the same table gives exact draws of s(y).
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import COUNT_NAMES, Simulator
+from approxmcmc.engine.bind import INDICES, bind, compiled, type_of
+from approxmcmc.engine.vectors import assign
+from approxmcmc.targets.discrete.level_table import LevelTable, equal
+from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
+
+MOST_NODES = 16  # three times as many transitions with each further node
+MOST_NODES_ENUMERATED = 6  # 2^15 graphs
+LANES = 8
+UPDATES = COUNT_NAMES.index("auxiliary_updates")
+STATISTICS = COUNT_NAMES.index("statistic_evaluations")
+
+
+class EliminationTable(NamedTuple):
+    """Transitions of the elimination, in groups by the state that they lead to.
+
+    States are numbered by layer (number of eliminations), which keeps what is read together in cache (6 ms for 16
+    nodes; numbered by their words, 38 ms). `layers` says where each layer begins; the transitions to state s are
+    ``first[s]:first[s + 1]`` of `source` (states), `ways` (prod_i C(c_i, k_i)) and `degree` (D).
+    """
+
+    layers: np.ndarray
+    first: np.ndarray
+    source: np.ndarray
+    ways: np.ndarray
+    degree: np.ndarray
+
+
+@functools.lru_cache(maxsize=4)
+def elimination_table(n_nodes: int) -> EliminationTable:
+    """Return the transitions of all states of `n_nodes` vertices; 0.3 s and 25 MB for 16."""
+    layer = np.bitwise_count(np.arange(1 << n_nodes)).astype(np.int64)
+    words = np.argsort(layer, kind="stable")
+    numbers = np.argsort(words)
+    layers = np.searchsorted(layer[words], np.arange(n_nodes + 2))
+    binomials = np.array([[math.comb(c, k) for k in range(n_nodes + 1)] for c in range(n_nodes + 1)])
+    counts = np.zeros(len(words) + 1, np.int64)
+    nothing = np.zeros(0, np.int32), np.zeros(0, np.int16), np.zeros(0, np.int8)
+    lists_type = [nb.Array(dtype, 1, "C") for dtype in (nb.int32, nb.int16, nb.int8)]
+    kernel = bind(transitions, nb.void(INDICES, INDICES, nb.Array(nb.int64, 2, "C"), INDICES, *lists_type))
+    kernel(words, numbers, binomials, counts, *nothing)
+    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    total = int(first[-1])
+    lists = np.empty(total, np.int32), np.empty(total, np.int16), np.empty(total, np.int8)
+    kernel(words, numbers, binomials, first[:-1].copy(), *lists)
+    return EliminationTable(layers, first, *lists)
+
+
+def transitions(words, numbers, binomials, places, source, ways, degree):  # type: ignore[no-untyped-def]  # bound above
+    """Go through all transitions; count them in `places` by their target, or write each at the target's place."""
+    n = binomials.shape[0] - 1
+    for word in words[:-1]:
+        c = np.zeros(n + 2, np.int64)  # vertices left, by degree
+        top, left = 0, 0
+        for bit in range(n):
+            if word >> bit & 1:
+                top += 1
+            else:
+                c[top] += 1
+                left += 1
+        classes = top + 1
+        while c[top] == 0:
+            top -= 1
+        c[top] -= 1
+        k = np.zeros(n + 2, np.int64)  # new neighbours, by degree: an odometer from 0 to c
+        while True:
+            target, position, product, total = 0, 0, 1, 0
+            for i in range(classes):
+                position += c[i] - k[i] + (k[i - 1] if i > 0 else 0)
+                target |= 1 << position
+                position += 1
+                product *= binomials[c[i], k[i]]
+                total += k[i]
+            state = numbers[target]
+            if source.shape[0]:
+                place = places[state]
+                source[place], ways[place], degree[place] = numbers[word], product, top + total
+            places[state] += 1
+            wheel = 0
+            while wheel < classes and k[wheel] == c[wheel]:
+                k[wheel] = 0
+                wheel += 1
+            if wheel == classes:
+                break
+            k[wheel] += 1
+
+
+@compiled
+def forward(table, weights, v, scales):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write v of every state, each layer divided by its largest; `scales` holds these factors."""
+    layers, first, source, ways, degree = table
+    v[0] = 1.0
+    for t in range(1, layers.shape[0] - 1):
+        largest = 0.0
+        for state in range(layers[t], layers[t + 1]):
+            total = 0.0
+            for e in range(first[state], first[state + 1]):
+                total += v[source[e]] * (ways[e] * weights[degree[e]])
+            v[state] = total
+            largest = max(largest, total)
+        scales[t] = largest
+        for state in range(layers[t], layers[t + 1]):
+            v[state] /= largest
+
+
+@compiled
+def vertex_weights(terms, theta, weights):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Write exp(theta'f(D)) for D = 0, 1, ..., the largest 1; return the log of the factor taken out."""
+    largest = -math.inf
+    for d in range(terms.shape[0]):
+        weights[d] = 0.0
+        for k in range(theta.shape[0]):
+            weights[d] += theta[k] * terms[d, k]
+        largest = max(largest, weights[d])
+    for d in range(terms.shape[0]):
+        weights[d] = math.exp(weights[d] - largest)
+    return largest
+
+
+def log_sums(table, terms, thetas, out):  # type: ignore[no-untyped-def]  # bound below
+    """Write log Z of each row of `thetas`; the table is read once for `LANES` of them, three times as fast as alone."""
+    n = terms.shape[0]
+    v, w, weights = np.empty((1 << n, LANES)), np.empty((n, LANES)), np.empty(n)
+    for start in range(0, thetas.shape[0], LANES):
+        here = min(LANES, thetas.shape[0] - start)
+        for lane in range(LANES):
+            theta = thetas[start + min(lane, here - 1)]
+            largest = vertex_weights(terms, theta, weights)
+            if lane < here:
+                out[start + lane] = n * largest
+            for d in range(n):
+                w[d, lane] = weights[d]
+        forward_lanes(table, w, v, out[start : start + here])
+
+
+@compiled
+def forward_lanes(table, w, v, out):  # type: ignore[no-untyped-def]  # a kernel helper
+    """Run `forward` for several theta at once, and add the logs of the scales to `out`."""
+    layers, first, source, ways, degree = table
+    total, largest = np.empty(LANES), np.empty(LANES)
+    for lane in range(LANES):
+        v[0, lane] = 1.0
+    for t in range(1, layers.shape[0] - 1):
+        for lane in range(LANES):
+            largest[lane] = 0.0
+        for state in range(layers[t], layers[t + 1]):
+            for lane in range(LANES):
+                total[lane] = 0.0
+            for e in range(first[state], first[state + 1]):
+                number, leaves, d = float(ways[e]), source[e], degree[e]
+                for lane in range(LANES):
+                    total[lane] += v[leaves, lane] * (number * w[d, lane])
+            for lane in range(LANES):
+                v[state, lane] = total[lane]
+                largest[lane] = max(largest[lane], total[lane])
+        for state in range(layers[t], layers[t + 1]):
+            for lane in range(LANES):
+                v[state, lane] /= largest[lane]
+        for lane in range(out.shape[0]):
+            out[lane] += math.log(largest[lane])
+
+
+def draw_eliminations(rng, theta, params, scratch, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+    """Draw the statistics of a graph exactly, from the last elimination back to the first."""
+    table, terms = params
+    v, scales, weights, last = scratch
+    if not equal(last, theta):
+        vertex_weights(terms, theta, weights)
+        forward(table, weights, v, scales)
+        assign(last, theta)
+    _, first, source, ways, degree = table
+    n = terms.shape[0]
+    state = v.shape[0] - 1
+    statistics[:] = 0.0
+    for t in range(n, 0, -1):
+        remaining = rng.random() * v[state] * scales[t]
+        chosen = first[state]
+        for e in range(first[state], first[state + 1]):
+            weight = v[source[e]] * (ways[e] * weights[degree[e]])
+            if weight > 0.0:  # rounding may leave a rest after the last: it belongs to the last that can be
+                chosen = e
+                remaining -= weight
+                if remaining < 0.0:
+                    break
+        for k in range(statistics.shape[0]):
+            statistics[k] += terms[degree[chosen], k]
+        state = source[chosen]
+    count[UPDATES] += n * (n - 1) // 2
+    count[STATISTICS] += 1
+
+
+class Elimination(NamedTuple):
+    """The elimination of a model: its table, and f(D) of every statistic, float64 (n, dim)."""
+
+    table: EliminationTable
+    terms: np.ndarray
+
+    def log_normalizers(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log Z of each row of `thetas`, shape (n, dim)."""
+        out = np.empty(len(thetas))
+        arguments = (tuple(self.table), self.terms, np.ascontiguousarray(thetas), out)
+        bind(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
+        return out
+
+    def make_state(self) -> tuple[np.ndarray, ...]:
+        """Return fresh arrays: v, the factors of its layers, w(D), and the theta that they belong to."""
+        n, dim = self.terms.shape
+        return np.empty(1 << n), np.ones(n + 1), np.empty(n), np.full(dim, math.nan)
+
+    def simulator(self) -> Simulator:
+        """Return the simulator that draws backwards; a new theta costs a pass over the table."""
+        return Simulator(draw_eliminations, (tuple(self.table), self.terms), self.make_state, exact=True)
+
+
+def elimination(n_nodes: int, statistics: Sequence[GraphStatistic]) -> Elimination | None:
+    """Return the elimination of a model; None where a statistic is no sum over degrees, or the graph is too large."""
+    terms = [statistic.of_degree for statistic in statistics if statistic.of_degree is not None]
+    if n_nodes > MOST_NODES or len(terms) < len(statistics):
+        return None
+    values = np.array([[float(term(degree)) for term in terms] for degree in range(n_nodes)])
+    return Elimination(elimination_table(n_nodes), values)
+
+
+@functools.lru_cache(maxsize=16)
+def enumeration(n_nodes: int, statistics: tuple[GraphStatistic, ...]) -> LevelTable:
+    """Return the levels of all graphs on at most 6 nodes, one toggle from each graph to the next (a Gray code)."""
+    write = write_changes(statistics)
+    rows, columns = np.triu_indices(n_nodes, 1)
+    graph, change = np.zeros((n_nodes, n_nodes), np.uint8), np.empty(len(statistics))
+    values = np.empty((1 << len(rows), len(statistics)))
+    values[0] = [float(statistic.value(graph.astype(np.int64))) for statistic in statistics]
+    for step in range(1, len(values)):
+        dyad = (step & -step).bit_length() - 1
+        i, j = rows[dyad], columns[dyad]
+        present = graph[i, j]
+        graph[i, j] = graph[j, i] = 0
+        write(graph, graph.sum(axis=0, dtype=np.int64), i, j, change)
+        graph[i, j] = graph[j, i] = 1 - present
+        values[step] = values[step - 1] + (-change if present else change)
+    levels, counts = np.unique(values.round(9), axis=0, return_counts=True)
+    return LevelTable(np.ascontiguousarray(levels), np.log(counts), len(rows))
