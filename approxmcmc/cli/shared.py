@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from approxmcmc.study.declare import Study
+    from approxmcmc.study.declare import Declaration
     from approxmcmc.study.listen import Listener
     from approxmcmc.study.results import StudyResults
 
 
-def open_study(args: argparse.Namespace) -> "tuple[Study, str, Path]":
+def open_study(args: argparse.Namespace) -> "tuple[Declaration, str, Path]":
     """Return the study that the arguments name, its preset and its file."""
     from approxmcmc.study.load import find_study, load_study
 

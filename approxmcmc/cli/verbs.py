@@ -11,7 +11,7 @@ from approxmcmc.cli.shared import counts_text, open_results, open_study, print_t
 from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
-    from approxmcmc.study.declare import Study
+    from approxmcmc.study.declare import Declaration
     from approxmcmc.study.store import Record
 
 Arguments = argparse.Namespace
@@ -38,7 +38,7 @@ def list_studies(args: Arguments) -> int:
     return 0
 
 
-def _size(study: "Study") -> str:
+def _size(study: "Declaration") -> str:
     from approxmcmc.study.listen import clock
 
     cells = len(study.targets) * len(study.settings()) * study.replicates

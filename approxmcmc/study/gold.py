@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
 from approxmcmc.interop.model_hash import twin_id
-from approxmcmc.study.declare import Gold, Study
+from approxmcmc.study.declare import Declaration, Gold
 from approxmcmc.study.plan import digest, function_id
 from approxmcmc.study.store import Record, Store, hash_of_draws
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LENIENT_PRESET = "smoke"
 
 
-def gold_request(study: Study, preset: str, target_name: str) -> Record | None:
+def gold_request(study: Declaration, preset: str, target_name: str) -> Record | None:
     """Return all that a gold standard depends on, with a hash of it; None where the study wants none."""
     if study.gold is None:
         return None
@@ -40,14 +40,14 @@ def gold_request(study: Study, preset: str, target_name: str) -> Record | None:
     return {**wanted, "request": digest("gold", wanted)}
 
 
-def stored_gold(study: Study, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
+def stored_gold(study: Declaration, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
     """Return the gold standard that fits the study as it is now, or None."""
     report, wanted = store.gold_report(target_name), gold_request(study, preset, target_name)
     fits = report is not None and wanted is not None and report["request"] == wanted["request"]
     return store.gold(target_name) if fits else None
 
 
-def make_gold(study: Study, preset: str, target_name: str, store: Store) -> Record | None:
+def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -> Record | None:
     """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
 
     The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (NUTS
@@ -91,7 +91,7 @@ def make_gold(study: Study, preset: str, target_name: str, store: Store) -> Reco
     return report
 
 
-def _reference(study: Study, wanted: Record) -> "tuple[xr.DataTree, str | None]":
+def _reference(study: Declaration, wanted: Record) -> "tuple[xr.DataTree, str | None]":
     """Return the draws, and why they are refused; draws that are refused come back with their gate report only."""
     from approxmcmc.reference import Gates, reference_posterior
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from approxmcmc.errors import StudyError
-from approxmcmc.study.declare import Study
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.names import nearest
 
 STUDIES = Path("studies")
@@ -33,7 +33,7 @@ def find_study(name: str) -> Path:
     raise StudyError(f"There is no study {nearest(Path(name).stem, known)} A path to a file works too.")
 
 
-def load_study(path: Path) -> Study:
+def load_study(path: Path) -> Declaration:
     """Return the study that a file declares as ``study``; read once per process and content.
 
     Raises
@@ -48,7 +48,7 @@ def load_study(path: Path) -> Study:
 
 
 @functools.cache
-def _load(path: Path, content: str) -> Study:
+def _load(path: Path, content: str) -> Declaration:
     name = f"approxmcmc_study_{path.stem}_{content}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -61,6 +61,6 @@ def _load(path: Path, content: str) -> Study:
         del sys.modules[name]
         raise
     study = getattr(module, "study", None)
-    if not isinstance(study, Study):
+    if not isinstance(study, Declaration):
         raise StudyError(f"{path.name} needs a global `study = Study(...)`; found {type(study).__name__}.")
     return study

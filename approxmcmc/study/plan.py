@@ -22,7 +22,7 @@ from approxmcmc.contracts import Sampler, Target
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
 from approxmcmc.sampling.initial import start_law
-from approxmcmc.study.declare import Study
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.names import nearest
 from approxmcmc.study.provenance import code_version
@@ -44,7 +44,7 @@ class Cell:
     identity
         Hash of all that determines the law of the chain.
     target, sampler_name, label, knobs, sampler
-        The target's name and the setting (:class:`approxmcmc.study.declare.Setting`).
+        The target's name and the setting (:class:`approxmcmc.study.Setting`).
     replicate
         From 0; also the block in which the cell runs.
     order_in_block
@@ -65,7 +65,7 @@ class Cell:
     seed: int
     start_seed: int
 
-    def starting_point(self, study: Study, target: Target) -> np.ndarray:
+    def starting_point(self, study: Declaration, target: Target) -> np.ndarray:
         """Return the theta of shape (dim,) where the chain starts.
 
         It is the same for every chain of this block and target, unless a proposal brings a start of its own.
@@ -94,7 +94,7 @@ class Plan:
         Block by block.
     """
 
-    study: Study
+    study: Declaration
     preset: str
     code_version: str
     design: Mapping[str, Any]
@@ -108,7 +108,7 @@ class Plan:
         return pd.DataFrame([{name: getattr(cell, name) for name in columns} for cell in self.cells], columns=columns)
 
 
-def make_plan(study: Study, preset: str) -> Plan:
+def make_plan(study: Declaration, preset: str) -> Plan:
     """Return the cells of a study at a preset; makes its targets, runs nothing."""
     study = study.with_preset(preset)
     hashes = {name: study.target(name).content_hash() for name in study.targets}
@@ -142,7 +142,7 @@ def make_plan(study: Study, preset: str) -> Plan:
 
 
 def _cell(
-    study: Study,
+    study: Declaration,
     common: Mapping[str, Any],
     target: str,
     target_hash: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
-from approxmcmc.study.declare import Study
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.gold import stored_gold
 from approxmcmc.study.plan import Cell, Plan, describe, make_plan
 from approxmcmc.study.store import Record, Store
@@ -88,7 +88,7 @@ class StudyResults:
         The study's file as the user named it; "" where it has none.
     """
 
-    study: Study
+    study: Declaration
     preset: str
     plan: Plan
     store: Store
@@ -96,7 +96,9 @@ class StudyResults:
     source: str = ""
 
     @staticmethod
-    def open(study: Study, preset: str, base: Path, *, allow_stale: bool = False, source: str = "") -> "StudyResults":
+    def open(
+        study: Declaration, preset: str, base: Path, *, allow_stale: bool = False, source: str = ""
+    ) -> "StudyResults":
         """Return the results that lie below `base`.
 
         Finished cells of one code version only are shown: those of the code of now, or, when there are none, all those

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
-from approxmcmc.study.declare import Study
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.engines import Finished, Job
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def run_study(
-    study: Study,
+    study: Declaration,
     preset: str,
     base: str | os.PathLike[str],
     *,

@@ -1,9 +1,11 @@
-"""The house of the library: which room may import which, and how fast the front door opens."""
+"""The house of the library: which room may import which, no circles of files, and how fast the front door opens."""
 
 import ast
+import graphlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,117 @@ def test_a_room_imports_only_from_its_left(path):
 )
 def test_planted_edges_are_found(room, source, edges):
     assert offending_edges(room, source) == edges
+
+
+# --- no circle of files ---
+
+
+class Imports(ast.NodeVisitor):
+    """Collect what a file imports when it is loaded or inside its functions, as (module, name or None).
+
+    What stands under ``if TYPE_CHECKING:`` is never imported.
+    """
+
+    def __init__(self) -> None:
+        self.found: set[tuple[str, str | None]] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        typing_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.orelse if typing_only else [*node.body, *node.orelse]:
+            self.visit(statement)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found |= {(alias.name, None) for alias in node.names}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self.found |= {(node.module or "", alias.name) for alias in node.names}
+
+
+def imports_of(source: str) -> set[tuple[str, str | None]]:
+    """Return what a file imports, without what only type checkers read."""
+    visitor = Imports()
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the modules that each module imports; a package's name stands for its ``__init__`` file.
+
+    ``from package import name`` is an import of the file that defines the name, where the package's own imports tell
+    it: a file that takes its neighbour's class from their package needs the neighbour and not the package. Nor does a
+    file need the packages that it lies in.
+    """
+    imports = {module: imports_of(source) for module, source in sources.items()}
+    packages = {module.rpartition(".")[0] for module in sources}
+
+    def homes(module: str, name: str | None) -> Iterator[str]:
+        if f"{module}.{name}" in sources:
+            yield f"{module}.{name}"
+        elif name and module in packages and (origins := [m for m, given in imports.get(module, ()) if given == name]):
+            for origin in origins:
+                yield from homes(origin, name)
+        elif module in sources:
+            yield module
+
+    return {
+        module: {home for imported in found for home in homes(*imported)} - {module}
+        for module, found in imports.items()
+    }
+
+
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Return modules that import each other in a circle, the first also as the last; an empty list for none."""
+    try:
+        graphlib.TopologicalSorter(import_graph(sources)).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]  # from importing to imported
+    return []
+
+
+def sources_of_the_package() -> dict[str, str]:
+    """Return the text of every file by the name under which it is imported."""
+    texts = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        texts[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return texts
+
+
+def test_no_files_import_each_other_in_a_circle():
+    assert circle(sources_of_the_package()) == []
+
+
+LAZY = "def f():\n    from p.b import g\n"
+
+
+@pytest.mark.parametrize(
+    ("sources", "length"),
+    [
+        ({"p.a": "import p.b", "p.b": "from p.a import f"}, 2),
+        ({"p.a": LAZY, "p.b": "import numpy\nfrom p.c import g", "p.c": "from p import a"}, 3),
+        ({"p.a": LAZY, "p.b": "class B:\n    def g(self):\n        from p.a import f"}, 2),
+        ({"p": "from p.a import f\nfrom p.b import g", "p.a": "from p import g", "p.b": "from p import f"}, 2),
+        ({"p": "from p.a import f", "p.a": "import p"}, 2),
+        ({"p": "import p.a", "p.a": "import p"}, 2),
+        ({"p": "from p.a import f\nfrom p.b import g", "p.a": "from p import g", "p.b": ""}, 0),
+        ({"p.a": LAZY, "p.b": "if TYPE_CHECKING:\n    from p.a import f"}, 0),
+        ({"p.a": LAZY, "p.b": "if TYPE_CHECKING:\n    import q\nelse:\n    from p.a import f"}, 2),
+        ({"p.a": LAZY, "p.b": "import numpy"}, 0),
+    ],
+)
+def test_planted_circles_are_found(sources, length):
+    found = circle(sources)
+    assert len(found) == (length + 1 if length else 0)
+    assert found[:1] == found[-1:]
+
+
+def test_a_circle_planted_in_the_package_is_found():
+    sources = sources_of_the_package()
+    sources["approxmcmc.study.declare"] += "\ndef run(study):\n    from approxmcmc.study.run import run_study\n"
+    assert {"approxmcmc.study.declare", "approxmcmc.study.run"} <= set(circle(sources))
+
+
+# --- the front door ---
 
 
 def import_in_new_process() -> tuple[float, set[str]]:

@@ -16,7 +16,7 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.estimands import Reference
 from approxmcmc.reference.gates import GateResult, Gates
-from approxmcmc.study.declare import Budget, Gold, Study
+from approxmcmc.study import Budget, Gold, Study
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import analyses, marginals, tables
 from approxmcmc.study.report.answer import sentences

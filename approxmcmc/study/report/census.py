@@ -10,7 +10,7 @@ from approxmcmc.study.report.pieces import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from approxmcmc.study.declare import Study
+    from approxmcmc.study.declare import Declaration
     from approxmcmc.study.results import StudyResults
 
 FAILED = ("failed", "invalid", "crashed", "timeout")
@@ -135,7 +135,7 @@ def machine_table(results: "StudyResults") -> Table:
     return Table("Machine, by setting", "Median [smallest, largest] over cells.", pd.DataFrame(rows))
 
 
-def by_setting(study: "Study", records: "pd.DataFrame") -> Iterator[tuple[str, str, "pd.DataFrame"]]:
+def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[str, str, "pd.DataFrame"]]:
     """Yield target, label and rows of every setting, in the order in which the study declares them."""
     declared = {setting.label: place for place, setting in enumerate(study.settings())}
     groups = dict(list(records.groupby(["target", "label"], sort=False)))

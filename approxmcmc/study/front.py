@@ -1,0 +1,110 @@
+"""What an author writes and a notebook calls: a declaration that plans, runs and opens its own results."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.declare import Declaration
+from approxmcmc.study.plan import make_plan
+from approxmcmc.study.results import StudyResults
+from approxmcmc.study.run import run_study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Study(Declaration):
+    """A declared grid of chains, and what is asked of them.
+
+    Parameters
+    ----------
+    name
+        Names the folder of the results; lower-case letters, digits, ``_`` and ``-``.
+    reference
+        The published experiment: authors, year, section, figures.
+    targets
+        Functions without arguments that make a target; called when first needed, once per process.
+    samplers
+        Samplers by name, each a sampler or a family made by :func:`vary`.
+    budget
+        What each chain may spend.
+    estimands
+        Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate.
+    average_over
+        Estimands that are averaged over their coordinates before any interval is formed.
+    tune, thin, audit_every
+        As in :func:`approxmcmc.sample`.
+    replicates
+        Independent chains of every setting. Replicate r of all settings forms block r: it runs together, in an order
+        shuffled by `seed`, and starts from one common point, except where a proposal brings a start of its own.
+    gold
+        How the gold standards are made; None for none.
+    seed
+        Root of every seed.
+    start
+        ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block. None: as in `sample`,
+        what target or proposal brings, or else the target's initial point plus U(-1, 1) per coordinate.
+    analyses
+        Functions of the results that return figures and tables of the report.
+    bounds
+        Error bounds that the report checks, by name: mappings with ``target`` and ``sampler``, names of the study, and
+        further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``; its
+        finished cells and the gold standard are what the distance is measured from.
+    presets
+        Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
+        ``paper`` that is not listed is the study as it stands.
+
+    Raises
+    ------
+    StudyError
+        If a name cannot name a file, a field is empty or out of range, or a preset replaces an unknown field.
+
+    Examples
+    --------
+    >>> study = Study(
+    ...     name="walks",
+    ...     targets={"spam": make_target},
+    ...     samplers={"austerity": vary(make_sampler, epsilon=knob(0.0, 0.05))},
+    ...     budget=Budget(seconds=60),
+    ...     presets={"smoke": dict(budget=Budget(draws=200), replicates=2)},
+    ... )  # doctest: +SKIP
+    >>> results = study.run(preset="smoke")  # doctest: +SKIP
+    >>> results.records[["label", "replicate", "status", "wall_seconds"]]  # doctest: +SKIP
+    """
+
+    def plan(self, preset: str | None = None) -> "pd.DataFrame":
+        """Return the cells, one row each, in the order in which they run; nothing is run, the targets are made."""
+        return make_plan(self, preset or self.default_preset).to_frame()
+
+    def run(
+        self,
+        preset: str | None = None,
+        store: str | os.PathLike[str] = "results",
+        *,
+        engine: str = "serial",
+        **options: Any,
+    ) -> StudyResults:
+        """Run the cells that are missing, and return the results.
+
+        Parameters
+        ----------
+        preset
+            Name of a preset; None for ``quick`` where there is one, else ``paper``.
+        store
+            Folder in which ``<study>-<preset>`` keeps plan, cells, gold standards and report.
+        engine
+            ``"serial"`` or ``"dask"``.
+        **options
+            Further arguments of :func:`approxmcmc.study.run.run_study`, such as ``jobs`` or ``only``.
+
+        Raises
+        ------
+        StudyError
+            If the store holds another plan under this name, or an option names nothing.
+        """
+        run_study(self, preset or self.default_preset, store, engine=engine, **options)
+        return self.results(preset, store)
+
+    def results(self, preset: str | None = None, store: str | os.PathLike[str] = "results") -> StudyResults:
+        """Return what a store holds of this study, finished or not."""
+        return StudyResults.open(self, preset or self.default_preset, Path(store))
