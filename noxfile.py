@@ -147,7 +147,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def types(session: nox.Session) -> None:
-    """Check the types of the package and of this file."""
+    """Check the types of the package, of what studies share, and of this file."""
     _install(session, "--group", "lint")
     session.run("mypy", *session.posargs)
 

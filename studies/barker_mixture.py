@@ -13,7 +13,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Table
-from approxmcmc.study.report.efficiency import acceptance_error, effective_samples
+from studies.tools.efficiency import acceptance_error, effective_samples
 
 SCALE = 0.3  # standard deviation of the random walk
 

@@ -7,52 +7,47 @@ confidence statements, couplings with a lag for the exact chain, and, from both,
 marginal distance from a gold standard.
 """
 
+import dataclasses
 import functools
 
 import numpy as np
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.datasets import Dataset, mnist_7v9_pca, synthetic_stand_in
+from approxmcmc.datasets import Dataset
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.svg import COLOURS, subplots
+from studies.tools import mnist
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1)
-PRIOR_SCALE = 10**-0.5
 COMPONENTS = 10
 SEED = 2014
 # Of the analyses: pairs, decisions at each, couplings, lag.
 EFFORT = {"smoke": (30, 200, 50, 100), "quick": (100, 500, 200, 200), "paper": (299, 2000, 1000, 400)}
 
 
-@functools.cache
-def images(real: bool = False) -> Dataset:
-    """Return MNIST 7 against 9 in 10 components; unless `real`, a stand-in where the images cannot be had."""
-    return mnist_7v9_pca(n_components=COMPONENTS, allow_synthetic=not real)
-
-
 def posterior_of(data: Dataset) -> "amc.targets.LogisticRegression":
-    """Return the posterior of a logistic regression with a normal prior of precision 10."""
-    return amc.targets.LogisticRegression(data.X_train[:, :COMPONENTS], data.y_train, prior_scale=PRIOR_SCALE)
+    """Return the posterior given the first 10 principal components."""
+    return mnist.posterior_of(dataclasses.replace(data, X_train=data.X_train[:, :COMPONENTS]))
 
 
 @functools.cache
 def real_posterior():
     """Return the posterior given the real images, or raise."""
-    return posterior_of(images(real=True))
+    return posterior_of(mnist.images(real=True, n_components=COMPONENTS))
 
 
 @functools.cache
 def any_posterior():
     """Return the posterior given the images, or given their stand-in."""
-    return posterior_of(images())
+    return posterior_of(mnist.images(n_components=COMPONENTS))
 
 
 @functools.cache
 def smoke_posterior():
     """Return the posterior given the 1000 generated rows of preset smoke."""
-    return posterior_of(synthetic_stand_in(n_train=1000, n_test=200))
+    return posterior_of(mnist.stand_in())
 
 
 def austerity(epsilon: float, batch_size: int, scale: float):

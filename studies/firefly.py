@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.datasets import Dataset, mnist_7v9_pca, synthetic_stand_in
+from approxmcmc.datasets import Dataset, synthetic_stand_in
 from approxmcmc.study import Budget, Gold, Study
 from approxmcmc.study.report import Note, Table
-from approxmcmc.study.report.efficiency import effective_samples
+from studies.tools import gold
+from studies.tools.efficiency import effective_samples
+from studies.tools.mnist import images
 
 WALK = amc.RandomWalk(0.02, target_acceptance=0.234)
 LANGEVIN = amc.Langevin(1e-4, target_acceptance=0.574)
@@ -27,12 +29,6 @@ PAPER = {
     "softmax": {"exact": (18_000, 8.0), "untuned": (8_058, 4.2), "tuned": (654, 3.3)},
     "robust": {"exact": (18_182_764, 1.3), "untuned": (2_753_428, 1.1), "tuned": (575_528, 1.2)},
 }
-
-
-@functools.cache
-def images(real: bool = False) -> Dataset:
-    """Return MNIST 7 against 9 in 50 components; unless `real`, a stand-in where the images cannot be had."""
-    return mnist_7v9_pca(n_components=50, allow_synthetic=not real)
 
 
 def digits(data: Dataset) -> "amc.targets.LogisticRegression":
@@ -219,12 +215,7 @@ study = Study(
             "budget": Budget(seconds=8.0),
             "tune": 1500,
             "replicates": 2,
-            "gold": Gold(
-                chains=4,
-                draws=1000,
-                tune=500,
-                gates=amc.Gates(max_r_hat=1.02, min_bulk_ess=1_500, min_tail_ess=1_000, max_relative_mcse=0.03),
-            ),
+            "gold": gold.QUICK,
         },
     },
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from approxmcmc.bounds.canonical import GRID, law, log_ratios, proposals
+from studies.tools.canonical import GRID, law, log_ratios, proposals
 
 
 def pilot_steps(steps: int, rng: np.random.Generator):

@@ -1,4 +1,8 @@
-"""Find a study by name or path, and read it."""
+"""Find a study by name or path, and read it.
+
+A study's file may import its neighbours by the name of their folder, such as ``from studies.tools import mnist``,
+wherever the command is run: the folder above is on the path of modules from then on, after all others.
+"""
 
 import functools
 import hashlib
@@ -49,6 +53,8 @@ def load_study(path: Path) -> Declaration:
 
 @functools.cache
 def _load(path: Path, content: str) -> Declaration:
+    if (above := str(path.parent.parent)) not in sys.path:
+        sys.path.append(above)
     name = f"approxmcmc_study_{path.stem}_{content}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -11,12 +11,12 @@ import approxmcmc as amc
 from approxmcmc.acceptance import AnnealedEpsilon, ExactTest, SequentialTTest, annealed
 from approxmcmc.acceptance.annealed import Ingredients, annealing_schedule, pooled_risk
 from approxmcmc.api import sample
-from approxmcmc.bounds.canonical import LOOKS, arm, mean_square_error
 from approxmcmc.contracts import Component
 from approxmcmc.design.annealing import batch_variance, errors_of_pairs, estimate_ingredients, plan_annealing
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
+from studies.tools.canonical import LOOKS, arm, mean_square_error
 from tests.canonical import pilot_steps
 from tests.models import logistic
 from tests.unit.test_counts import run_counted

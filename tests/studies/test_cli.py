@@ -75,6 +75,17 @@ def test_a_study_is_found_by_name_and_by_path(project):
     assert load_study(Path("studies/good.py")) is load_study(project / "studies" / "good.py")
 
 
+def test_a_study_imports_its_neighbours_from_anywhere(project, monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (project / "studies" / "shared").mkdir()
+    (project / "studies" / "shared" / "walks.py").write_text(f"from tests.studies.toys import *\nWALKS = {GOOD}")
+    declare(project, "neighbour", "WALKS")
+    path = project / "studies" / "neighbour.py"
+    path.write_text("from studies.shared.walks import WALKS\n" + path.read_text())
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert len(load_study(path).settings()) == 3
+
+
 def test_an_edited_study_is_read_again(project):
     before = load_study(Path("studies/good.py"))
     declare(project, "good", BAD)

@@ -18,7 +18,7 @@ from approxmcmc.diagnostics.estimands import Reference
 from approxmcmc.reference.gates import GateResult, Gates
 from approxmcmc.study import Budget, Gold, Study
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report import analyses, marginals, tables
+from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.content import _once
 from approxmcmc.study.report.evidence import Contest, exact_setting, gather, paired_ratio
@@ -37,8 +37,13 @@ from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
 from approxmcmc.study.report.trust import _coarse_gold, _few_replicates, looser_gold
 from approxmcmc.study.report.wording import estimate, number
 from approxmcmc.targets import LogisticRegression
+from studies.tools.cost_of_epsilon import cost_against_epsilon
+from studies.tools.log_risk import log_risk_against_time
+from studies.tools.marginals import pair_marginals
+from studies.tools.t_statistic import t_statistic
 from tests.fakes import autoregression, fake_trace
 
+STUDIES = Path(__file__).parents[2] / "studies"
 EPSILONS = (0.0, 0.05, 0.2)
 REPLICATES, DRAWS, N_OBS = 4, 400, 1000
 TRACEBACK = "Traceback (most recent call last):\n  File <stdin>\nValueError: <script>alert('&')</script>"
@@ -162,13 +167,13 @@ def record(label: str, epsilon: float, replicate: int, lost: bool) -> dict:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Write the page once, with every analysis of the room."""
+    """Write the page once, with every analysis of a study on sequential tests."""
     own = (
         lambda results: [Note("The data are <synthetic>.")],
-        functools.partial(analyses.t_statistic, sizes=(100, 400, 800, 5000), scale=0.05, resamples=200),
-        analyses.cost_against_epsilon,
-        analyses.log_risk_against_time,
-        functools.partial(marginals.pair_marginals, variable="beta", epsilons=(0.0, 0.05)),
+        functools.partial(t_statistic, sizes=(100, 400, 800, 5000), scale=0.05, resamples=200),
+        cost_against_epsilon,
+        log_risk_against_time,
+        functools.partial(pair_marginals, variable="beta", epsilons=(0.0, 0.05)),
     )
     path = write_report(make_results(analyses=own), tmp_path_factory.mktemp("report"))
     return path, path.read_text(encoding="utf-8")
@@ -533,15 +538,33 @@ def test_cost_table_counts_what_the_traces_hold():
 
 
 def test_student_law_of_the_t_statistic_is_confirmed_on_normal_like_terms():
-    [figure] = analyses.t_statistic(make_results(), sizes=(400,), scale=0.05, resamples=2000)
+    [figure] = t_statistic(make_results(), sizes=(400,), scale=0.05, resamples=2000)
     assert isinstance(figure, Figure)
     [distance] = re.findall(r"distance ([\d.]+)", figure.caption)
     # Kolmogorov's bound at level 1e-6 is 2.69 / sqrt(n); forgetting 1 - n/N shrinks t by .77, a distance of .09
     assert float(distance) < 2.69 / 2000**0.5 < 0.07
 
 
+@pytest.mark.parametrize("name", ["barker_mnist", "annealed_epsilon"])
+def test_a_study_of_another_paper_does_not_number_its_figures_after_the_first_one(name, tmp_path):
+    study = load_study(STUDIES / f"{name}.py")
+    shared = tuple(one for one in study.analyses if one.__name__ == "log_risk_against_time")
+    assert len(shared) == 1
+    text = write_report(make_results(analyses=shared), tmp_path).read_text(encoding="utf-8")
+    assert "Log risk against time, toy" in text
+    assert "of the paper" not in text
+
+
+def test_a_study_says_which_figure_of_its_paper_it_repeats():
+    study = load_study(STUDIES / "austerity_mnist.py")
+    by_name = {one.__name__: one for one in study.analyses}
+    for name in ("figure_2", "figure_3"):
+        [figure] = by_name[name](make_results())
+        assert figure.caption.startswith(f"{name.replace('_', ' ').capitalize()} of the paper")
+
+
 def test_the_mnist_study_is_declared_as_published():
-    study = load_study(Path(__file__).parents[2] / "studies" / "austerity_mnist.py")
+    study = load_study(STUDIES / "austerity_mnist.py")
     paper, quick, smoke = (study.with_preset(name) for name in ("paper", "quick", "smoke"))
     epsilons = [setting.knobs["epsilon"] for setting in paper.settings() if setting.knobs]
     assert epsilons == [0.0, 0.01, 0.05, 0.1, 0.2]

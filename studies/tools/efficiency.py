@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.study.report.pieces import Table
+from approxmcmc.study.report import Table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.diagnostics.running import completion_clocks
+from approxmcmc.study.report import Figure
 from approxmcmc.study.report.evidence import Contest, gather
-from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.svg import COLOURS, subplots
 from approxmcmc.study.report.wording import number
 
@@ -28,8 +28,23 @@ def pair_marginals(
     epsilons: Sequence[float] = (0.0, 0.01),
     fractions: Sequence[float] = (0.125, 0.25, 1.0),
     runs: int = 3,
+    lead: str = "",
 ) -> list[Figure]:
-    """Draw the joint marginal of two coordinates by time and epsilon, over that of the gold standard."""
+    """Draw the joint marginal of two coordinates by time and epsilon, over that of the gold standard.
+
+    Parameters
+    ----------
+    variable, coordinates
+        Name of the variable, and the places of two of its coordinates.
+    epsilons
+        Values of the knob epsilon, one row of panels for each.
+    fractions
+        Shares of the longest common time, one column of panels for each.
+    runs
+        Chains drawn in each panel.
+    lead
+        Opens the caption: the published figure that this one repeats.
+    """
     import pandas as pd
 
     figures = []
@@ -63,12 +78,13 @@ def pair_marginals(
         axes[0, 0].set_xlim(*window[:, 0])
         axes[0, 0].set_ylim(*window[:, 1])
         caption = (
-            "Figure 4 of the paper. Regions of highest density that hold 50 % and 90 % of the draws (kernel "
+            f"{lead} Regions of highest density that hold 50 % and 90 % of the draws (kernel "
             f"estimate) of {names[0]} and {names[1]}. Thick: gold standard (NUTS); thin: {runs} chains, the "
             "second half of their draws up to the stated time. Chains that are still outside the panel are counted "
             "in it."
         )
-        figures.append(Figure(f"Marginals of two coefficients, {contest.target}", caption, figure, pd.DataFrame(rows)))
+        title = f"Marginals of two coefficients, {contest.target}"
+        figures.append(Figure(title, caption.lstrip(), figure, pd.DataFrame(rows)))
     return figures
 
 

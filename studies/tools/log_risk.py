@@ -1,0 +1,71 @@
+"""Log risk against time on a linear axis, with the number of steps that every setting made.
+
+The axes of figure 3 of Korattikara, Chen and Welling (2014), for any study with a gold standard.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.diagnostics.running import completion_clocks
+from approxmcmc.study.report import Figure
+from approxmcmc.study.report.evidence import Contest, gather
+from approxmcmc.study.report.figures import legend_below, style_of
+from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.svg import subplots
+from approxmcmc.study.report.wording import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from approxmcmc.study.results import StudyResults
+
+
+def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> list[Figure]:
+    """Draw log risk of the first estimand against time on a linear axis, with the number of steps of every setting.
+
+    Parameters
+    ----------
+    lead
+        Opens the caption: the published figure that this one repeats.
+    """
+    figures = []
+    for contest in gather(results):
+        if contest.reference is None or not contest.estimands:
+            continue
+        estimand = contest.estimands[0]
+        figure, axes = subplots(1, 1, figsize=(9.6, 5.0))
+        styles = style_of(list(contest.traces), contest.exact)
+        curves = contest.over_time[contest.over_time.estimand == estimand]
+        for label in contest.traces:
+            described = f"{label}, T = {_steps(contest, label)}"
+            _log_risk(axes, curves[curves.setting == label], described, styles[label])
+        axes.set_xlabel("sampling time per chain (s)")
+        axes.set_ylabel("log risk (natural)")
+        axes.set_title(estimand)
+        legend_below(figure, [axes])
+        caption = (
+            f"{lead} Natural logarithm of the risk in {estimand} against time; T: steps per chain in "
+            f"{number(float(contest.budgets[-1]))} s, mean and Student interval over replicates. Bands: 95 % bootstrap "
+            "intervals."
+        )
+        figures.append(Figure(f"Log risk against time, {contest.target}", caption.lstrip(), figure, curves))
+    return figures
+
+
+def _log_risk(panel: Any, curve: "pd.DataFrame", label: str, style: Mapping[str, Any]) -> None:
+    y, lower, upper = (np.log(curve[f"risk{end}"].where(curve[f"risk{end}"] > 0.0)) for end in ("", "_lower", "_upper"))
+    panel.plot(curve.time, y, markevery=4, markersize=4, label=label, **style)
+    panel.fill_between(curve.time, lower, upper, color=style["color"], alpha=0.13, linewidth=0)
+
+
+def _steps(contest: Contest, label: str) -> str:
+    counts = []
+    for trace in contest.traces[label]:
+        [clock] = completion_clocks([trace], "time", True)
+        draws = int(np.searchsorted(clock, contest.budgets[-1], side="right"))
+        counts.append(float(draws * int(trace["sample_stats"].attrs.get("thin", 1))))
+    mean = mean_interval(counts)
+    half = "" if np.isnan(mean.upper) else f" ± {mean.upper - mean.value:,.0f}"
+    return f"{mean.value:,.0f}{half}"
