@@ -12,10 +12,9 @@ from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
     from approxmcmc.study.declare import Declaration
-    from approxmcmc.study.store import Record
+    from approxmcmc.study.record import Record
 
 Arguments = argparse.Namespace
-FAILED = ("failed", "invalid", "crashed", "timeout")
 
 
 def list_studies(args: Arguments) -> int:
@@ -94,6 +93,7 @@ def status(args: Arguments) -> int:
     """Print the census of a store, setting by setting, and every failure."""
     from approxmcmc.study.listen import failure_line
     from approxmcmc.study.plan import make_plan
+    from approxmcmc.study.record import FAILED
     from approxmcmc.study.results import latest
     from approxmcmc.study.run import census, status_of
     from approxmcmc.study.store import Store
@@ -147,6 +147,7 @@ def why(args: Arguments) -> int:
 def retry(args: Arguments) -> int:
     """Run chosen cells again."""
     from approxmcmc.study.plan import make_plan
+    from approxmcmc.study.record import FAILED
     from approxmcmc.study.results import latest
     from approxmcmc.study.run import status_of
     from approxmcmc.study.store import Store

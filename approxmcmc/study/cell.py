@@ -3,18 +3,28 @@
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from approxmcmc.errors import SamplingError
 from approxmcmc.study.plan import Cell, Plan
-from approxmcmc.study.results import TOTALS, planned_record
-from approxmcmc.study.store import Record, hash_of_draws
+from approxmcmc.study.record import Record, planned_record
+from approxmcmc.study.store import hash_of_draws
 from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
 
 if TYPE_CHECKING:
     import xarray as xr
+
+# Counts of a trace that a record sums over tuning steps and draws.
+TOTALS: Final = (
+    "datapoints_touched",
+    "likelihood_evaluations",
+    "decisions_made",
+    "decisions_audited",
+    "wrong_decisions",
+    "wrong_accepts",
+)
 
 
 def run_cell(
@@ -47,7 +57,7 @@ def run_cell(
         If the chain was interrupted: a part of a chain is not a result.
     """
     study, target = plan.study, plan.study.target(cell.target)
-    record: Record = planned_record(cell, plan)
+    record = planned_record(cell, plan)
     trace, error, status = None, None, "done"
     before = probe()
     with one_thread(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
@@ -89,14 +99,8 @@ def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record
     stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
     sampling = float(attrs.get("sampling_time", np.nan))
-    totals = {
-        name: int(stats[name].sum()) + int(np.atleast_1d(attrs.get(f"tuning_{name}", 0))[0])
-        for name in TOTALS
-        if name in stats
-    }
     rates = stats["acceptance_rate"] if draws and "acceptance_rate" in stats else None
-    return {
-        **totals,
+    measured: Record = {
         "draws": draws,
         "steps": draws * thin + int(attrs.get("tuning_steps", 0)),
         "sampling_seconds": sampling,
@@ -106,6 +110,10 @@ def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record
         "stopped": str(attrs.get("stopped", "")),
         "draws_hash": hash_of_draws(trace),
     }
+    for name in TOTALS:
+        if name in stats:
+            measured[name] = int(stats[name].sum()) + int(np.atleast_1d(attrs.get(f"tuning_{name}", 0))[0])
+    return measured
 
 
 def defect(trace: "xr.DataTree") -> str | None:
@@ -124,15 +132,3 @@ def defect(trace: "xr.DataTree") -> str | None:
         if not finite.all():
             return f"Draw {int(np.argmin(finite))} of {name} is not finite."
     return None
-
-
-def lost_record(plan: Plan, cell: Cell, status: str, error: str) -> Record:
-    """Return the record of a cell whose process is gone or could not start."""
-    unknown: dict[str, Any] = {
-        "wall_seconds": None,
-        "cpu_seconds": None,
-        "noisy": False,
-        "warnings": [],
-        "provenance": None,
-    }
-    return {**planned_record(cell, plan), **unknown, "status": status, "error": error}

@@ -15,7 +15,8 @@ from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarnin
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Declaration, Gold
 from approxmcmc.study.plan import digest, function_id
-from approxmcmc.study.store import Record, Store, hash_of_draws
+from approxmcmc.study.record import GoldReport
+from approxmcmc.study.store import Store, hash_of_draws
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 LENIENT_PRESET = "smoke"
 
 
-def gold_request(study: Declaration, preset: str, target_name: str) -> Record | None:
+def gold_request(study: Declaration, preset: str, target_name: str) -> GoldReport | None:
     """Return all that a gold standard depends on, with a hash of it; None where the study wants none."""
     if study.gold is None:
         return None
     target = study.target(target_name)
-    wanted = {
+    wanted: GoldReport = {
         "target": target_name,
         "target_hash": target.content_hash(),
         "twin": twin_id(target) if hasattr(target, "to_pymc") else None,
@@ -47,7 +48,7 @@ def stored_gold(study: Declaration, preset: str, target_name: str, store: Store)
     return store.gold(target_name) if fits else None
 
 
-def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -> Record | None:
+def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -> GoldReport | None:
     """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
 
     The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (NUTS
@@ -66,7 +67,7 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
         reference, error = _reference(study, wanted)
         attrs = reference["posterior"].attrs
         passed = bool(attrs.get("gates_passed", True))
-        report = {
+        report: GoldReport = {
             **wanted,
             "status": "accepted" if passed or not wanted["enforced"] else "refused",
             "gates_passed": passed,
@@ -91,7 +92,7 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
     return report
 
 
-def _reference(study: Declaration, wanted: Record) -> "tuple[xr.DataTree, str | None]":
+def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, str | None]":
     """Return the draws, and why they are refused; draws that are refused come back with their gate report only."""
     from approxmcmc.reference import Gates, reference_posterior
 
@@ -115,7 +116,7 @@ def _reference(study: Declaration, wanted: Record) -> "tuple[xr.DataTree, str | 
             return reference_posterior(target, enforce=False, **settings), str(refusal)
 
 
-def summary_line(report: Record) -> str:
+def summary_line(report: GoldReport) -> str:
     """Return one line about a gold standard: what became of it, and the gates that failed."""
     failed = [
         f"{gate['gate']} {gate['value']:.4g} at {gate['where']}, needs {gate['limit']}" for gate in _failed(report)
@@ -128,7 +129,7 @@ def summary_line(report: Record) -> str:
     return f"gold {report['target']}: {report['status']} in {report['seconds']:.1f} s ({gates})"
 
 
-def _failed(report: Record) -> list[Record]:
+def _failed(report: GoldReport) -> list[dict[str, Any]]:
     return [
         {**gate, "value": float("nan") if gate["value"] is None else gate["value"]}
         for gate in report["gates"]

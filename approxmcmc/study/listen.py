@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from typing import Any, TextIO
 
+from approxmcmc.study.record import Record
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -17,7 +19,7 @@ class Listener:
     def start(self, total: int) -> None:
         """Learn how many cells will run."""
 
-    def cell(self, record: dict[str, Any]) -> None:
+    def cell(self, record: Record) -> None:
         """Learn that a cell has ended."""
 
     def stop(self) -> None:
@@ -50,7 +52,7 @@ class Lines(Listener):
         self.total, self.counts = total, Counter()
         self.started = self.last = time.monotonic()
 
-    def cell(self, record: dict[str, Any]) -> None:
+    def cell(self, record: Record) -> None:
         """Count a cell; write a failure at once, and the count every ten seconds and at the end."""
         self.counts[record["status"]] += 1
         if record["status"] != "done":
@@ -68,7 +70,7 @@ class Lines(Listener):
         return f"[{ended}/{self.total}] {clock(gone)}{left}  {counts}"
 
 
-def failure_line(record: dict[str, Any]) -> str:
+def failure_line(record: Record) -> str:
     """Return one line about a cell that did not deliver: where, what, and how to learn more."""
     last = str(record.get("error") or "").strip().splitlines()[-1:] or ["no message"]
     where = f"{record['target']} {record['label']} replicate {record['replicate']}"
@@ -119,7 +121,7 @@ class Bar(Lines):
         self.task = self.bar.add_task("", total=total)
         self.bar.start()
 
-    def cell(self, record: dict[str, Any]) -> None:
+    def cell(self, record: Record) -> None:
         """Move the bar; write a failure at once."""
         self.counts[record["status"]] += 1
         if record["status"] != "done":

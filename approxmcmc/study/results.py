@@ -12,60 +12,13 @@ from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.gold import stored_gold
-from approxmcmc.study.plan import Cell, Plan, describe, make_plan
-from approxmcmc.study.store import Record, Store
+from approxmcmc.study.plan import Plan, make_plan
+from approxmcmc.study.record import COLUMNS, GoldReport, Record, planned_record
+from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-# Counts that a record sums over tuning steps and draws.
-TOTALS = (
-    "datapoints_touched",
-    "likelihood_evaluations",
-    "decisions_made",
-    "decisions_audited",
-    "wrong_decisions",
-    "wrong_accepts",
-)
-# Columns of a cell's record, in the order of the table.
-COLUMNS = (
-    "key",
-    "identity",
-    "study",
-    "preset",
-    "target",
-    "sampler_name",
-    "label",
-    "knobs",
-    "sampler",
-    "replicate",
-    "block",
-    "order_in_block",
-    "seed",
-    "start_seed",
-    "budget",
-    "status",
-    "error",
-    "warnings",
-    "command",
-    "wall_seconds",
-    "cpu_seconds",
-    "sampling_seconds",
-    "setup_seconds",
-    "compile_seconds",
-    "stopped",
-    "draws",
-    "steps",
-    *TOTALS,
-    "acceptance_rate",
-    "draws_hash",
-    "probe_before",
-    "probe_after",
-    "noisy",
-    "provenance",
-    "code_version",
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,7 +118,7 @@ class StudyResults:
         """Return the gold standard of a target, or None when there is none or a gate refused it."""
         return self._gold.get(target_name)
 
-    def gold_report(self, target_name: str) -> Record | None:
+    def gold_report(self, target_name: str) -> GoldReport | None:
         """Return status, gates, command, settings and seconds of a target's gold standard; None if not made yet."""
         return self.store.gold_report(target_name)
 
@@ -214,28 +167,6 @@ def command_arguments(source: str, preset: str, store: Store) -> str:
     """Return the arguments that name a study, preset and store on the command line."""
     base = store.folder.parent.as_posix()
     return shlex.join([source, "--preset", preset, *(["--store", base] if base != "results" else [])])
-
-
-def planned_record(cell: Cell, plan: Plan) -> Record:
-    """Return what the record of a cell holds before it runs."""
-    return {
-        "key": cell.key,
-        "identity": cell.identity,
-        "study": plan.study.name,
-        "preset": plan.preset,
-        "target": cell.target,
-        "sampler_name": cell.sampler_name,
-        "label": cell.label,
-        "knobs": dict(cell.knobs),
-        "sampler": describe(cell.sampler),
-        "replicate": cell.replicate,
-        "block": cell.replicate,
-        "order_in_block": cell.order_in_block,
-        "seed": cell.seed,
-        "start_seed": cell.start_seed,
-        "budget": dataclasses.asdict(plan.study.budget),
-        "code_version": plan.code_version,
-    }
 
 
 def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:

@@ -16,8 +16,9 @@ from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.names import nearest
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
+from approxmcmc.study.record import GoldReport, Record
 from approxmcmc.study.results import command_arguments, latest
-from approxmcmc.study.store import Record, Store
+from approxmcmc.study.store import Store
 from approxmcmc.study.timing import speed_probe
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Outcome:
 
     store: Store
     statuses: dict[str, int]
-    gold: tuple[Record, ...]
+    gold: tuple[GoldReport, ...]
     interrupted: bool
 
     @property
@@ -175,7 +176,7 @@ def _pending(plan: Plan, chosen: Sequence[Cell], store: Store, *, rerun: bool) -
     return [cell for cell in chosen if rerun or cell.key not in recorded]
 
 
-def _make_gold_standards(plan: Plan, store: Store, listener: Listener) -> Iterator[Record]:
+def _make_gold_standards(plan: Plan, store: Store, listener: Listener) -> Iterator[GoldReport]:
     for name in plan.study.targets:
         report = make_gold(plan.study, plan.preset, name, store)
         if report is not None:

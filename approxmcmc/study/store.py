@@ -19,17 +19,17 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import not_whole, plain, read_json, write_bytes, write_json
 from approxmcmc.study.plan import Plan, digest
+from approxmcmc.study.record import GoldReport, Record
 
 if TYPE_CHECKING:
     import xarray as xr
 
-Record = dict[str, Any]
 FORMAT = 1
 # What the system says where it refuses to write: no room, no right, no folder.
 REFUSALS = ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST")
@@ -97,7 +97,8 @@ class Store:
     def record(self, key: str) -> Record | None:
         """Return the record of one cell, or None."""
         path = self.cell_folder(key) / "record.json"
-        record = read_json(path, "key", "identity", "code_version", "status", "target", "label", "replicate")
+        needed = ("key", "identity", "code_version", "status", "target", "label", "replicate")
+        record = cast("Record | None", read_json(path, *needed))
         if record is not None and record["key"] != key:
             raise not_whole(path, f"the record of cell {record['key']}")
         return record
@@ -200,11 +201,12 @@ class Store:
 
     # --- gold standards and provenance ---
 
-    def gold_report(self, target: str) -> Record | None:
+    def gold_report(self, target: str) -> GoldReport | None:
         """Return the gate report of a target's gold standard, or None."""
-        return read_json(self.folder / "gold" / f"{target}.json", "request", "status", "gates", "seconds")
+        path = self.folder / "gold" / f"{target}.json"
+        return cast("GoldReport | None", read_json(path, "request", "status", "gates", "seconds"))
 
-    def write_gold(self, target: str, report: Record, reference: "xr.DataTree | None") -> None:
+    def write_gold(self, target: str, report: GoldReport, reference: "xr.DataTree | None") -> None:
         """Write a gold standard, if it was accepted, then its gate report."""
         from approxmcmc.output.files import save
 
@@ -237,7 +239,7 @@ class Store:
             write_json(path, provenance)
         return name
 
-    def provenance(self) -> dict[str, Record]:
+    def provenance(self) -> dict[str, dict[str, Any]]:
         """Return all provenance by name."""
         found = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
         return {name: content for name, content in found.items() if content is not None}

@@ -12,8 +12,9 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.declare import Budget
 from approxmcmc.study.provenance import code_version
+from approxmcmc.study.record import Record
 from approxmcmc.study.results import StudyResults
-from approxmcmc.study.store import Record, Store
+from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,8 +98,8 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
     for (target, label), pairs in groups.items():
         row: dict[str, Any] = {"target": target, "label": label, "cells": len(pairs)}
         row["equal_draws"] = sum(a["draws_hash"] == b["draws_hash"] for a, b in pairs)
-        for name, quantity in (("seconds", "sampling_seconds"), ("data", "datapoints_touched")):
-            ratios = [_ratio(_per_step(b, quantity), _per_step(a, quantity)) for a, b in pairs]
+        for name, per_step in (("seconds", _seconds_per_step), ("data", _data_per_step)):
+            ratios = [_ratio(per_step(b), per_step(a)) for a, b in pairs]
             row |= dict(
                 zip(
                     (f"{name}_ratio", f"{name}_ratio_lower", f"{name}_ratio_upper"), geometric_mean(ratios), strict=True
@@ -144,6 +145,13 @@ def _ratio(above: float, below: float) -> float:
     return above / below if below else math.nan
 
 
-def _per_step(record: Record, quantity: str) -> float:
-    value, steps = record.get(quantity), record["steps"]
-    return math.nan if value is None or not steps else value / steps
+def _seconds_per_step(record: Record) -> float:
+    return _per_step(record, record.get("sampling_seconds"))
+
+
+def _data_per_step(record: Record) -> float:
+    return _per_step(record, record.get("datapoints_touched"))
+
+
+def _per_step(record: Record, total: float | None) -> float:
+    return math.nan if total is None or not record["steps"] else total / record["steps"]

@@ -15,7 +15,7 @@ from approxmcmc.output.files import save
 from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.json_files import write_json
 from approxmcmc.study.plan import make_plan
-from approxmcmc.study.results import planned_record
+from approxmcmc.study.record import planned_record
 from approxmcmc.study.store import Store, differences_of, hash_of_draws
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, toy_study

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from approxmcmc.errors import StudyError
-from approxmcmc.study.cell import lost_record, run_cell
+from approxmcmc.study.cell import run_cell
 from approxmcmc.study.load import load_study
 from approxmcmc.study.plan import Cell, Plan, make_plan
 from approxmcmc.study.provenance import collect
-from approxmcmc.study.store import Record, Store
+from approxmcmc.study.record import Record, lost_record
+from approxmcmc.study.store import Store
 
 MOST_ATTEMPTS = 2  # the first death may be the machine's fault
 
@@ -101,8 +102,8 @@ class Job:
 
     def lost(self, plan: Plan, cell: Cell, status: str, error: str) -> Finished:
         """Return what is left of a cell whose processes are gone or could not start it."""
-        record = {**lost_record(plan, cell, status, error), "command": self.command(cell.key), "run": self.run_id}
-        return Finished(record)
+        record = lost_record(cell, plan, status, error)
+        return Finished({**record, "command": self.command(cell.key), "run": self.run_id})
 
     def command(self, key: str) -> str:
         """Return the command that runs a cell again, alone."""

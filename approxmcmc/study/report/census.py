@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.study.record import FAILED
 from approxmcmc.study.report.intervals import median_range
 from approxmcmc.study.report.pieces import Table
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.declare import Declaration
     from approxmcmc.study.results import StudyResults
-
-FAILED = ("failed", "invalid", "crashed", "timeout")
 
 
 def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None:
@@ -53,7 +52,7 @@ def census_table(results: "StudyResults") -> Table:
         row: dict[str, Any] = {"target": target, "setting": label, "planned": len(cells)}
         row |= {
             "done": int((status == "done").sum()),
-            "failed": int(status.isin(("failed", "crashed", "timeout")).sum()),
+            "failed": int(status.isin(("failed", "crashed")).sum()),
         }
         row |= {"invalid": int((status == "invalid").sum()), "stale": row["done"] if results.stale else 0}
         row["missing"] = int((~status.isin(("done", *FAILED))).sum())
@@ -61,7 +60,7 @@ def census_table(results: "StudyResults") -> Table:
         rows.append(row)
     return Table(
         "Census of cells",
-        "One cell is one chain of one setting. Failed: an exception, a dead process or a deadline; invalid: draws "
+        "One cell is one chain of one setting. Failed: an exception or a dead process; invalid: draws "
         "that are not finite; stale: made by other code than the present; noisy: the speed probe drifted. Noisy "
         "cells stay in every figure.",
         pd.DataFrame(rows),
