@@ -15,13 +15,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
     def verb(
         name: str, act: Callable[[argparse.Namespace], int], text: str, *, study: bool = True
     ) -> argparse.ArgumentParser:
-        own = choices.add_parser(name, help=text, description=text, allow_abbrev=False)
-        own.set_defaults(act=act)
+        arguments = choices.add_parser(name, help=text, description=text, allow_abbrev=False)
+        arguments.set_defaults(act=act)
         if study:
-            own.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
-            own.add_argument("--preset", help="smoke, quick, paper (default: quick where there is one, else paper)")
-        own.add_argument("--store", default="results", metavar="DIR", help="where results lie (default: results)")
-        return own
+            arguments.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
+            arguments.add_argument(
+                "--preset", help="smoke, quick, paper (default: quick where there is one, else paper)"
+            )
+        arguments.add_argument("--store", default="results", metavar="DIR", help="where results lie (default: results)")
+        return arguments
 
     verb("list", verbs.list_studies, "studies in ./studies, with their presets and cells", study=False)
     verb("plan", verbs.show_plan, "the cells of a study; nothing is run").add_argument(

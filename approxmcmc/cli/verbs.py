@@ -106,17 +106,17 @@ def status(args: Arguments) -> int:
     }
     for cell in plan.cells:
         by_setting[cell.target, cell.label].append(status_of(plan, records.get(cell.identity)))
-    names = sorted({name for found in by_setting.values() for name in found})
+    names = sorted({name for statuses in by_setting.values() for name in statuses})
     print_table(
         ["target", "setting", "cells", *names],
-        [[*key, len(found), *(found.count(name) for name in names)] for key, found in by_setting.items()],
+        [[*key, len(statuses), *map(statuses.count, names)] for key, statuses in by_setting.items()],
     )
     for record in records.values():
         if record["status"] in FAILED:
             print(failure_line(record))
     noisy = sum(bool(record.get("noisy")) for record in records.values())
-    told = f"{counts_text(census(plan, store))}{f'; {noisy} noisy' if noisy else ''}"
-    print(f"{study.name}/{preset} in {store.folder}: {told}")
+    counts = counts_text(census(plan, store)) + (f"; {noisy} noisy" if noisy else "")
+    print(f"{study.name}/{preset} in {store.folder}: {counts}")
     return 0
 
 
@@ -124,17 +124,17 @@ def why(args: Arguments) -> int:
     """Print the record of one cell, its traceback and the command that runs it again."""
     from approxmcmc.study.store import Store
 
-    found: list[Record] = []
+    matches: list[Record] = []
     for plan in sorted(Path(args.store).glob("*/plan.json")):
-        found += [record for key, record in Store(plan.parent).records().items() if key.startswith(args.cell)]
-    if len(found) != 1:
-        keys = ", ".join(f"{record['key'][:12]} ({record['study']}/{record['preset']})" for record in found)
+        matches += [record for key, record in Store(plan.parent).records().items() if key.startswith(args.cell)]
+    if len(matches) != 1:
+        keys = ", ".join(f"{record['key'][:12]} ({record['study']}/{record['preset']})" for record in matches)
+        listed = f": {keys}" if keys else ""
         raise StudyError(
-            f"{len(found)} cells below {args.store} have a key that begins with "
-            f"{args.cell!r}{f': {keys}' if keys else ''}. "
-            "`approxmcmc plan` and `status` show keys; a cell that has not ended has no record."
+            f"{len(matches)} cells below {args.store} have a key that begins with {args.cell!r}{listed}. `approxmcmc "
+            "plan` and `status` show keys; a cell that has not ended has no record."
         )
-    record = found[0]
+    record = matches[0]
     for name, value in record.items():
         if value is not None and name not in ("error", "command"):
             print(f"{name:20} {value}")
@@ -171,12 +171,12 @@ def retry(args: Arguments) -> int:
 
 
 def _one_key(beginning: str, keys: Sequence[str]) -> str:
-    found = [key for key in keys if key.startswith(beginning)]
-    if len(found) != 1:
+    matches = [key for key in keys if key.startswith(beginning)]
+    if len(matches) != 1:
         raise StudyError(
-            f"{len(found)} cells of the plan have a key that begins with {beginning!r}; `approxmcmc plan` shows keys."
+            f"{len(matches)} cells of the plan have a key that begins with {beginning!r}; `approxmcmc plan` shows keys."
         )
-    return found[0]
+    return matches[0]
 
 
 def report(args: Arguments) -> int:
@@ -189,7 +189,7 @@ def report(args: Arguments) -> int:
             f"No cell is done in {results.store.folder}, so there is nothing to report. Run the study first."
         )
     if results.stale:
-        print(f"These cells were drawn by code {results.code_version}, the code of now is {results.plan.code_version}.")
+        print(f"Code {results.code_version} drew these cells; the current code is {results.plan.code_version}.")
     with results.store.writing():
         page = write_report(results, results.store.folder / "report")
     print(f"report: {page}")
@@ -230,7 +230,7 @@ def verify(args: Arguments) -> int:
 
 
 def doctor(args: Arguments) -> int:
-    """Print what decides about speed and about equal draws on this machine."""
+    """Print what speed and equal draws depend on: this machine, its threads and its software."""
     import time
 
     from approxmcmc.study.doctor import caches
@@ -248,6 +248,6 @@ def doctor(args: Arguments) -> int:
     for name, value in facts.items():
         entries = value if isinstance(value, list) else [value]
         for entry in entries or ["none"]:
-            shown = ", ".join(f"{k} {v}" for k, v in entry.items()) if isinstance(entry, dict) else entry
-            print(f"{name.replace('_', ' '):22} {shown}")
+            text = ", ".join(f"{k} {v}" for k, v in entry.items()) if isinstance(entry, dict) else entry
+            print(f"{name.replace('_', ' '):22} {text}")
     return 0

@@ -85,21 +85,21 @@ def plot_bound(
             panels = xr.Dataset({"stationary law": xr.DataArray(0.0)})
         plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
     every_aes = plot_collection.aes_set
-    own = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
+    without_aes = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
     x = table["epsilon"]
     distance = table["distance"].where(table["distance"] > 0.0)
     floor = _floor(distance, table["distance_upper"], lines)
     limits = [table[name].clip(min=floor) for name in ("distance_lower", "distance_upper")]
-    shown: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
+    layers: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
         ("bound", draw.line_xy, _stack(["x", "y"], x, lines), {"alpha": 0.9}),
         ("interval", draw.ci_line_y, _stack(["x", "y_bottom", "y_top"], x, *limits), {"color": "C0"}),
         ("distance", draw.scatter_xy, _stack(["x", "y"], x, distance), {"color": "C0"}),
         ("vacuous", draw.line_xy, _stack(["x", "y"], x, xr.ones_like(x, dtype=float)), {"color": "gray", "alpha": 0.5}),
     ]
-    for visual, function, values, defaults in shown:
+    for visual, function, values, defaults in layers:
         if options.wanted(visual) and (visual != "bound" or lines.sizes["bound"]):
             dataset = xr.Dataset({"stationary law": values})
-            ignored = own.get(visual, every_aes.difference((aes_by_visuals or {}).get(visual, every_aes)))
+            ignored = without_aes.get(visual, every_aes.difference((aes_by_visuals or {}).get(visual, every_aes)))
             plot_collection.map(
                 function, visual, data=dataset, ignore_aes=ignored, **options.arguments(visual, **defaults)
             )
@@ -137,9 +137,9 @@ def _lines(table: xr.Dataset, names: Sequence[str] | None) -> xr.DataArray:
     return values.assign_coords(bound=np.array(titles, dtype=object)).transpose("bound", "epsilon")
 
 
-def _floor(*shown: xr.DataArray) -> float:
+def _floor(*drawn: xr.DataArray) -> float:
     """Return where an interval that reaches down to 0 ends: a decade below all that has a place on a log axis."""
-    values = np.concatenate([part.to_numpy().ravel() for part in shown])
+    values = np.concatenate([part.to_numpy().ravel() for part in drawn])
     values = values[values > 0.0]
     return 0.1 * float(values.min()) if values.size else 1e-6
 

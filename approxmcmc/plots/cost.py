@@ -90,7 +90,7 @@ def plot_cost(
 
     points = xr.Dataset({name: _points(table, name) for name in names})
     bars = xr.Dataset({name: _bars(table, name) for name in names})
-    for visual, function, shown in (
+    for visual, function, points_or_bars in (
         ("line", draw.line_xy, points),
         ("interval", draw.ci_line_y, bars),
         ("point", draw.scatter_xy, points),
@@ -98,7 +98,7 @@ def plot_cost(
         if options.wanted(visual):
             default = {"alpha": 0.4} if visual == "line" else {}
             arguments = options.arguments(visual, color="C0", **default)
-            plot_collection.map(function, visual, data=shown, ignore_aes=ignored(visual), **arguments)
+            plot_collection.map(function, visual, data=points_or_bars, ignore_aes=ignored(visual), **arguments)
     if ticks is not None and options.wanted("xticks"):
         # Names under ticks overlap unless they are short; of the backends only matplotlib takes a rotation here.
         turned = {"rotation": 30, "ha": "right"} if backend == "matplotlib" else {}

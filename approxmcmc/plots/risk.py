@@ -133,9 +133,9 @@ def _table(
     # Estimands keep the order that they have in the first curve; a shorter grid is filled with NaN.
     table = xr.concat(pieces, dim=xr.Variable("sampler", list(by_sampler)), join="outer", coords="minimal")
     table = table.sel(estimand=list(pieces[0]["estimand"].values)).sel(coords)
-    shown = next(iter(by_sampler.values()))[axis].attrs
-    units = f" ({shown['units']})" if shown.get("units", "1") != "1" else ""
-    return table, f"{shown.get('long_name', axis)}{units}"
+    attrs = next(iter(by_sampler.values()))[axis].attrs
+    units = f" ({attrs['units']})" if attrs.get("units", "1") != "1" else ""
+    return table, f"{attrs.get('long_name', axis)}{units}"
 
 
 def _panels(table: xr.Dataset, names: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:

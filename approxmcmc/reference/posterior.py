@@ -250,8 +250,7 @@ def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:
 
 
 def _command(settings: Mapping[str, Any]) -> str:
-    shown = {name: value for name, value in settings.items() if name != "target_accept"}
-    arguments = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items() if name != "target_accept")
     return f"pymc.sample({arguments}, nuts={{'target_accept': {settings['target_accept']!r}}}, model=model)"
 
 

@@ -134,7 +134,7 @@ def run(
     if failure and not kept:
         error = next((recorder.error for recorder in recorders if recorder.error), None)
         kind = SamplingError if error else NotFiniteError
-        raise kind(f"sampling stopped before any draw was kept. {failure}. Look at the model there") from error
+        raise kind(f"sampling stopped before any draw was kept. {failure}. Evaluate the model there") from error
     draws_kept, stats = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
     warmup_draws, warmup_stats = None, None
     if keep_warmup:

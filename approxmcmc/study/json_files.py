@@ -37,11 +37,11 @@ def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
     return content
 
 
-def not_whole(path: Path, found: str) -> StudyError:
+def not_whole(path: Path, reason: str) -> StudyError:
     """Return the error that names a file which is not what was written, and what to do with it."""
     return StudyError(
-        f"{path} is not what a run has written there: {found}. Perhaps a copy of the store was cut off: copy it again. "
-        "Or remove this file and run again, which makes what is missing and keeps the rest."
+        f"{path} is not what a run has written there: {reason}. Perhaps a copy of the store was cut off: copy it "
+        "again. Or remove this file and run again, which makes what is missing and keeps the rest."
     )
 
 

@@ -73,8 +73,8 @@ class Vary:
         for combination in itertools.product(*(self.arguments[argument].values for argument in names)):
             knobs = dict(zip(names, combination, strict=True))
             sampler = self.factory(**{**self.arguments, **knobs})
-            shown = ", ".join(f"{argument}={value!r}" for argument, value in knobs.items())
-            settings.append(Setting(name, f"{name}[{shown}]" if shown else name, knobs, sampler))
+            values = ", ".join(f"{argument}={value!r}" for argument, value in knobs.items())
+            settings.append(Setting(name, f"{name}[{values}]" if values else name, knobs, sampler))
         return settings
 
 

@@ -19,8 +19,8 @@ def check_name(role: str, name: str) -> None:
     """Raise StudyError unless a name can be that of a file."""
     pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
+        case = " in lower case" if role in ("study", "preset") else ""
         raise StudyError(
             f"The name of a {role} names files, so it starts with a letter or digit and holds letters, digits, '_' and "
-            "'-'"
-            f"{' in lower case' if role in ('study', 'preset') else ''}; found {name!r}."
+            f"'-'{case}; found {name!r}."
         )

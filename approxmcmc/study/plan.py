@@ -212,11 +212,11 @@ def _conditions(text: str) -> list[str]:
 def _matches(cell: Cell, name: str, wanted: str) -> bool:
     if name == "key":
         return cell.key.startswith(wanted)
-    found = cell.sampler_name if name == "sampler" else cell.knobs.get(name, getattr(cell, name, None))
-    if str(found) == wanted:
+    value = cell.sampler_name if name == "sampler" else cell.knobs.get(name, getattr(cell, name, None))
+    if str(value) == wanted:
         return True
     try:
-        return found is not None and float(found) == float(wanted)
+        return value is not None and float(value) == float(wanted)
     except (TypeError, ValueError):
         return False
 
@@ -232,8 +232,8 @@ def describe(sampler: Any) -> dict[str, Any]:
     if not hasattr(sampler, "to_dict"):
         raise StudyError(
             "A study needs samplers with `to_dict()`, from which cells get their keys; found a "
-            f"{type(sampler).__name__}. "
-            "Use a sampler of approxmcmc.samplers, or derive yours from approxmcmc.contracts.Component."
+            f"{type(sampler).__name__}. Use a sampler of approxmcmc.samplers, or derive yours from "
+            "approxmcmc.contracts.Component."
         )
     return dict(sampler.to_dict())
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StudyResults:
-    """The results of a study at one preset, whatever is done.
+    """The results of a study at one preset, finished or not.
 
     Parameters
     ----------
@@ -54,14 +54,13 @@ class StudyResults:
     ) -> "StudyResults":
         """Return the results that lie below `base`.
 
-        Finished cells of one code version only are shown: those of the code of now, or, when there are none, all those
-        of one earlier version.
+        Only finished cells of one version of the code count: the current one, or an earlier one where it has none.
 
         Raises
         ------
         StudyError
-            If some finished cells come from one version of the code and others from another. `allow_stale` shows those
-            of the code of now, or else of the version with most cells.
+            If different versions of the code drew the finished cells. `allow_stale` takes those of the current version,
+            or else of the version with most cells.
         """
         plan = make_plan(study, preset)
         store = Store.of(base, study.name, preset)
@@ -69,12 +68,11 @@ class StudyResults:
             record["code_version"] for record in latest(plan, store.records()).values() if record["status"] == "done"
         )
         if len(counts) > 1 and not allow_stale:
-            found = ", ".join(f"{count} by {version}" for version, count in sorted(counts.items()))
+            drawn = ", ".join(f"{count} by {version}" for version, count in sorted(counts.items()))
             raise StudyError(
-                f"The finished cells in {store.folder} were drawn by different versions of the code ({found}; the code "
-                "of now "
-                f"is {plan.code_version}), and results of two versions do not mix. `approxmcmc run` computes the stale "
-                "ones again."
+                f"The finished cells in {store.folder} come from different versions of the code ({drawn}; the current "
+                f"one is {plan.code_version}), and results of two versions do not mix. `approxmcmc run` computes the "
+                "stale cells again."
             )
         version = plan.code_version
         if counts and version not in counts:
@@ -99,20 +97,20 @@ class StudyResults:
 
     @property
     def stale(self) -> bool:
-        """Whether the results were drawn by an earlier version of the code than that of now."""
+        """Whether an earlier version of the code drew the results."""
         return self.code_version != self.plan.code_version
 
     def traces(self) -> dict[tuple[str, str], list["xr.DataTree"]]:
         """Return the traces of finished cells by (target, label), in the order of replicates."""
-        found: dict[tuple[str, str], list[xr.DataTree]] = {}
+        traces: dict[tuple[str, str], list[xr.DataTree]] = {}
         done = self.records[self.records["status"] == "done"]
         by_setting = {key: group.sort_values("replicate")["key"] for key, group in done.groupby(["target", "label"])}
         for target in self.study.targets:  # in the order declared
             for setting in self.study.settings():
                 if (target, setting.label) in by_setting:
                     keys = by_setting[target, setting.label]
-                    found[target, setting.label] = [self._trace(str(key)) for key in keys]
-        return found
+                    traces[target, setting.label] = [self._trace(str(key)) for key in keys]
+        return traces
 
     def reference(self, target_name: str) -> "xr.DataTree | None":
         """Return the gold standard of a target, or None when there is none or a gate refused it."""
@@ -130,10 +128,10 @@ class StudyResults:
     def provenance(self) -> dict[str, Any]:
         """Code, machine and software behind the records; facts by name, and by machine where there are several."""
         used = set(self.records["provenance"].dropna())
-        found = {name: facts for name, facts in self.store.provenance().items() if name in used}
-        if len(found) == 1:
-            return dict(next(iter(found.values())))
-        return {f"{name}: {fact}": value for name, facts in found.items() for fact, value in facts.items()}
+        machines = {name: facts for name, facts in self.store.provenance().items() if name in used}
+        if len(machines) == 1:
+            return dict(next(iter(machines.values())))
+        return {f"{name}: {fact}": value for name, facts in machines.items() for fact, value in facts.items()}
 
     @property
     def command(self) -> str:
@@ -150,8 +148,8 @@ class StudyResults:
 
     @functools.cached_property
     def _gold(self) -> dict[str, "xr.DataTree"]:
-        found = {name: stored_gold(self.study, self.preset, name, self.store) for name in self.study.targets}
-        return {name: tree for name, tree in found.items() if tree is not None}
+        stored = {name: stored_gold(self.study, self.preset, name, self.store) for name in self.study.targets}
+        return {name: tree for name, tree in stored.items() if tree is not None}
 
     @functools.cached_property
     def _read(self) -> dict[str, "xr.DataTree"]:
@@ -172,7 +170,7 @@ def command_arguments(source: str, preset: str, store: Store) -> str:
 def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:
     """Return the record of each planned cell by identity.
 
-    Where several versions of the code drew a cell, it is that of the preferred one, by default the code of now.
+    Where several versions of the code drew a cell, it is that of the preferred one, by default the current one.
     """
     wanted = plan.code_version if prefer is None else prefer
     planned = {cell.identity for cell in plan.cells}

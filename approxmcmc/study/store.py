@@ -8,8 +8,8 @@
         provenance/<hash>.json          code, machine and software behind some records
         report/                         the page
 
-A cell folder without a record does not exist: whatever stopped the run, the next one removes it and starts the cell
-afresh. So a kill at any moment loses at most the cells in flight.
+A cell folder without a record counts as none: whatever stopped the run, the next one removes it and starts the cell
+again. So a kill at any moment loses at most the cells in flight.
 """
 
 import contextlib
@@ -75,11 +75,9 @@ class Store:
                 differences = "\n".join(f"  {line}" for line in differences_of(stored["design"], plain(plan.design)))
                 raise StudyError(
                     f"{self.folder} holds results of another plan: {len(lost)} of its {len(stored['cells'])} cells are "
-                    "not in "
-                    f"the plan of now, and results of two plans do not mix. What changed:\n{differences}\n"
+                    f"not in the present plan, and results of two plans do not mix. What changed:\n{differences}\n"
                     "Name another folder with --store, or remove this one. A plan may grow by targets, samplers, "
-                    "values of "
-                    "knobs and replicates."
+                    "values of knobs and replicates."
                 )
         outcome = "new" if stored is None else "same" if stored["cells"].keys() == cells.keys() else "extended"
         write_json(
@@ -241,8 +239,8 @@ class Store:
 
     def provenance(self) -> dict[str, dict[str, Any]]:
         """Return all provenance by name."""
-        found = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
-        return {name: content for name, content in found.items() if content is not None}
+        contents = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
+        return {name: content for name, content in contents.items() if content is not None}
 
 
 def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ def verify(
         raise StudyError(f"There is no finished cell in {results.store.folder} to verify.")
     if results.stale:
         raise StudyError(
-            "These cells were drawn by an earlier version of the code; other draws would prove nothing. Run again."
+            "An earlier version of the code drew these cells, so different draws would prove nothing. Run again."
         )
     chosen = np.random.default_rng(random_seed).permutation(len(done))[:number]
     cells = {cell.key: cell for cell in results.plan.cells}
@@ -82,8 +82,8 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
     Raises
     ------
     StudyError
-        If a folder is not a store, holds cells of several versions of the code and none of that of now, or the two have
-        no finished cell in common.
+        If a folder is not a store, or holds cells of several versions of the code but none of the current one, or if
+        the two have no finished cell in common.
     """
     import pandas as pd
 
@@ -135,8 +135,8 @@ def _done(folder: Path) -> dict[tuple[str, str, int], Record]:
         records = [record for record in records if record["code_version"] == code_version()]
         if not records:
             raise StudyError(
-                f"The finished cells in {folder} were drawn by different versions of the code ({', '.join(versions)}), "
-                "none of them that of now: it is open which to compare. Run the study there again."
+                f"The finished cells in {folder} come from different versions of the code ({', '.join(versions)}), "
+                "none of them the current one, so it is unclear which to compare. Run the study there again."
             )
     return {(record["target"], record["label"], record["replicate"]): record for record in records}
 

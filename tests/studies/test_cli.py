@@ -207,7 +207,7 @@ def test_stale_cells_are_shown_and_retried(approxmcmc, monkeypatch):
     approxmcmc("run", "good")
     monkeypatch.setattr("approxmcmc.study.plan.code_version", lambda: "new")
     assert "6 stale" in approxmcmc("status", "good")[1]
-    assert "the code of now is new" in approxmcmc("report", "good")[1]
+    assert "the current code is new" in approxmcmc("report", "good")[1]
     approxmcmc("run", "good", "--only", "replicate=0")
     code, _, err = approxmcmc("report", "good")
     assert code == 2

@@ -81,8 +81,8 @@ class Job:
         if cell is None:
             raise StudyError(
                 f"This worker's plan of {plan.study.name!r} has no cell {key}: its study file, data or version of the "
-                "code "
-                f"({plan.code_version}) differ from those of the process that asked. Make them equal and run again."
+                f"code ({plan.code_version}) differ from those of the process that asked. Make them equal and run "
+                "again."
             )
         store = None if self.folder is None else Store(Path(self.folder))
         if store is not None and (known := store.record(key)) is not None and known.get("run") == self.run_id:

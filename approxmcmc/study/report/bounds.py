@@ -52,15 +52,15 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
 
     options = dict(results.study.bounds[name])
     target, sampler = options.pop("target"), options.pop("sampler")
-    found = results.traces()
+    finished = results.traces()
     settings = {
         setting.knobs["epsilon"]: setting
         for setting in results.study.settings()
-        if setting.sampler_name == sampler and "epsilon" in setting.knobs and (target, setting.label) in found
+        if setting.sampler_name == sampler and "epsilon" in setting.knobs and (target, setting.label) in finished
     }
     if not settings:
         return None
-    traces = {epsilon: found[target, setting.label] for epsilon, setting in settings.items()}
+    traces = {epsilon: finished[target, setting.label] for epsilon, setting in settings.items()}
     options = {"reference": results.reference(target), "random_seed": results.study.seed, "progressbar": False} | {
         key: value(results) if callable(value) else value for key, value in options.items()
     }
@@ -110,8 +110,8 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
     )
     if "eta" in check.dataset:
         etas = check.dataset["eta"].to_numpy()
-        shown = ", ".join(f"eta_{k} = {etas[k - 1]:.6g}" for k in (1, 2, 5, 10, 20) if k <= len(etas))
-        caption += f" Contraction of the exact chain: {shown}."
+        listed = ", ".join(f"eta_{k} = {etas[k - 1]:.6g}" for k in (1, 2, 5, 10, 20) if k <= len(etas))
+        caption += f" Contraction of the exact chain: {listed}."
     return Table(f"Ingredients: {name}", caption, frame, formats={"epsilon": "g"})
 
 

@@ -43,9 +43,9 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 def _compose(results: "StudyResults") -> dict[str, Any]:
     contests = gather(results)
     judged = [contest for contest in contests if contest.reference is not None]
-    own = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
-    notes = [piece.text for piece in own if isinstance(piece, Note)]
-    pictures = tuple(piece for piece in own if not isinstance(piece, Note))
+    analysed = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
+    notes = [piece.text for piece in analysed if isinstance(piece, Note)]
+    pictures = tuple(piece for piece in analysed if not isinstance(piece, Note))
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(pictures)}
     answers = [sentences(contest, **known) for contest in contests]
     sections = [
@@ -120,8 +120,8 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
 def gold_section(results: "StudyResults") -> Section:
     """Return the gates of the gold standards, what became of each, and the commands that make them again."""
     if results.study.gold is None:
-        own = " Its own figures say what the chains are held against." if results.study.analyses else ""
-        return Section("Gold standard", (f"The study asks for none.{own}",))
+        instead = " Its own figures say what the chains are held against." if results.study.analyses else ""
+        return Section("Gold standard", (f"The study asks for none.{instead}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
     text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
     table = census.gates_table(reports)
@@ -133,7 +133,7 @@ def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
     if report["status"] == "accepted" and not used:
-        return f"{name}: the stored gold standard is damaged or not that of the study of now; a run makes another."
+        return f"{name}: the stored gold standard is damaged or of an earlier form of the study; a run makes another."
     return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
 
 

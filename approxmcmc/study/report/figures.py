@@ -68,10 +68,10 @@ def _curves(contest: Contest, curves: "pd.DataFrame", axis: str, *, title: str, 
     figure, axes = _panels(len(estimands))
     for panel, estimand in zip(axes, estimands, strict=True):
         log_axes(panel)
-        shown = curves[curves.estimand == estimand]
-        lowest = _lowest(shown, ("risk",))
-        _bands(panel, shown, "risk", axis, contest, lowest)
-        _hatch_floor(panel, shown, lowest)
+        drawn = curves[curves.estimand == estimand]
+        lowest = _lowest(drawn, ("risk",))
+        _bands(panel, drawn, "risk", axis, contest, lowest)
+        _hatch_floor(panel, drawn, lowest)
         panel.set_title(estimand)
         panel.set_xlabel(x_label)
     axes[0].set_ylabel("risk")

@@ -123,16 +123,16 @@ def _figure_view(piece: Figure, anchor: str, scratch: Path) -> dict[str, Any]:
 def _table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
     piece.data.to_csv(scratch / "tables" / f"{anchor}.csv", index=False)
     present = list(piece.data.columns)
-    shown = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
+    names = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
     records = piece.data.to_dict("records")
     columns = [
         {
             "heading": piece.headings.get(name, str(name).replace("_", " ")),
             "numeric": any(_is_number(record[name]) for record in records) and piece.formats.get(name) != "code",
         }
-        for name in shown
+        for name in names
     ]
-    rows = [[_cell(record, name, piece.formats) for name in shown] for record in records]
+    rows = [[_cell(record, name, piece.formats) for name in names] for record in records]
     return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": None, "columns": columns, "rows": rows}
 
 

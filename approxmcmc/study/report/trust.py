@@ -24,39 +24,39 @@ LEAST_REPLICATES = 8
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     """Return one sentence for each thing that the reader must know before the numbers."""
-    found = [*_gold(results, contests), *_coarse_gold(contests), *_few_replicates(contests)]
+    sentences = [*_gold(results, contests), *_coarse_gold(contests), *_few_replicates(contests)]
     if results.stale:
-        found.append("These cells were drawn by an earlier version of the code than that of now.")
+        sentences.append("An earlier version of the code drew these cells.")
     census = census_table(results).data
     noisy, planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned", "done"))
     if noisy:
-        found.append(
+        sentences.append(
             f"{noisy} of {planned} cells are noisy: the machine's speed drifted while they ran. Trust the figures "
             "against data read more than those against time."
         )
     share = cpu_share(results)
     if share < LEAST_CPU_SHARE:
-        found.append(
+        sentences.append(
             f"The median cell had {share:.0%} of a core: its wall-clock is partly that of other programs. Settings "
             "were interleaved, so ratios suffer less than seconds."
         )
     if done < planned:
-        found.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
-    return found
+        sentences.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
+    return sentences
 
 
 def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    found = []
+    sentences = []
     looser = looser_gold(results.study.gold)
     if looser:
-        found.append(f"The gold standard of this preset is looser than that of preset paper: {looser}.")
+        sentences.append(f"The gold standard of this preset is looser than that of preset paper: {looser}.")
     for contest in contests:
         report = results.gold_report(contest.target) or {}
         failed = [gate["gate"] for gate in report.get("gates", []) if not gate["passed"]]
         if failed:
             refused = "and was refused" if report.get("status") == "refused" else "and is used all the same"
-            found.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
-    return found
+            sentences.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
+    return sentences
 
 
 def looser_gold(gold: Gold | None) -> str:
@@ -90,7 +90,7 @@ def _few_replicates(contests: Sequence[Contest]) -> list[str]:
 
 
 def _coarse_gold(contests: Sequence[Contest]) -> list[str]:
-    found = []
+    sentences = []
     for contest in contests:
         for estimand in contest.estimands:
             risks = contest.at_last_budget(estimand)
@@ -98,8 +98,8 @@ def _coarse_gold(contests: Sequence[Contest]) -> list[str]:
             floor = float(risks.floor.max())
             if math.isfinite(least) and floor > LARGEST_FLOOR * least:
                 share = f"{floor / least:.0%} of" if least > 0.0 else "above"
-                found.append(
+                sentences.append(
                     f"The squared error of the gold standard is {share} the least risk in {estimand} of "
                     f"{contest.target}: too coarse to order the best settings."
                 )
-    return found
+    return sentences
