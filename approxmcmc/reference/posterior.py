@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.reference.cache import cached
@@ -284,5 +285,4 @@ def _describe(name: Hashable, variable: xr.DataArray) -> str:
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if not isinstance(count, (int, np.integer)) or count < 1:
-            raise InvalidInputError(f"reference_posterior: {name} must be a positive integer, found {count!r}.")
+        checked_integer(count, name, who="reference_posterior", needed="a positive integer")

@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.engine.batches import BATCH, full_terms
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.errors import IncompatibleError
@@ -231,17 +232,13 @@ class MetropolisHastingsChain:
         target = self.program.target
         if np.isnan(self.proposed).any():
             why = self.program.proposal.explain(self.proposal_state)
-            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {_show(self.theta)}"
+            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {show(self.theta)}"
         log_prior = target.log_prior(self.proposed)
         if not log_prior < math.inf:
-            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {_show(self.proposed)}"
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {show(self.proposed)}"
         for theta in (self.proposed, self.theta):
             bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
             if bad.size:
                 more = f" and {bad.size - 1} more" if bad.size > 1 else ""
-                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {_show(theta)}"
-        return f"log ratio of proposal densities is NaN from theta = {_show(self.theta)} to {_show(self.proposed)}"
-
-
-def _show(theta: np.ndarray) -> str:
-    return np.array2string(theta, precision=6, threshold=20)
+                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {show(theta)}"
+        return f"log ratio of proposal densities is NaN from theta = {show(self.theta)} to {show(self.proposed)}"

@@ -12,10 +12,11 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, with_part
-from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, check_target, checked_count, log_likelihood_of
+from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, check_target, log_likelihood_of
 
 GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
 # Entries of the proposal's state: log of the factor on the standard deviation of a step, and whether G is at theta.
@@ -93,7 +94,7 @@ def check_steps(sampler: Any) -> None:
     if not (np.ndim(sampler.step_size) == 0 and 0.0 < sampler.step_size < math.inf):
         raise InvalidInputError(f"{who}: step_size must be positive and finite, found {sampler.step_size!r}")
     object.__setattr__(sampler, "step_size", float(sampler.step_size))
-    object.__setattr__(sampler, "n_auxiliary", checked_count(sampler.n_auxiliary, "n_auxiliary", who))
+    object.__setattr__(sampler, "n_auxiliary", checked_integer(sampler.n_auxiliary, "n_auxiliary", who=who))
     object.__setattr__(sampler, "cov", _checked_covariance(sampler.cov, who))
 
 
