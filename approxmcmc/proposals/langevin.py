@@ -17,14 +17,13 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import ALL_ROWS
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,
     checked_step_size,
     drift,
-    equal,
     gradient_of,
     spread_of,
     squared_distance,

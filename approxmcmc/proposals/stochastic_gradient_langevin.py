@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Target
+from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.gradients import full_gradient
@@ -174,7 +175,7 @@ class StochasticGradientLangevin(Component):
         object.__setattr__(self, "batch_size", batch_size)
         object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
         if self.control_variate is not None:
-            anchor = np.array(getattr(self.control_variate, "mode", self.control_variate), dtype=np.float64)
+            anchor = mode_of(self.control_variate)
             if anchor.ndim != 1 or not np.isfinite(anchor).all():
                 raise InvalidInputError(
                     f"{who}: control_variate must be a point, shape (dim,), or an object with a mode such as "

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.vectors import assign
@@ -102,7 +103,7 @@ def _checked_covariance(cov: Any, who: str) -> Any:
     """Return None, or the symmetric positive definite matrix that an array or an object with `cov` holds."""
     if cov is None:
         return None
-    matrix = np.array(getattr(cov, "cov", cov), dtype=np.float64)
+    matrix = cov_of(cov)
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     if not square or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0.0):
         raise InvalidInputError(f"{who}: cov must be a finite symmetric matrix, found shape {matrix.shape}")
