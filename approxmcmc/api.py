@@ -165,10 +165,9 @@ def sample(
         "target_content_hash": content,
         "setup_compile_seconds": compiled - started,
         "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs
-        + sum(getattr(chain, "start_evaluations", 0) for chain in running),
+        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
         **chosen,
-        **getattr(target, "setup_attrs", {}),  # what was paid before: the search for a mode, an expansion
+        **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
     }
     trace = build_trace(
         result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
@@ -240,8 +239,8 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     trace = build_trace(
         result._replace(attrs={**result.attrs, **found, "seed": seed}),
         variables=variables,
-        observed_data=getattr(target, "observed_data", {}),
-        constant_data=getattr(target, "constant_data", {}),
+        observed_data=target.observed_data if isinstance(target, Target) else {},  # a law of scipy has none
+        constant_data=target.constant_data if isinstance(target, Target) else {},
         keep_warmup=False,
         settings=described,
     )
@@ -285,7 +284,7 @@ def _check_roles(target: Any, sampler: Any) -> None:
         raise IncompatibleError(
             f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
         )
-    if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+    if not isinstance(sampler, Sampler):
         raise IncompatibleError(
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"

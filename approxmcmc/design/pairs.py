@@ -66,7 +66,7 @@ def collect_pairs(
     for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0)):
         checked_integer(value, name, least, who="pilot pairs")
     for part_of, role, value in ((Target, "target", target), (Proposal, "proposal", proposal)):
-        if isinstance(value, type) or not isinstance(value, part_of):
+        if not isinstance(value, part_of):
             raise IncompatibleError(f"pilot pairs: {role} must be a {role}, found {reprlib.repr(value)}")
     began = time.perf_counter()
     own = streams(seed_sequences(random_seed, 1)[0][0])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Target
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.vectors import assign
@@ -66,7 +66,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class AdaptiveDirection(Component):
+class AdaptiveDirection(Component, Proposal):
     """Propose along the difference of two other members of a population; BERGM's proposal, for :class:`Exchange`.
 
     Parameters

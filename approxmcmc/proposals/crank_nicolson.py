@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Target
+from approxmcmc.contracts import Component, Part, Proposal, Target
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -47,7 +47,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PreconditionedCrankNicolson(Component):
+class PreconditionedCrankNicolson(Component, Proposal):
     """Propose theta' ~ N(c + rho (theta - c), (1 - rho^2) Sigma).
 
     Parameters
@@ -107,7 +107,7 @@ class PreconditionedCrankNicolson(Component):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Independence(Component):
+class Independence(Component, Proposal):
     """Propose theta' ~ N(mean, cov), whatever theta is: :class:`PreconditionedCrankNicolson` with rho = 0.
 
     Parameters

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, Component, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.order import draw_next
@@ -137,7 +137,7 @@ def _explain(dim: int, state: np.ndarray) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StochasticGradientFisherScoring(Component):
+class StochasticGradientFisherScoring(Component, Proposal):
     """Propose by stochastic-gradient Fisher scoring; for :class:`AlwaysAccept` alone.
 
     Parameters

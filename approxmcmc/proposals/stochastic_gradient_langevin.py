@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Proposal, Target
 from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
@@ -110,7 +110,7 @@ def step_size_of(params, state):  # type: ignore[no-untyped-def]  # bound into a
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StochasticGradientLangevin(Component):
+class StochasticGradientLangevin(Component, Proposal):
     """Propose a Langevin step along the gradient of a minibatch.
 
     Parameters

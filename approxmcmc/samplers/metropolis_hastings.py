@@ -21,6 +21,7 @@ from approxmcmc.contracts import (
     DiscreteTarget,
     Part,
     Proposal,
+    ProposalSampler,
     Streams,
     Target,
 )
@@ -33,7 +34,7 @@ from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, compile_s
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MetropolisHastings(Component):
+class MetropolisHastings(Component, ProposalSampler):
     r"""Metropolis-Hastings with any proposal and any acceptance test.
 
     Parameters
@@ -84,21 +85,19 @@ class MetropolisHastings(Component):
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
         """Check the pairing, compile it, and return the program that starts chains."""
-        if isinstance(target, DiscreteTarget) and not getattr(self.proposal, "proposes_states", False):
+        if isinstance(target, DiscreteTarget) and not self.proposal.proposes_states:
             raise IncompatibleError(
                 f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "
                 "use SingleSite, or Gibbs"
             )
         if isinstance(audit_every, str):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
-            rarity = getattr(target, "audit_rarity", 1)  # with control variates a step costs too little for more
-            audit_every = rarity * max(50, round(20 * target.n_obs / batch_size))
+            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / batch_size))
         test = self.test.build_test(target)
-        build_unadjusted = None
-        if not test.functions["USES_RATIO"]:
+        uses_ratio = test.functions["USES_RATIO"]
+        if not uses_ratio:
             _refuse_tuning(self.proposal, self.test)
-            build_unadjusted = getattr(self.proposal, "build_unadjusted", None)
-        proposal = (build_unadjusted or self.proposal.build_proposal)(target)
+        proposal = self.proposal.build_proposal(target) if uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
         return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
@@ -113,9 +112,9 @@ class MetropolisHastings(Component):
         return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
 
 
-def _refuse_tuning(proposal: Any, test: Any) -> None:
-    for member in getattr(proposal, "proposals", (proposal,)):
-        if getattr(member, "target_acceptance", None) is not None:
+def _refuse_tuning(proposal: Proposal, test: Any) -> None:
+    for member in proposal.members:
+        if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
                 f"the answers of a test, and {test!r} gives none; choose the size by hand, or use ExactTest"

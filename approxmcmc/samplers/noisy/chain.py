@@ -217,7 +217,7 @@ class NoisyChain:
         self.memory = program.step.make_memory(self.theta, streams)
         # Decisions come in pairs at one theta: a rejected step asks for its likelihood again.
         self.log_likelihood = functools.lru_cache(maxsize=64)(self._log_likelihood)
-        self.steps = 0
+        self.steps, self.start_evaluations = 0, 0
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit what was chosen for it."""

@@ -134,7 +134,7 @@ def langevin_program(
     if cov.shape != (dim, dim):
         raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
     sigma = np.ascontiguousarray(sampler.step_size * cov)
-    wanted, refresh = getattr(sampler, "target_acceptance", None), getattr(sampler, "refresh", True)
+    wanted, refresh = sampler.target_acceptance, sampler.refresh
     own = (sigma, np.ascontiguousarray(np.linalg.cholesky(sigma)), wanted or 0.0, bool(refresh))
 
     def make_memory(theta: np.ndarray, streams: Any) -> tuple[Any, ...]:
@@ -154,5 +154,5 @@ def langevin_program(
         decides=decides,
         n_obs=1,
     )
-    start = np.asarray(target.initial_point(), dtype=np.float64)  # type: ignore[attr-defined]  # a Target, too
+    start = np.asarray(target.initial_point(), dtype=np.float64)
     return NoisyProgram(step, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, Simulator
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, ProposalSampler, Simulator
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
@@ -41,7 +41,7 @@ def estimate_from_fresh_draws(  # type: ignore[no-untyped-def]  # bound into the
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Exchange(Component):
+class Exchange(Component, ProposalSampler):
     """Metropolis-Hastings for p(theta) exp(theta's(y)) / Z(theta), without Z: auxiliary data are drawn at theta'.
 
     Parameters
@@ -119,5 +119,5 @@ class Exchange(Component):
 
 def check_proposal(proposal: Any, who: str) -> None:
     """Refuse what is not a proposal."""
-    if isinstance(proposal, type) or not isinstance(proposal, Proposal):
+    if not isinstance(proposal, Proposal):
         raise IncompatibleError(f"{who}: proposal must be a proposal such as RandomWalk(scale=0.1), found {proposal!r}")
