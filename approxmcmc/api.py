@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import DiscreteTarget, Sampler, Target
 from approxmcmc.diagnostics.health import problems
 from approxmcmc.diagnostics.importance import importance_diagnostics
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
@@ -123,10 +123,10 @@ def sample(
     """
     target = _as_target(target)
     counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    draws, tune, chains, thin = (_integer(value, name, least) for name, (value, least) in counts.items())
-    cores = min(chains, os.cpu_count() or 1) if cores is None else _integer(cores, "cores", 1)
+    draws, tune, chains, thin = (checked_integer(value, name, least) for name, (value, least) in counts.items())
+    cores = min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
     if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
-        audit_every = _integer(audit_every, "audit_every", 1)
+        audit_every = checked_integer(audit_every, "audit_every")
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     sequences, seed = seed_sequences(random_seed, chains)
@@ -165,10 +165,9 @@ def sample(
         "target_content_hash": content,
         "setup_compile_seconds": compiled - started,
         "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs
-        + sum(getattr(chain, "start_evaluations", 0) for chain in running),
+        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
         **chosen,
-        **getattr(target, "setup_attrs", {}),  # what was paid before: the search for a mode, an expansion
+        **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
     }
     trace = build_trace(
         result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
@@ -232,7 +231,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     >>> amc.importance_estimates(trace)["A"].sizes["moment"]
     2
     """
-    draws = _integer(draws, "draws", 1)
+    draws = checked_integer(draws, "draws")
     [sequence], seed = seed_sequences(random_seed, 1)
     result, variables = weighted_draws(target, proposal, draws, streams(sequence).proposal)
     found = importance_diagnostics(result.stats["log_weight"])
@@ -240,8 +239,8 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     trace = build_trace(
         result._replace(attrs={**result.attrs, **found, "seed": seed}),
         variables=variables,
-        observed_data=getattr(target, "observed_data", {}),
-        constant_data=getattr(target, "constant_data", {}),
+        observed_data=target.observed_data if isinstance(target, Target) else {},  # a law of scipy has none
+        constant_data=target.constant_data if isinstance(target, Target) else {},
         keep_warmup=False,
         settings=described,
     )
@@ -285,15 +284,9 @@ def _check_roles(target: Any, sampler: Any) -> None:
         raise IncompatibleError(
             f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
         )
-    if isinstance(sampler, type) or not isinstance(sampler, Sampler):
+    if not isinstance(sampler, Sampler):
         raise IncompatibleError(
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"
         )
     check_names(target.variables, who=type(target).__name__)
-
-
-def _integer(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInputError(f"{name} must be an integer >= {least}, found {value!r}")
-    return int(value)

@@ -36,11 +36,20 @@ bibtex_reference_style = "author_year"
 
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
-autodoc_default_options = {  # what the roles owe to each other stands once, with the protocols
+autodoc_default_options = {  # what the roles owe to each other stands once, with the roles
     "exclude-members": ", ".join(
         [f"build{what}" for what in ("", "_proposal", "_test", "_unadjusted", "_simulator", "_estimator")]
         + [f"compile{what}" for what in ("", "_gradient", "_term_range", "_conditionals", "_log_prior")]
-        + ["constant_data", "content_hash", "draw_start", "initial_point", "likelihood_bound", "observed_data"]
+        + [
+            "constant_data",
+            "content_hash",
+            "draw_start",
+            "initial_point",
+            "likelihood_bound",
+            "members",
+            "observed_data",
+        ]
+        + ["prior_scale", "proposes_states", "setup_attrs"]
     )
 }
 autosummary_generate = False  # the tables point to entries on the same page

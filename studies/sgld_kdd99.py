@@ -22,7 +22,7 @@ import functools
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component, content_hash
+from approxmcmc.contracts import Component, Proposal, content_hash
 from approxmcmc.datasets import Dataset, connections_stand_in, kdd99
 from approxmcmc.datasets.kdd99 import every
 from approxmcmc.reference.cache import cached
@@ -87,7 +87,7 @@ def laplace_of(target):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class InLaplaceMetric(Component):
+class InLaplaceMetric(Component, Proposal):
     """SGLD steps alpha times the covariance of the Laplace approximation, which is found when the chain is set up."""
 
     step_size: float

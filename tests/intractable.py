@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Simulator, Variables, content_hash
+from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget, Simulator, Variables, content_hash
 from approxmcmc.engine.batches import prior_kernel
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
@@ -44,7 +44,7 @@ def _uniform_log_prior(theta):
     return 0.0 if -0.4 <= theta[0] <= 0.8 else -math.inf
 
 
-class Family:
+class Family(DoublyIntractableTarget):
     """The posterior of theta given s, with prior N(0, 1/precision), or U(-0.4, 0.8) where the precision is None."""
 
     n_obs = 1
@@ -52,9 +52,12 @@ class Family:
 
     def __init__(self, values, counts, observed, precision=None, simulate=by_inversion, knows_normalizer=True):
         self.values, self.log_counts = np.array(values, float), np.log(np.array(counts, float))
-        self.observed_statistics = np.array([float(observed)])
-        self.observed_data, self.constant_data = {}, {}
+        self._observed_statistics = np.array([float(observed)])
         self.precision, self.simulate, self.knows_normalizer = precision, simulate, knows_normalizer
+
+    @property
+    def observed_statistics(self):
+        return self._observed_statistics
 
     def compile_log_prior(self):
         if self.precision is None:
@@ -67,6 +70,9 @@ class Family:
 
     def log_normalizer(self, theta):
         return float(self.log_z(theta[0])) if self.knows_normalizer else None
+
+    def log_densities(self, thetas):
+        return self.log_posterior(thetas[:, 0])
 
     def log_z(self, theta):
         exponents = self.log_counts + np.multiply.outer(theta, self.values)

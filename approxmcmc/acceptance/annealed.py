@@ -165,7 +165,7 @@ class AnnealedEpsilon(Component):
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides with the epsilon of its step."""
-        if not hasattr(target, "variables"):  # Gibbs: there is no one likelihood to keep in the exact epoch
+        if not target.same_terms:  # Gibbs: there is no one likelihood to keep in the exact epoch
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
         parts = [dataclasses.replace(self.test, epsilon=epsilon).build_test(target) for epsilon in self.epsilons]
         looks, _, tol = parts[0].params

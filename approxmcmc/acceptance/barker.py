@@ -34,6 +34,7 @@ from approxmcmc.acceptance.rules import RULES, barker_probability
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
 from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, memory_order, merge_differences
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import is_integer
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.order import check_order, draw_next, read_differences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -258,7 +259,7 @@ class MinibatchBarker(Component):
                 self.target_variance > 0.0 and SMALLEST_SIGMA <= math.sqrt(self.target_variance) <= LARGEST_SIGMA,
                 f"lie between {SMALLEST_SIGMA**2:.2f} and {LARGEST_SIGMA**2}",
             ),
-            ("batch_size", self.batch_size, _whole(self.batch_size) and self.batch_size >= 2, "be an integer >= 2"),
+            ("batch_size", self.batch_size, is_integer(self.batch_size) and self.batch_size >= 2, "be an integer >= 2"),
             ("temperature", self.temperature, 0.0 < self.temperature < math.inf, "be positive and finite"),
             ("correction", self.correction, self.correction in METHODS, f"be one of {METHODS}"),
             ("max_error", self.max_error, self.max_error is None or self.max_error > 0.0, "be positive, or None"),
@@ -270,7 +271,7 @@ class MinibatchBarker(Component):
 
     def build_test(self, target: Target) -> Part:
         """Return the part that reads, estimates and decides; a population smaller than one batch is read whole."""
-        if self.temperature != 1.0 and not getattr(target, "terms_are_likelihood", True):
+        if self.temperature != 1.0 and not target.terms_are_likelihood:
             raise IncompatibleError(
                 f"MinibatchBarker(temperature={self.temperature:g}) divides a target's terms; those of {target!r} are "
                 "what an expansion leaves of the likelihood, whose rest stands beside the prior; use the plain target"
@@ -292,7 +293,3 @@ class MinibatchBarker(Component):
         records = ("log_ratio_variance", "term_skewness", "skewness_ratio")
         audits = ("audit_acceptance_error", "audit_acceptance_noise")
         return Part({**functions, **constants}, params, lambda: np.full(1, np.nan), records=records + audits)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

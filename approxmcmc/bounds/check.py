@@ -34,6 +34,7 @@ from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import Gibbs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,7 +248,7 @@ def _from_decisions(
         )
         delta_max, label = float(decided["delta_max"]), HEURISTIC
     factor = math.nan if coupled is None else float(coupled["b5_factor"])
-    decisions = target.n_states.size if isinstance(target, DiscreteTarget) and not hasattr(sampler, "proposal") else 1
+    decisions = target.n_states.size if isinstance(sampler, Gibbs) else 1
     bound = factor * decisions * delta_max
     return {
         "values": {"b5_delta_max": bound},

@@ -30,6 +30,7 @@ from approxmcmc.bounds.meeting import Meet, couple_gibbs, couple_states, couple_
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.diagnostics.decisions import clopper_pearson
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk
@@ -114,8 +115,7 @@ def couplings(
     ('upper bound in expectation', 0)
     """
     for name, value, least in (("lag", lag, 1), ("n_couplings", n_couplings, 2), ("max_steps", max_steps, lag + 1)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise InvalidInputError(f"couplings: {name} must be a whole number >= {least}, found {value!r}")
+        checked_integer(value, name, least, who="couplings", whole_floats=True)
     meet, draw_start = _prepared(target, sampler, initvals, lag, max_steps)
     [sequence], seed = seed_sequences(random_seed, 1)
     times = np.empty(n_couplings, dtype=np.int64)

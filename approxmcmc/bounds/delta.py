@@ -28,6 +28,7 @@ from approxmcmc.acceptance import AnnealedEpsilon
 from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visited_states
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.diagnostics.decisions import clopper_pearson
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import Gibbs, MetropolisHastings
@@ -155,8 +156,7 @@ def estimate_delta(
 
 def _check(n_pairs: int, replications: int, confidence: float, share: float) -> None:
     for name, value, least in (("n_pairs", n_pairs, 1), ("replications", replications, 1)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise InvalidInputError(f"estimate_delta: {name} must be a whole number >= {least}, found {value!r}")
+        checked_integer(value, name, least, who="estimate_delta", whole_floats=True)
     for name, level in (("confidence", confidence), ("share", share)):
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"estimate_delta: {name} must lie strictly between 0 and 1, found {level!r}")

@@ -6,14 +6,14 @@ sampler's own test, with a new u and new subsets each time.
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from approxmcmc.acceptance import AlwaysAccept
 from approxmcmc.bounds.acceptance_law import exact_probability, gaussian_probability, rule_of
 from approxmcmc.bounds.gibbs_replication import realised_conditional
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Proposal
 from approxmcmc.design.pairs import scale_of
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -35,10 +35,10 @@ def _propose_pinned(rng, params, state, theta, out, count):  # type: ignore[no-u
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Pinned(Component):
+class _Pinned(Component, Proposal):
     """Propose x' from x, again and again, and return from x' for sure: the chain's own decisions at one pair."""
 
-    proposes_states: ClassVar[bool] = True
+    proposes_states = True
 
     def build_proposal(self, target: Any) -> Part:
         dim = target.variables.size

@@ -1,7 +1,7 @@
 """The roles of the library and what each promises to the others.
 
 A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
-protocols of this room, which imports nothing of ours, so that every other can import it.
+roles of this room, which imports nothing of ours, so that every other can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is a *compiled
 part*: a plain Python function that the engine binds into a chain template, and the tuple of numbers and arrays which
@@ -9,13 +9,15 @@ that function reads. Settings travel between processes and into files; compiled 
 """
 
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.population import Population
+from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
     AcceptanceTest,
     Chain,
     Part,
     Program,
-    Proposal,
+    ProposalSampler,
     Sampler,
     SamplingResult,
     Streams,
@@ -37,6 +39,7 @@ from approxmcmc.contracts.target import (
     CompiledTermRange,
     DifferentiableTarget,
     Target,
+    TwinnedTarget,
     content_hash,
 )
 from approxmcmc.contracts.variables import Variables
@@ -62,13 +65,16 @@ __all__ = [
     "DoublyIntractableTarget",
     "EstimatedTarget",
     "Part",
+    "Population",
     "Program",
     "Proposal",
+    "ProposalSampler",
     "Sampler",
     "SamplingResult",
     "Simulator",
     "Streams",
     "Target",
+    "TwinnedTarget",
     "Variables",
     "content_hash",
 ]

@@ -1,5 +1,6 @@
 """How target, proposal and acceptance test become a chain, and what comes out of it."""
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -28,19 +29,6 @@ class Part(NamedTuple):
 
 
 @runtime_checkable
-class Proposal(Protocol):
-    """Where to go: draws theta' from ``q(.|theta)`` and knows ``log q(theta|theta') - log q(theta'|theta)``."""
-
-    def build_proposal(self, target: Target) -> Part:
-        """Check that the target has what this proposal needs, and return the part that proposes.
-
-        A proposal may have a method `build_unadjusted` beside: it returns the part for a test that asks for no density
-        ratio, cheaper where the ratio costs gradients. A part may bind ``WEIGHT(params, state) -> float``, the weight
-        of the draw just made, and then names "weight" among its records.
-        """
-
-
-@runtime_checkable
 class AcceptanceTest(Protocol):
     """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
 
@@ -59,10 +47,15 @@ class Streams(NamedTuple):
 
 
 class Chain(Protocol):
-    """One Markov chain in flight; owned by one thread at a time.
+    """One Markov chain in flight; owned by one thread at a time."""
 
-    A chain that evaluates terms of the likelihood when it starts says how many in ``start_evaluations``.
-    """
+    @property
+    def start_evaluations(self) -> int:
+        """Terms of the likelihood that were evaluated when the chain started."""
+
+    @property
+    def proposed(self) -> np.ndarray | None:
+        """Where the last step was about to go, shape (dim,); None where steps make no proposal."""
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps, write every `thin`-th state and the summed records; return the draws written.
@@ -80,9 +73,17 @@ class Chain(Protocol):
 class Program(Protocol):
     """A sampler bound to a target: compiled, ready to start chains."""
 
-    count_names: Sequence[str]
-    value_names: Sequence[str]
-    attrs: Mapping[str, Any]
+    @property
+    def count_names(self) -> Sequence[str]:
+        """Names of the integer records that this sampler fills."""
+
+    @property
+    def value_names(self) -> Sequence[str]:
+        """Names of the float records that this sampler fills."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """What set-up found and cost, for the trace's attributes."""
 
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps and never after."""
@@ -91,12 +92,30 @@ class Program(Protocol):
         """Return the unnormalised log posterior density at `theta`, on all data."""
 
 
-@runtime_checkable
-class Sampler(Protocol):
+class Sampler(abc.ABC):
     """How target, proposal and test make one step."""
 
-    def build(self, target: Target, *, audit_every: int | str | None) -> Program:
-        """Check the pairing, compile it, return the program that starts chains; "auto" leaves the rate to it."""
+    @abc.abstractmethod
+    def build(self, target: Any, *, audit_every: int | str | None) -> Program:
+        """Check the pairing, compile it, and return the program that starts chains; "auto" leaves the rate to it.
+
+        A sampler refuses a target that is not of the kind which it needs.
+        """
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return a random theta where a chain may start, shape (dim,), or None: the sampler knows of none."""
+        return None
+
+
+class ProposalSampler(Sampler):
+    """A sampler whose steps begin with the proposal that is its setting of that name."""
+
+    proposal: Any
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return what the proposal offers."""
+        start: np.ndarray | None = self.proposal.draw_start(rng)
+        return start
 
 
 class SamplingResult(NamedTuple):

@@ -1,12 +1,12 @@
 """What special samplers need of a target: discrete states, simulated data, estimates of a likelihood."""
 
+import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts.target import Target
-from approxmcmc.contracts.variables import Variables
 
 
 class CompiledConditionals(NamedTuple):
@@ -29,23 +29,24 @@ class CompiledConditionals(NamedTuple):
     fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None
 
 
-@runtime_checkable
-class DiscreteTarget(Target, Protocol):
+class DiscreteTarget(Target):
     """A distribution over sites with finitely many states, log p(x) = sum of terms that depend on a few sites each.
 
     Its theta holds the states 0, 1, ... of all sites as float64 numbers.
     """
 
-    @property
-    def n_states(self) -> np.ndarray:
-        """Number of states of every site; int64, shape (dim,)."""
+    n_states: np.ndarray
+    """Number of states of every site; int64, shape (dim,)."""
 
+    @abc.abstractmethod
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
         """Return a random state in which a chain may start; shape (dim,)."""
 
+    @abc.abstractmethod
     def log_density(self, states: np.ndarray) -> np.ndarray:
         """Return the unnormalised log density of states of shape (..., dim); -inf outside the support."""
 
+    @abc.abstractmethod
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
         """Compile the conditionals; `fields` says whether the fast form is wanted instead of the terms."""
 
@@ -65,29 +66,33 @@ class Simulator(NamedTuple):
     exact: bool
 
 
-@runtime_checkable
-class DoublyIntractableTarget(Protocol):
+class DoublyIntractableTarget(Target):
     """A posterior p(theta) exp(theta's(y)) / Z(theta) whose normaliser Z nobody can afford at every step.
 
-    What samplers do instead is simulate: draw y' from the model at theta, and look at s(y').
+    What samplers do instead is simulate: draw y' from the model at theta, and look at s(y'). Theta has one entry per
+    statistic.
     """
 
     @property
-    def variables(self) -> Variables:
-        """Names and shapes of theta, which has one entry per statistic."""
-
-    @property
+    @abc.abstractmethod
     def observed_statistics(self) -> np.ndarray:
         """s(y); float64, shape (dim,)."""
 
+    @abc.abstractmethod
     def compile_log_prior(self) -> Any:
         """Return the compiled ``log_prior(theta) -> float``."""
 
+    @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> "Simulator":
         """Return the simulator that an auxiliary setting ("auto", "exact", `Auxiliary`) stands for, or refuse."""
 
+    @abc.abstractmethod
     def log_normalizer(self, theta: np.ndarray) -> float | None:
         """Return log Z(theta) where it can be computed, else None."""
+
+    @abc.abstractmethod
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log posterior density of each row of `thetas`, or refuse where Z is unknown."""
 
 
 class CompiledEstimator(NamedTuple):
@@ -104,19 +109,17 @@ class CompiledEstimator(NamedTuple):
     n_terms: int
 
 
-@runtime_checkable
-class EstimatedTarget(Protocol):
+class EstimatedTarget(Target):
     """A posterior whose likelihood is known through random estimates alone."""
 
-    @property
-    def variables(self) -> Variables:
-        """Names and shapes of theta."""
-
+    @abc.abstractmethod
     def compile_log_prior(self) -> Any:
         """Return the compiled ``log_prior(theta) -> float``."""
 
+    @abc.abstractmethod
     def build_estimator(self) -> CompiledEstimator:
         """Return the estimator; called once per `sample`."""
 
+    @abc.abstractmethod
     def log_likelihood(self, theta: np.ndarray) -> float | None:
         """Return log p(y|theta), up to a constant, where it can be computed, else None; for audits."""

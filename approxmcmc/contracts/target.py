@@ -1,9 +1,10 @@
 """What the engine needs of a posterior whose likelihood is a product of terms."""
 
+import abc
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,34 +31,64 @@ class CompiledTarget(NamedTuple):
     compile_at_both: Callable[[], Any] | None = None
 
 
-@runtime_checkable
-class Target(Protocol):
-    """A posterior distribution whose likelihood is a product of `n_obs` terms."""
+class Target(abc.ABC):
+    """A posterior distribution whose likelihood is a product of `n_obs` terms.
+
+    A target derives from this class, sets `n_obs` and `variables`, and writes the three abstract methods; everything
+    else has a default. What only some targets can do are roles of their own: `DifferentiableTarget`, `DiscreteTarget`,
+    `TwinnedTarget` and so on.
+    """
+
+    n_obs: int
+    """Number of terms N."""
+
+    variables: Variables
+    """Names and shapes of the parameters."""
+
+    terms_are_likelihood: bool = True
+    """Whether the terms add up to the whole log-likelihood; see `Population`."""
+
+    same_terms: bool = True
+    """Whether every decision is about the same terms; see `Population`."""
+
+    audit_rarity: int = 1
+    """Factor on the steps between two audits that "auto" stands for, where steps are too cheap for the usual rate."""
+
+    @abc.abstractmethod
+    def initial_point(self) -> np.ndarray:
+        """Return the flat theta around which chains start; shape (dim,)."""
+
+    @abc.abstractmethod
+    def content_hash(self) -> str:
+        """Return a hash of model and data: equal targets, equal hash, in every process."""
+
+    @abc.abstractmethod
+    def compile(self) -> CompiledTarget:
+        """Compile the target's functions; called once per `sample`, before the clock starts."""
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return a random theta where a chain may start, shape (dim,), or None: the target knows of none."""
+        return None
 
     @property
-    def n_obs(self) -> int:
-        """Number of terms N."""
-
-    @property
-    def variables(self) -> Variables:
-        """Names and shapes of the parameters."""
+    def prior_scale(self) -> float | None:
+        """Standard deviation of every coordinate where the prior is N(0, scale^2 I), inf where flat; None elsewhere."""
+        return None
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """What was observed, for the trace's group of that name."""
+        return {}
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """Predictors and other constants, for the trace's group of that name."""
+        return {}
 
-    def initial_point(self) -> np.ndarray:
-        """Return the flat theta around which chains start; shape (dim,)."""
-
-    def content_hash(self) -> str:
-        """Return a hash of model and data: equal targets, equal hash, in every process."""
-
-    def compile(self) -> CompiledTarget:
-        """Compile the target's functions; called once per `sample`, before the clock starts."""
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What making the target cost and found, as ``setup_*``, for the trace's attributes."""
+        return {}
 
 
 class CompiledGradient(NamedTuple):
@@ -74,10 +105,10 @@ class CompiledGradient(NamedTuple):
     n_obs: int
 
 
-@runtime_checkable
-class DifferentiableTarget(Protocol):
+class DifferentiableTarget(abc.ABC):
     """A target that knows the gradient of its log prior and of every term."""
 
+    @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
 
@@ -100,10 +131,10 @@ class CompiledBound(NamedTuple):
     add_bound_gradient: Any = None
 
 
-@runtime_checkable
-class BoundedTarget(Protocol):
+class BoundedTarget(abc.ABC):
     """A target whose likelihood terms have collapsible lower bounds."""
 
+    @abc.abstractmethod
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
@@ -122,12 +153,27 @@ class CompiledTermRange(NamedTuple):
     numbers: np.ndarray
 
 
-@runtime_checkable
-class BoundedTermsTarget(Protocol):
+class BoundedTermsTarget(abc.ABC):
     """A target that can bound the range of its log-likelihood differences between two states."""
 
+    @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
+
+
+class TwinnedTarget(abc.ABC):
+    """A target that can write itself as a PyMC model, from which gold standards come."""
+
+    pymc_model: Callable[[], Any] | None = None
+    """The user's function that returns the model, where there is one."""
+
+    @abc.abstractmethod
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+
+    @abc.abstractmethod
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why there is none."""
 
 
 def content_hash(*parts: Any) -> str:

@@ -23,12 +23,15 @@ class Variables:
         Labels of each axis by name.
     dtype
         NumPy name of the type that the trace stores; ``"int64"`` for discrete variables. A chain's theta is float64.
+    defaults
+        Values for variables that a dict of starting values leaves out.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     coords: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
     dtype: str = "float64"
+    defaults: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -16,6 +16,7 @@ from numba import types as nb
 from approxmcmc.contracts import COUNT_NAMES, Proposal, Target
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.bind import VECTOR, bind, type_of
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.sampling.initial import random_start
@@ -63,10 +64,9 @@ def collect_pairs(
         When all proposals fall outside the support, or a log density is NaN.
     """
     for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise InvalidInputError(f"pilot pairs: {name} must be an integer >= {least}, found {value!r}")
+        checked_integer(value, name, least, who="pilot pairs")
     for part_of, role, value in ((Target, "target", target), (Proposal, "proposal", proposal)):
-        if isinstance(value, type) or not isinstance(value, part_of):
+        if not isinstance(value, part_of):
             raise IncompatibleError(f"pilot pairs: {role} must be a {role}, found {reprlib.repr(value)}")
     began = time.perf_counter()
     own = streams(seed_sequences(random_seed, 1)[0][0])

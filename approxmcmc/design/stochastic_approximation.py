@@ -18,10 +18,11 @@ from numba import types as nb
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.samplers.noisy.doubly_intractable import check_target, checked_count
+from approxmcmc.samplers.noisy.doubly_intractable import check_target
 from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, prior_gradient
 from approxmcmc.targets.laplace_approximation import Laplace
 
@@ -194,7 +195,7 @@ def robbins_monro(
     """
     check_target(target, "robbins_monro")
     counts = {"n_steps": n_steps, "n_auxiliary": n_auxiliary, "n_curvature": n_curvature}
-    n_steps, n_auxiliary, n_curvature = (checked_count(n, name, "robbins_monro") for name, n in counts.items())
+    n_steps, n_auxiliary, n_curvature = (checked_integer(n, name, who="robbins_monro") for name, n in counts.items())
     if not 0.0 < gain <= 1.0 or tol < 0.0 or n_steps < 2 * BLOCKS or n_curvature < 2 * target.variables.size + 2:
         raise InvalidInputError(
             f"robbins_monro needs 0 < gain <= 1, tol >= 0, n_steps >= {2 * BLOCKS} and n_curvature >= "

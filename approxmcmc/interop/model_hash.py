@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.engine.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
@@ -40,13 +40,13 @@ def model_hash(model: Any) -> str | None:
     return content_hash(text, variables, dict(model.named_vars_to_dims), labels, *arrays)
 
 
-def twin_id(target: Any) -> str | None:
+def twin_id(target: TwinnedTarget) -> str | None:
     """Return a hash of the code that makes a target's PyMC twin; None where it cannot be read.
 
     A corrected twin must not meet draws of the old one, and the target's own content says nothing of its twin.
     """
     try:
-        twin = (type(target).to_pymc, getattr(target, "pymc_model", None))
+        twin = (type(target).to_pymc, target.pymc_model)
         return content_id(twin, pinned=PINNED_PACKAGES | {"pymc", "pytensor"})
     except UnknownContentError:
         return None

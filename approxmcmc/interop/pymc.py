@@ -23,7 +23,14 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, content_hash
+from approxmcmc.contracts import (
+    CompiledGradient,
+    CompiledTarget,
+    DifferentiableTarget,
+    Target,
+    TwinnedTarget,
+    content_hash,
+)
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import (
     evaluate,
@@ -98,7 +105,7 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
     return PyMCTarget(model, row_dim, deterministics=deterministics)
 
 
-class PyMCTarget:
+class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
     """A PyMC model, read row by row; made by :func:`from_pymc`."""
 
     def __init__(self, model: Any, row_dim: str | None = None, *, deterministics: bool = False) -> None:

@@ -22,14 +22,11 @@ class ModelVariables(Variables):
     ----------
     unconstrained
         What theta itself holds, under PyMC's names: ``tau_log__``, ``w_simplex__`` (one number fewer than ``w``).
-    defaults
-        Constrained values of the model's initial point, for variables that a dict of starting values leaves out.
     constrain, unconstrain
         The two maps; `constrain` takes many thetas, shape (n, dim).
     """
 
     unconstrained: Variables = dataclasses.field(default_factory=lambda: Variables({}))
-    defaults: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     constrain: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None
     unconstrain: Callable[[Mapping[str, Any]], np.ndarray] | None = None
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Target
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.random_walk import keep
@@ -65,7 +66,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class AdaptiveDirection(Component):
+class AdaptiveDirection(Component, Proposal):
     """Propose along the difference of two other members of a population; BERGM's proposal, for :class:`Exchange`.
 
     Parameters
@@ -121,11 +122,9 @@ class AdaptiveDirection(Component):
             value = getattr(self, name)
             if not (np.ndim(value) == 0 and 0.0 < value < np.inf):
                 raise InvalidInputError(f"AdaptiveDirection: {name} must be positive and finite, found {value!r}")
-        n = self.n_members
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < LEAST_MEMBERS):
-            raise InvalidInputError(
-                f"AdaptiveDirection: n_members must be an integer >= {LEAST_MEMBERS}, or None, found {n!r}"
-            )
+        if self.n_members is not None:
+            needed = f"an integer >= {LEAST_MEMBERS}, or None"
+            checked_integer(self.n_members, "n_members", LEAST_MEMBERS, who="AdaptiveDirection", needed=needed)
 
     def build_proposal(self, target: Target) -> Part:
         """Return the part that proposes; its state is the population, and whose turn it is."""

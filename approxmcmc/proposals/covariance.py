@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.bind import compiled
 from approxmcmc.errors import InvalidInputError
 
@@ -29,7 +30,7 @@ def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> 
 
 def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
     """Return the covariance that a preconditioner stands for: a matrix, a vector of sds, or a Laplace approximation."""
-    cov = np.array(getattr(preconditioner, "cov", preconditioner), dtype=np.float64)
+    cov = cov_of(preconditioner)
     if cov.ndim == 1 and cov.size and np.all(cov > 0.0) and np.all(np.isfinite(cov)):
         cov = np.diag(cov**2)
     checked_cholesky(cov, who=who, name="preconditioner")

@@ -16,20 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Target
-from approxmcmc.engine.bind import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.contracts import Component, Part, Proposal, Target
+from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
 from approxmcmc.proposals.random_walk import keep
-
-
-@compiled
-def _equal(a, b):  # type: ignore[no-untyped-def]  # a kernel helper
-    same = True
-    for j in range(a.shape[0]):  # without a way out, which would keep it from vectorising
-        same &= a[j] == b[j]
-    return same
 
 
 def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
@@ -38,8 +30,8 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
     center, upper, rho, spread = params
     dim = theta.shape[0]
     here, there, phi, phi_there = state[:dim], state[dim : 2 * dim], state[2 * dim : 3 * dim], state[3 * dim :]
-    if not _equal(theta, here):
-        if _equal(theta, there):
+    if not equal(theta, here):
+        if equal(theta, there):
             assign(phi, phi_there)
         else:
             whiten(upper, center, theta, phi)
@@ -55,7 +47,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PreconditionedCrankNicolson(Component):
+class PreconditionedCrankNicolson(Component, Proposal):
     """Propose theta' ~ N(c + rho (theta - c), (1 - rho^2) Sigma).
 
     Parameters
@@ -115,7 +107,7 @@ class PreconditionedCrankNicolson(Component):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Independence(Component):
+class Independence(Component, Proposal):
     """Propose theta' ~ N(mean, cov), whatever theta is: :class:`PreconditionedCrankNicolson` with rho = 0.
 
     Parameters
@@ -161,10 +153,10 @@ class Independence(Component):
 
 def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance from two arrays or from one Laplace approximation, or say what is wrong."""
-    if hasattr(center, "mode") and hasattr(center, "cov"):
+    if is_approximation(center):
         if cov is not None:
             raise InvalidInputError(f"{who}: a Laplace approximation gives the covariance too; leave cov out")
-        center, cov = center.mode, center.cov
+        center, cov = mode_of(center), cov_of(center)
     if cov is None:
         raise InvalidInputError(f"{who}: give a covariance beside the center, or laplace(target) in place of both")
     center, cov = np.array(center, dtype=np.float64), np.array(cov, dtype=np.float64)

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, Component, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.order import draw_next
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
 from approxmcmc.proposals.random_walk import keep
 from approxmcmc.proposals.stochastic_gradient_langevin import minibatch_model, minibatch_state
@@ -136,7 +137,7 @@ def _explain(dim: int, state: np.ndarray) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StochasticGradientFisherScoring(Component):
+class StochasticGradientFisherScoring(Component, Proposal):
     """Propose by stochastic-gradient Fisher scoring; for :class:`AlwaysAccept` alone.
 
     Parameters
@@ -186,8 +187,8 @@ class StochasticGradientFisherScoring(Component):
         """Check the ranges."""
         who = "StochasticGradientFisherScoring"
         object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
-        if isinstance(self.batch_size, bool) or int(self.batch_size) != self.batch_size or self.batch_size < 2:
-            raise InvalidInputError(f"{who}: batch_size must be an integer of at least 2, found {self.batch_size!r}")
+        needed = "an integer of at least 2"
+        checked_integer(self.batch_size, "batch_size", 2, who=who, needed=needed, whole_floats=True)
         object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix, who=who))
 
     def build_proposal(self, target: Target) -> Part:

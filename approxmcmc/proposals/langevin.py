@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, Component, Part, Proposal, Target
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import ALL_ROWS
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,
     checked_step_size,
     drift,
-    equal,
     gradient_of,
     spread_of,
     squared_distance,
@@ -88,7 +87,7 @@ def _adapt(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # 
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Langevin(Component):
+class Langevin(Component, Proposal):
     """Propose theta' ~ N(theta + (step_size/2) M grad log p(theta|x), step_size M), the gradient on all data.
 
     Parameters

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -63,15 +64,6 @@ def squared_distance(scale, upper, center, theta, work):  # type: ignore[no-unty
     return total
 
 
-@compiled
-def equal(a, b):  # type: ignore[no-untyped-def]  # a kernel helper
-    """Return whether two vectors hold the same numbers; a NaN differs from everything."""
-    for j in range(a.shape[0]):  # noqa: SIM110 (compiled)
-        if a[j] != b[j]:
-            return False
-    return True
-
-
 class Spread(NamedTuple):
     """The preconditioner as kernels read it: standard deviations, or the upper Cholesky factor; the other is empty."""
 
@@ -83,7 +75,7 @@ def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
     """Return a preconditioner as None, a vector of standard deviations or a covariance, or say what is wrong."""
     if preconditioner is None:
         return None
-    values = np.array(getattr(preconditioner, "cov", preconditioner), dtype=np.float64)
+    values = cov_of(preconditioner)
     if values.ndim == 1 and values.size and np.all(values > 0.0) and np.all(np.isfinite(values)):
         return values
     return covariance_of(values, who=who)

@@ -51,7 +51,7 @@ def _adapt_either(first: Callable[..., None], second: Callable[..., None]) -> Ca
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Mixture(Component):
+class Mixture(Component, Proposal):
     """Let one of several proposals propose, drawn afresh at every step.
 
     Parameters
@@ -93,7 +93,7 @@ class Mixture(Component):
         if len(proposals) < 2:
             raise InvalidInputError(f"Mixture: needs two proposals or more, found {len(proposals)}")
         for member in proposals:
-            if isinstance(member, type) or not isinstance(member, Proposal):
+            if not isinstance(member, Proposal):
                 raise IncompatibleError(f"Mixture: members must be proposals such as RandomWalk(0.1), found {member!r}")
         weights = np.ones(len(proposals)) if self.weights is None else np.array(self.weights, dtype=np.float64)
         if weights.shape != (len(proposals),) or not (np.isfinite(weights).all() and (weights > 0.0).all()):
@@ -102,6 +102,11 @@ class Mixture(Component):
             )
         object.__setattr__(self, "proposals", proposals)
         object.__setattr__(self, "weights", tuple(float(weight) for weight in weights / weights.sum()))
+
+    @property
+    def members(self) -> Sequence[Proposal]:
+        """The proposals of which one moves at every step."""
+        return tuple(member for proposal in self.proposals for member in proposal.members)
 
     def build_proposal(self, target: Target) -> Part:
         """Return the part that chooses; its state holds the choice and the members' states."""
@@ -115,10 +120,8 @@ class Mixture(Component):
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a start that a member offers, or None; shape (dim,)."""
-        for member in self.proposals:
-            if hasattr(member, "draw_start"):
-                return np.asarray(member.draw_start(rng))
-        return None
+        offers = (member.draw_start(rng) for member in self.proposals)
+        return next((theta for theta in offers if theta is not None), None)
 
 
 def _join(parts: Sequence[Part], weights: np.ndarray) -> Part:

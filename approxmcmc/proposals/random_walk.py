@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Target
+from approxmcmc.contracts import Component, Part, Proposal, Target
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of
@@ -50,7 +50,7 @@ def _describe(state: np.ndarray) -> Mapping[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RandomWalk(Component):
+class RandomWalk(Component, Proposal):
     """Propose theta' ~ N(theta, Sigma).
 
     Parameters

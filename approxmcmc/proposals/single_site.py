@@ -4,11 +4,10 @@ Symmetric, so log q(x|x') - log q(x'|x) = 0.
 """
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DiscreteTarget, Part, Target
+from approxmcmc.contracts import Component, DiscreteTarget, Part, Proposal, Target
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.random_walk import keep
@@ -24,7 +23,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SingleSite(Component):
+class SingleSite(Component, Proposal):
     """Propose another state of one site, both drawn uniformly.
 
     Raises
@@ -43,7 +42,7 @@ class SingleSite(Component):
     MetropolisHastings(proposal=SingleSite(), test=ExactTest(rule='metropolis'))
     """
 
-    proposes_states: ClassVar[bool] = True
+    proposes_states = True
 
     def build_proposal(self, target: Target) -> Part:
         """Return the part that proposes; it has nothing to learn."""

@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Proposal, Target
+from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -108,7 +110,7 @@ def step_size_of(params, state):  # type: ignore[no-untyped-def]  # bound into a
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StochasticGradientLangevin(Component):
+class StochasticGradientLangevin(Component, Proposal):
     """Propose a Langevin step along the gradient of a minibatch.
 
     Parameters
@@ -168,12 +170,12 @@ class StochasticGradientLangevin(Component):
         who = "StochasticGradientLangevin"
         if not isinstance(self.step_size, DecreasingStep):
             object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
-        if isinstance(self.batch_size, bool) or int(self.batch_size) != self.batch_size or self.batch_size < 1:
-            raise InvalidInputError(f"{who}: batch_size must be a positive integer, found {self.batch_size!r}")
-        object.__setattr__(self, "batch_size", int(self.batch_size))
+        # Without `who`: `Component` adds a note with all settings to what does not begin with its name.
+        batch_size = checked_integer(self.batch_size, "batch_size", needed="a positive integer", whole_floats=True)
+        object.__setattr__(self, "batch_size", batch_size)
         object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
         if self.control_variate is not None:
-            anchor = np.array(getattr(self.control_variate, "mode", self.control_variate), dtype=np.float64)
+            anchor = mode_of(self.control_variate)
             if anchor.ndim != 1 or not np.isfinite(anchor).all():
                 raise InvalidInputError(
                     f"{who}: control_variate must be a point, shape (dim,), or an object with a mode such as "

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import TwinnedTarget, content_hash
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.reference.cache import cached
@@ -193,17 +194,18 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
 
 def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
     """Return the content hash, the model's part of the cache key, and a function that makes the model."""
-    if hasattr(target, "to_pymc") and hasattr(target, "content_hash"):
-        content, twin = target.content_hash(), twin_id(target)
-        key = None if twin is None else content_hash(type(target).__qualname__, content, twin)
-        return content, key, target.to_pymc
+    if isinstance(target, TwinnedTarget):
+        target_hash, twin = target.content_hash(), twin_id(target)
+        key = None if twin is None else content_hash(type(target).__qualname__, target_hash, twin)
+        return target_hash, key, target.to_pymc
     import pymc as pm
 
     if isinstance(target, pm.Model):
         content = model_hash(target)
         return content, content, lambda: target
     raise IncompatibleError(
-        "reference_posterior needs a pymc.Model, or a target with `to_pymc()` and `content_hash()`; found "
+        "reference_posterior needs a pymc.Model, or a target that is a `contracts.TwinnedTarget`, with `to_pymc()` and "
+        "`content_hash()`; found "
         f"{type(target).__name__}. Write its model in PyMC, or pass draws of your own where a reference is asked for."
     )
 
@@ -283,5 +285,4 @@ def _describe(name: Hashable, variable: xr.DataArray) -> str:
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if not isinstance(count, (int, np.integer)) or count < 1:
-            raise InvalidInputError(f"reference_posterior: {name} must be a positive integer, found {count!r}.")
+        checked_integer(count, name, who="reference_posterior", needed="a positive integer")

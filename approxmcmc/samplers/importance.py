@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import DiscreteTarget, SamplingResult, Variables
+from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, SamplingResult, Target, Variables
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 
@@ -57,9 +57,9 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
     """Return a vectorised log density of states (n, dim), its number of terms, and its variables if it has any."""
     if isinstance(target, DiscreteTarget):
         return target.log_density, target.n_obs, target.variables
-    if hasattr(target, "log_densities"):  # a doubly intractable target whose normaliser is known
+    if isinstance(target, DoublyIntractableTarget):  # refused where its normaliser is unknown
         return target.log_densities, target.n_obs, target.variables
-    if hasattr(target, "compile"):
+    if isinstance(target, Target):
         compiled = target.compile()
 
         def of_one(theta: np.ndarray) -> float:

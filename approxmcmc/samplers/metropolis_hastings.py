@@ -21,10 +21,12 @@ from approxmcmc.contracts import (
     DiscreteTarget,
     Part,
     Proposal,
+    ProposalSampler,
     Streams,
     Target,
 )
 from approxmcmc.engine.batches import BATCH, full_terms
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.errors import IncompatibleError
@@ -32,7 +34,7 @@ from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, compile_s
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MetropolisHastings(Component):
+class MetropolisHastings(Component, ProposalSampler):
     r"""Metropolis-Hastings with any proposal and any acceptance test.
 
     Parameters
@@ -83,21 +85,19 @@ class MetropolisHastings(Component):
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> "MetropolisHastingsProgram":
         """Check the pairing, compile it, and return the program that starts chains."""
-        if isinstance(target, DiscreteTarget) and not getattr(self.proposal, "proposes_states", False):
+        if isinstance(target, DiscreteTarget) and not self.proposal.proposes_states:
             raise IncompatibleError(
                 f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "
                 "use SingleSite, or Gibbs"
             )
         if isinstance(audit_every, str):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
-            rarity = getattr(target, "audit_rarity", 1)  # with control variates a step costs too little for more
-            audit_every = rarity * max(50, round(20 * target.n_obs / batch_size))
+            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / batch_size))
         test = self.test.build_test(target)
-        build_unadjusted = None
-        if not test.functions["USES_RATIO"]:
+        uses_ratio = test.functions["USES_RATIO"]
+        if not uses_ratio:
             _refuse_tuning(self.proposal, self.test)
-            build_unadjusted = getattr(self.proposal, "build_unadjusted", None)
-        proposal = (build_unadjusted or self.proposal.build_proposal)(target)
+        proposal = self.proposal.build_proposal(target) if uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
         return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
@@ -112,9 +112,9 @@ class MetropolisHastings(Component):
         return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
 
 
-def _refuse_tuning(proposal: Any, test: Any) -> None:
-    for member in getattr(proposal, "proposals", (proposal,)):
-        if getattr(member, "target_acceptance", None) is not None:
+def _refuse_tuning(proposal: Proposal, test: Any) -> None:
+    for member in proposal.members:
+        if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
                 f"the answers of a test, and {test!r} gives none; choose the size by hand, or use ExactTest"
@@ -231,17 +231,13 @@ class MetropolisHastingsChain:
         target = self.program.target
         if np.isnan(self.proposed).any():
             why = self.program.proposal.explain(self.proposal_state)
-            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {_show(self.theta)}"
+            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {show(self.theta)}"
         log_prior = target.log_prior(self.proposed)
         if not log_prior < math.inf:
-            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {_show(self.proposed)}"
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {show(self.proposed)}"
         for theta in (self.proposed, self.theta):
             bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
             if bad.size:
                 more = f" and {bad.size - 1} more" if bad.size > 1 else ""
-                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {_show(theta)}"
-        return f"log ratio of proposal densities is NaN from theta = {_show(self.theta)} to {_show(self.proposed)}"
-
-
-def _show(theta: np.ndarray) -> str:
-    return np.array2string(theta, precision=6, threshold=20)
+                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {show(theta)}"
+        return f"log ratio of proposal densities is NaN from theta = {show(self.theta)} to {show(self.proposed)}"

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import TICKS_IN_KERNELS
 from approxmcmc.errors import NotFiniteError, SamplingError
 from approxmcmc.sampling.progress import Progress
@@ -190,8 +191,7 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
 
 def _explain(error: Exception, chain: Chain) -> str:
     """Say what a function of the user's raised, and where the chain was about to go."""
-    proposed = getattr(chain, "proposed", None)
-    where = "" if proposed is None else f" at theta = {np.array2string(proposed, precision=6, threshold=20)}"
+    where = "" if chain.proposed is None else f" at theta = {show(chain.proposed)}"
     return f"the model raised {type(error).__name__}: {error}{where}"
 
 

@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Program, Streams, Target, Variables
+from approxmcmc.contracts import Program, Proposal, Sampler, Streams, Target, Variables
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 TRIES = 100
 
 
-def random_start(target: Target, rng: np.random.Generator, proposal: Any = None) -> np.ndarray:
-    """Return a random theta to start at, shape (dim,): a draw of the law that target or proposal offers for it.
+def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler) -> np.ndarray:
+    """Return a random theta to start at, shape (dim,): a draw of the law that the target offers for it, or the mover.
 
     Discrete targets offer one, since their states are no numbers to be shifted, and so does what was built on a Laplace
     approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, the target's initial point plus
     U(-1, 1).
     """
-    for offered in (target, proposal):
-        theta = offered.draw_start(rng) if hasattr(offered, "draw_start") else None
+    for role in (target, mover):
+        theta = role.draw_start(rng)
         if theta is not None:
             return np.asarray(theta, dtype=np.float64)
     centre = np.asarray(target.initial_point(), dtype=np.float64)
     return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
 
 
-def start_law(target: Target, sampler: Any) -> Callable[[np.random.Generator], np.ndarray]:
+def start_law(target: Target, sampler: Sampler) -> Callable[[np.random.Generator], np.ndarray]:
     """Return what draws a start for chains of this sampler, ``draw(rng) -> theta``; see :func:`random_start`."""
-    return functools.partial(random_start, target, proposal=getattr(sampler, "proposal", None))
+    return functools.partial(random_start, target, mover=sampler)
 
 
 def starting_points(
@@ -109,7 +109,7 @@ def _as_array(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
 
 
 def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
-    values = {**getattr(variables, "defaults", {}), **values}  # a model knows an initial point of every variable
+    values = {**variables.defaults, **values}  # a model knows an initial point of every variable
     unknown, missing = set(values) - set(variables.shapes), set(variables.shapes) - set(values)
     if unknown or missing:
         wrong = f"{sorted(unknown)} are none of them" if unknown else f"{sorted(missing)} are missing"

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.contracts import TwinnedTarget
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Declaration, Gold
@@ -32,7 +33,7 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
     wanted: GoldReport = {
         "target": target_name,
         "target_hash": target.content_hash(),
-        "twin": twin_id(target) if hasattr(target, "to_pymc") else None,
+        "twin": twin_id(target) if isinstance(target, TwinnedTarget) else None,
         "settings": dataclasses.asdict(study.gold),
         "random_seed": int(digest("gold", study.seed, target_name)[:8], 16) >> 1,
         "estimands": {name: function_id(function) for name, function in (study.estimands or {}).items()},

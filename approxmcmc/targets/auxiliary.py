@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from approxmcmc.contracts import Component
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 
 STARTS = ("empty", "full", "observed", "both")
@@ -49,10 +50,8 @@ class Auxiliary(Component):
         """Check ranges and names."""
         for name in ("n_updates", "thin"):
             value = getattr(self, name)
-            if value is None and name == "thin":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"Auxiliary: {name} must be a positive integer, found {value!r}")
+            if name == "n_updates" or value is not None:
+                checked_integer(value, name, who="Auxiliary", needed="a positive integer")
         for name, allowed in (("start", STARTS), ("move", MOVES)):
             if getattr(self, name) not in allowed:
                 raise InvalidInputError(f"Auxiliary: {name} must be one of {allowed}, found {getattr(self, name)!r}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, CompiledTarget, Target, content_hash
+from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target, TwinnedTarget, content_hash
 from approxmcmc.engine.batches import datum_at
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import InvalidInputError
@@ -22,7 +22,7 @@ def _log_bound(theta, sums):  # type: ignore[no-untyped-def]  # a template
     return LOG_BOUND(theta, sums)  # type: ignore[name-defined]  # noqa: F821 (bound)
 
 
-class BoundedLikelihood:
+class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     """A target together with lower bounds 0 < B_i(theta) <= p(x_i | theta) of its terms; a target again.
 
     Parameters
@@ -81,7 +81,7 @@ class BoundedLikelihood:
         if not isinstance(target, Target):
             raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
         self.target, self.n_obs, self.variables = target, target.n_obs, target.variables
-        self.terms_are_likelihood = getattr(target, "terms_are_likelihood", True)
+        self.terms_are_likelihood = target.terms_are_likelihood
         self._sums = checked_arrays(sums, "sums", who=who)
         self._more = checked_arrays(bound_data, "bound_data", who=who)
         self._data = (*target.compile().data, *self._more)

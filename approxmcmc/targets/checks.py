@@ -12,6 +12,7 @@ from numba import config, njit
 from numba import types as nb
 
 from approxmcmc.engine.bind import VECTOR, type_of
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 
@@ -78,10 +79,7 @@ def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
 
 def positive_integer(value: Any, name: str, *, who: str) -> int:
     """Return `value` as an int, or raise `InvalidInputError` when it is no whole number of at least 1."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (number and value >= 1 and value % 1 == 0):
-        raise InvalidInputError(f"{who}: {name} must be a positive integer, found {value!r}")
-    return int(value)
+    return checked_integer(value, name, who=who, needed="a positive integer", whole_floats=True)
 
 
 def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numba import config, njit
 
-from approxmcmc.contracts import CompiledEstimator, CompiledTarget, content_hash
+from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
 from approxmcmc.engine.bind import VECTOR, type_of
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
@@ -20,7 +20,7 @@ from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior
 
 
-class _EstimatedTarget:
+class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
     """What the two kinds share: a prior, data, names, and a random function that compiles."""
 
     of: ClassVar[str]
@@ -111,11 +111,6 @@ class _EstimatedTarget:
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The arrays in `data`, as data_0, data_1 and so on."""
         return {f"data_{k}": array for k, array in enumerate(self.data)}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """Nothing."""
-        return {}
 
     def compile(self) -> CompiledTarget:
         """Refuse: there are no terms."""

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, Simulator, Variables, content_hash
+from approxmcmc.contracts import CompiledTarget, DoublyIntractableTarget, Simulator, TwinnedTarget, content_hash
 from approxmcmc.engine.batches import prior_kernel
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.tall_data import Prior
@@ -58,13 +58,12 @@ class FamilyPrior:
         return f"prior_scale={self.normal.scale:g}" if self.normal is not None else f"prior_bounds={self.bounds}"
 
 
-class ExponentialFamily(abc.ABC):
+class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     """A posterior over the natural parameter of an exponential family on a finite space, given one observation.
 
     Subclasses set `variables`, `observed_statistics` and `prior`, and say how to simulate.
     """
 
-    variables: Variables
     prior: FamilyPrior
     _observed_statistics: np.ndarray
     n_obs = 1  # one lattice, one graph: nothing to take a subset of
@@ -152,11 +151,6 @@ class ExponentialFamily(abc.ABC):
     @abc.abstractmethod
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """What was observed."""
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """Constants for the trace."""
-        return {}
 
     def compile(self) -> CompiledTarget:
         """Refuse: the likelihood is no product of terms."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, CompiledTarget, CompiledTermRange, Variables
+from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, CompiledTermRange, Variables
 from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.gradients import linear_gradient_kernel
@@ -122,7 +122,7 @@ def _pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
     return (X[start : start + rows] for start in range(0, len(X), rows))
 
 
-class LogisticRegression(LinearTarget):
+class LogisticRegression(LinearTarget, BoundedTarget):
     """Bayesian logistic regression: y_i ~ Bernoulli(1 / (1 + exp(-x_i' beta))), beta_j ~ N(0, prior_scale^2).
 
     Parameters

@@ -8,7 +8,6 @@ from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.tall_data import Prior
 
 
 class Posterior:
@@ -30,10 +29,9 @@ class Posterior:
 
     def prior_at(self, theta: np.ndarray) -> Quadratic:
         """Return the expansion of the log prior at theta; in closed form where it is normal, else by differences."""
-        prior = getattr(self.target, "prior", None)
-        value, dim = float(self.log_prior(theta)), theta.size
-        if isinstance(prior, Prior) and prior.function is None:
-            return Quadratic(value, -theta / prior.scale**2, -np.eye(dim) / prior.scale**2)
+        value, dim, scale = float(self.log_prior(theta)), theta.size, self.target.prior_scale
+        if scale is not None:
+            return Quadratic(value, -theta / scale**2, -np.eye(dim) / scale**2)
         steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
         up, down = (np.array([self.log_prior(theta + sign * step) for step in steps]) for sign in (1.0, -1.0))
         h = np.diag(steps)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound
+from approxmcmc.contracts import BoundedTarget, CompiledBound
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.likelihood_bounds import student_bound
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.tall_data import Prior
 
 
-class RobustRegression(LinearTarget):
+class RobustRegression(LinearTarget, BoundedTarget):
     """Linear regression with Student-t errors: (y_i - x_i' beta) / scale ~ t_df, beta_j ~ N(0, prior_scale^2).
 
     Parameters

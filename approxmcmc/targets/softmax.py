@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, Variables
+from approxmcmc.contracts import BoundedTarget, CompiledBound, Variables
 from approxmcmc.engine.batches import datum_at, log_terms_type
 from approxmcmc.engine.bind import BATCH_FASTMATH, bind, compiled, type_of
 from approxmcmc.engine.gradients import ROWS, gradient_signature
@@ -157,7 +157,7 @@ def _boehning_sum_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  #
             out[k * p + i] += linear[k * p + i] - 0.5 * row
 
 
-class SoftmaxRegression(TallDataTarget):
+class SoftmaxRegression(TallDataTarget, BoundedTarget):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters

@@ -3,12 +3,21 @@
 import abc
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, CompiledTermRange, Variables, content_hash
+from approxmcmc.contracts import (
+    BoundedTermsTarget,
+    CompiledGradient,
+    CompiledTarget,
+    CompiledTermRange,
+    DifferentiableTarget,
+    Target,
+    TwinnedTarget,
+    content_hash,
+)
 from approxmcmc.engine.batches import prior_kernel
 from approxmcmc.engine.bind import bind
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, difference_prior_gradient_kernel, prior_gradient_kernel
@@ -86,15 +95,13 @@ class Prior:
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 
-class TallDataTarget(abc.ABC):
+class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTarget):
     """A posterior whose likelihood is a product of N terms that arrays describe.
 
     Subclasses set `variables`, `data` (contiguous arrays), `n_obs` and `prior`, and compile their terms.
     """
 
-    variables: Variables
     data: tuple[np.ndarray, ...]
-    n_obs: int
     prior: Prior
 
     @abc.abstractmethod
@@ -150,14 +157,9 @@ class TallDataTarget(abc.ABC):
         return content_hash(type(self).__name__, self._identity(), self.prior.identity(), names, *self.data)
 
     @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
-        return {}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """Predictors and other constants."""
-        return {}
+    def prior_scale(self) -> float | None:
+        """Standard deviation of the normal prior, inf where flat; None where the prior is a function."""
+        return self.prior.scale if self.prior.function is None else None
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a PyMC model, for gold standards."""

@@ -10,12 +10,12 @@ import approxmcmc as amc
 from approxmcmc.engine.bind import _bind, compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import adaptive_direction
-from approxmcmc.samplers import (
+from approxmcmc.samplers.noisy import chain as noisy_chain
+from approxmcmc.samplers.noisy import (
     doubly_intractable,
     estimated_drift,
     exchange,
     mala_exchange,
-    noisy_chain,
     noisy_langevin,
     pseudo_marginal,
 )

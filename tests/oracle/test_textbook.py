@@ -10,7 +10,7 @@ import pytest
 
 from approxmcmc.acceptance import ExactTest, SequentialTTest, exact, rules, sequential_t
 from approxmcmc.api import sample
-from approxmcmc.contracts import Component, Part
+from approxmcmc.contracts import Component, Part, Proposal
 from approxmcmc.engine import order
 from approxmcmc.engine.bind import _bind
 from approxmcmc.proposals import RandomWalk
@@ -38,7 +38,7 @@ def _keep(params, state, acceptance, step):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scaling(Component):
+class Scaling(Component, Proposal):
     """theta' = theta exp(s z): asymmetric, log q(theta|theta') - log q(theta'|theta) = dim s z."""
 
     spread: float = 0.2

@@ -12,7 +12,7 @@ false_pass: a mean that is off by .1 sd, or a variance off by a fifth, passes wi
 import numpy as np
 import pytest
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.reference import GateReport, reference_posterior
 
 TOLERANCE = 0.05
@@ -27,7 +27,7 @@ def closed_form(prior_precision=PRIOR_PRECISION, X=X):
     return covariance @ (prior_precision @ PRIOR_MEAN + X.T @ Y[: len(X)]), covariance
 
 
-class Conjugate:
+class Conjugate(TwinnedTarget):
     def content_hash(self):
         return content_hash(PRIOR_MEAN, PRIOR_PRECISION, X, Y)
 

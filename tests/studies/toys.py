@@ -3,12 +3,11 @@
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, Component, Program, Variables, content_hash
+from approxmcmc.contracts import CompiledTarget, Component, Program, Sampler, Target, Variables, content_hash
 from approxmcmc.study import Budget, Study, knob, vary
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class ToyTarget:
+class ToyTarget(Target):
     """A target in name; `size` makes two of them different."""
 
     size: int = 2
@@ -29,14 +28,6 @@ class ToyTarget:
     def variables(self) -> Variables:
         return Variables({"beta": (self.size,)})
 
-    @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        return {}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        return {}
-
     def initial_point(self) -> np.ndarray:
         return np.zeros(self.size)
 
@@ -48,7 +39,7 @@ class ToyTarget:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ToySampler(Component):
+class ToySampler(Component, Sampler):
     """A sampler in name; `fault` says what goes wrong."""
 
     epsilon: float = 0.0

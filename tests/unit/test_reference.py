@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from approxmcmc.contracts import Variables, content_hash
+from approxmcmc.contracts import TwinnedTarget, Variables, content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.output.files import load, save
@@ -167,7 +167,7 @@ def test_gates_refuse_limits_that_no_draws_keep():
         Gates(min_bfmi=float("nan"))
 
 
-class FakeTarget:
+class FakeTarget(TwinnedTarget):
     """A target whose twin is never built, because the sampler is replaced."""
 
     def __init__(self, data):

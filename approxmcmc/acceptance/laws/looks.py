@@ -9,6 +9,7 @@ import math
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 
 THRESHOLDS = ("student", "normal")
@@ -46,8 +47,8 @@ def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
     >>> look_sizes(2000, 500, growth=2.0).tolist()
     [500, 1500, 2000]
     """
-    _require_count("n_obs", n_obs, 1)
-    _require_count("batch_size", batch_size, 2)
+    checked_integer(n_obs, "n_obs")
+    checked_integer(batch_size, "batch_size", 2)
     if not (math.isfinite(growth) and growth >= 1.0):
         raise InvalidInputError(f"growth must be finite and at least 1, found {growth!r}; use 1.0 for equal looks.")
     if growth == 1.0:
@@ -115,9 +116,3 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
     # largest double comes back as +inf, whence the absolute value.
     level = np.abs(stdtrit(degrees, epsilon)) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
     return level if shape == 0.5 else level * (looks[:-1] / looks[-1]) ** (shape - 0.5)
-
-
-def _require_count(name: str, value: int, least: int) -> None:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InvalidInputError(f"{name} must be a whole number of at least {least}, found {value!r}.")

@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target
 from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.checks import show
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import find_mode
 
@@ -73,7 +74,7 @@ def checked_bound(
 
 
 def _check_at(bound: CompiledBound, compiled: CompiledTarget, theta: np.ndarray, name: str) -> None:
-    shown = np.array2string(theta, precision=6, threshold=20)
+    shown = show(theta)
     log_likelihood = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
     gaps = full_terms(bound.gaps, theta, bound.data, compiled.n_obs)
     size = 1.0 + np.abs(log_likelihood) + np.abs(gaps)

@@ -11,6 +11,7 @@ from numba import types as nb
 from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, CompiledBound, CompiledTarget, Part, Streams
 from approxmcmc.engine.batches import LOG_PRIOR, full_terms, log_terms_type
 from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.firefly.steps import (
@@ -191,7 +192,7 @@ class FireflyChain:
     def explain_failure(self) -> str:
         """Say what was NaN at the last proposal, or which bound lies above its likelihood there."""
         program, theta = self.program, self.proposed
-        shown = np.array2string(theta, precision=6, threshold=20)
+        shown = show(theta)
         log_prior = program.target.log_prior(theta)
         if not log_prior < math.inf:
             return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {shown}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, Component, DiscreteTarget, Part, Proposal, Target
+from approxmcmc.contracts import CompiledBound, Component, DiscreteTarget, Part, Proposal, ProposalSampler, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
 from approxmcmc.samplers.firefly.chain import FireflyProgram
@@ -29,7 +29,7 @@ BOUNDS = ("tuned", "untuned", "taylor", "own")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Firefly(Component):
+class Firefly(Component, ProposalSampler):
     """Sample theta and the indicators of bright data in turn; exact for theta.
 
     Parameters
@@ -92,7 +92,7 @@ class Firefly(Component):
 
     def __post_init__(self) -> None:
         """Check that each role is played by a member of that role."""
-        if isinstance(self.proposal, type) or not isinstance(self.proposal, (Proposal, Slice)):
+        if not isinstance(self.proposal, (Proposal, Slice)):
             raise IncompatibleError(
                 f"Firefly: proposal must be a proposal such as RandomWalk(scale=0.1), or Slice, found {self.proposal!r}"
             )

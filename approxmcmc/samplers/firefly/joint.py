@@ -32,7 +32,7 @@ def _add_joint_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-unt
         ADD_GAP_GRADIENT(theta, own_data, bright, start, stop, weights, out)  # noqa: F821 (bound)
 
 
-class JointTarget:
+class JointTarget(DifferentiableTarget):
     """The joint density of one chain, as far as proposals look at a target."""
 
     def __init__(self, target: Target, bound: CompiledBound, order: np.ndarray, size: np.ndarray) -> None:

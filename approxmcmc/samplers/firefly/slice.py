@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, Part, Target
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
@@ -63,8 +64,10 @@ skips=True), at=None)
         if width.ndim > 1 or not (np.isfinite(width).all() and np.all(width > 0.0)):
             raise InvalidInputError(f"Slice: width must be a positive number or a vector of them, found {self.width!r}")
         object.__setattr__(self, "width", width if width.ndim else float(width))
-        if isinstance(self.max_steps, bool) or int(self.max_steps) != self.max_steps or self.max_steps < 1:
-            raise InvalidInputError(f"Slice: max_steps must be an integer >= 1, found {self.max_steps!r}")
+        checked_integer(self.max_steps, "max_steps", who="Slice", whole_floats=True)
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Offer no start, see `Proposal`."""
 
     def build_slice(self, target: Target) -> Part:
         """Return the part that Firefly binds: the widths, and the number of steps."""

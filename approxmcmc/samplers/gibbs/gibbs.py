@@ -13,7 +13,6 @@ supplement F.
 """
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +31,8 @@ from approxmcmc.contracts import (
     Component,
     DiscreteTarget,
     Part,
+    Population,
+    Sampler,
     Streams,
 )
 from approxmcmc.engine.batches import BATCH, log_terms_type
@@ -47,7 +48,7 @@ NO_BLOCKS = rows_order(0)[1:]  # sites have few terms, and read them by row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gibbs(Component):
+class Gibbs(Component, Sampler):
     """Draw one site after the other from its conditional; one step is a sweep of D decisions.
 
     Parameters
@@ -146,7 +147,7 @@ class Gibbs(Component):
                 f"Gibbs: {kind} needs at least 2 terms per site, site {site} of {target!r} has {sizes[0]}; "
                 "use ExactTest"
             )
-        tests = tuple(self.test.build_test(types.SimpleNamespace(n_obs=int(size))) for size in sizes)
+        tests = tuple(self.test.build_test(Population(int(size), same_terms=False)) for size in sizes)
         if not tests[0].functions["USES_RATIO"]:
             raise IncompatibleError(
                 f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest"
@@ -224,6 +225,7 @@ class GibbsChain:
         self.work = np.empty((3, BATCH))
         self.test_state = program.test.make_state()
         self.sweeps = 0
+        self.start_evaluations, self.proposed = 0, None  # a site is drawn, not proposed
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` sweeps and record every `thin`-th state."""

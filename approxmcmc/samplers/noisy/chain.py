@@ -28,6 +28,7 @@ from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
@@ -216,7 +217,7 @@ class NoisyChain:
         self.memory = program.step.make_memory(self.theta, streams)
         # Decisions come in pairs at one theta: a rejected step asks for its likelihood again.
         self.log_likelihood = functools.lru_cache(maxsize=64)(self._log_likelihood)
-        self.steps = 0
+        self.steps, self.start_evaluations = 0, 0
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit what was chosen for it."""
@@ -259,9 +260,5 @@ class NoisyChain:
         for name, theta in (("theta'", self.proposed), ("theta", self.theta)):
             log_prior = self.program.log_prior(theta)
             if not log_prior < math.inf:
-                return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at {name} = {_show(theta)}"
-        return f"the estimated log ratio is NaN from theta = {_show(self.theta)} to {_show(self.proposed)}"
-
-
-def _show(theta: np.ndarray) -> str:
-    return np.array2string(theta, precision=6, threshold=20)
+                return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at {name} = {show(theta)}"
+        return f"the estimated log ratio is NaN from theta = {show(self.theta)} to {show(self.proposed)}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.bind import compiled
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
@@ -65,10 +65,3 @@ def log_likelihood_of(target: DoublyIntractableTarget) -> Any:
         return None if normalizer is None else float(theta @ target.observed_statistics) - normalizer
 
     return log_likelihood
-
-
-def checked_count(value: Any, name: str, who: str) -> int:
-    """Return a number of draws, at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInputError(f"{who}: {name} must be an integer >= 1, found {value!r}")
-    return int(value)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, with_part
-from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, check_target, checked_count, log_likelihood_of
+from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, check_target, log_likelihood_of
 
 GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
 # Entries of the proposal's state: log of the factor on the standard deviation of a step, and whether G is at theta.
@@ -93,7 +95,7 @@ def check_steps(sampler: Any) -> None:
     if not (np.ndim(sampler.step_size) == 0 and 0.0 < sampler.step_size < math.inf):
         raise InvalidInputError(f"{who}: step_size must be positive and finite, found {sampler.step_size!r}")
     object.__setattr__(sampler, "step_size", float(sampler.step_size))
-    object.__setattr__(sampler, "n_auxiliary", checked_count(sampler.n_auxiliary, "n_auxiliary", who))
+    object.__setattr__(sampler, "n_auxiliary", checked_integer(sampler.n_auxiliary, "n_auxiliary", who=who))
     object.__setattr__(sampler, "cov", _checked_covariance(sampler.cov, who))
 
 
@@ -101,7 +103,7 @@ def _checked_covariance(cov: Any, who: str) -> Any:
     """Return None, or the symmetric positive definite matrix that an array or an object with `cov` holds."""
     if cov is None:
         return None
-    matrix = np.array(getattr(cov, "cov", cov), dtype=np.float64)
+    matrix = cov_of(cov)
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     if not square or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0.0):
         raise InvalidInputError(f"{who}: cov must be a finite symmetric matrix, found shape {matrix.shape}")
@@ -132,7 +134,7 @@ def langevin_program(
     if cov.shape != (dim, dim):
         raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
     sigma = np.ascontiguousarray(sampler.step_size * cov)
-    wanted, refresh = getattr(sampler, "target_acceptance", None), getattr(sampler, "refresh", True)
+    wanted, refresh = sampler.target_acceptance, sampler.refresh
     own = (sigma, np.ascontiguousarray(np.linalg.cholesky(sigma)), wanted or 0.0, bool(refresh))
 
     def make_memory(theta: np.ndarray, streams: Any) -> tuple[Any, ...]:
@@ -152,5 +154,5 @@ def langevin_program(
         decides=decides,
         n_obs=1,
     )
-    start = np.asarray(target.initial_point(), dtype=np.float64)  # type: ignore[attr-defined]  # a Target, too
+    start = np.asarray(target.initial_point(), dtype=np.float64)
     return NoisyProgram(step, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)

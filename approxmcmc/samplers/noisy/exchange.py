@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, Simulator
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, ProposalSampler, Simulator
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
 from approxmcmc.samplers.noisy.doubly_intractable import (
@@ -20,7 +21,6 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,
     TOUCHED,
     check_target,
-    checked_count,
     log_likelihood_of,
     log_normalizer_ratio,
     log_ratio_of_observed,
@@ -41,7 +41,7 @@ def estimate_from_fresh_draws(  # type: ignore[no-untyped-def]  # bound into the
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Exchange(Component):
+class Exchange(Component, ProposalSampler):
     """Metropolis-Hastings for p(theta) exp(theta's(y)) / Z(theta), without Z: auxiliary data are drawn at theta'.
 
     Parameters
@@ -89,7 +89,7 @@ class Exchange(Component):
     def __post_init__(self) -> None:
         """Check the role of the proposal and the number of draws."""
         check_proposal(self.proposal, "Exchange")
-        object.__setattr__(self, "n_auxiliary", checked_count(self.n_auxiliary, "n_auxiliary", "Exchange"))
+        object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary", who="Exchange"))
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
@@ -119,5 +119,5 @@ class Exchange(Component):
 
 def check_proposal(proposal: Any, who: str) -> None:
     """Refuse what is not a proposal."""
-    if isinstance(proposal, type) or not isinstance(proposal, Proposal):
+    if not isinstance(proposal, Proposal):
         raise IncompatibleError(f"{who}: proposal must be a proposal such as RandomWalk(scale=0.1), found {proposal!r}")

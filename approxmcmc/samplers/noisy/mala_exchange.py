@@ -16,7 +16,7 @@ import dataclasses
 import math
 from typing import Any
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.random_walk import keep
 from approxmcmc.samplers.noisy.chain import NoisyProgram, keep_nothing
@@ -82,7 +82,7 @@ def adapt_step(params, state, acceptance, step):  # type: ignore[no-untyped-def]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MALAExchange(Component):
+class MALAExchange(Component, Sampler):
     """Langevin steps with an estimated gradient and an exchange test: exact, or noisy.
 
     Parameters

@@ -8,7 +8,7 @@ Biased twice: by the step size, as every unadjusted Langevin chain, and by the n
 import dataclasses
 from typing import Any
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler
 from approxmcmc.proposals.random_walk import keep
 from approxmcmc.samplers.noisy.chain import NoisyProgram, keep_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import TOUCHED
@@ -42,7 +42,7 @@ def no_estimate(rng, params, memory, theta, proposed, count):  # type: ignore[no
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NoisyLangevin(Component):
+class NoisyLangevin(Component, Sampler):
     """Unadjusted Langevin steps with a gradient that auxiliary data estimate.
 
     Parameters
@@ -87,6 +87,7 @@ class NoisyLangevin(Component):
     n_auxiliary: int = 100
     cov: Any = None
     auxiliary: Any = "auto"
+    target_acceptance, refresh = None, True  # no settings: nothing accepts, and no draw serves two steps
 
     def __post_init__(self) -> None:
         """Check ranges and the matrix."""

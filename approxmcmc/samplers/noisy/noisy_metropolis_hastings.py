@@ -9,14 +9,14 @@ distance of the stationary law from the posterior (their corollary 2.3).
 import dataclasses
 from typing import Any
 
-from approxmcmc.contracts import Component, EstimatedTarget
+from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.samplers.noisy.chain import NoisyProgram
 from approxmcmc.samplers.noisy.exchange import check_proposal
 from approxmcmc.samplers.noisy.pseudo_marginal import estimate_ratio, estimated_program
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NoisyMetropolisHastings(Component):
+class NoisyMetropolisHastings(Component, ProposalSampler):
     """Metropolis-Hastings with a random estimate of the likelihood ratio, drawn anew in each step.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, EstimatedTarget, Streams
+from approxmcmc.contracts import COUNT_NAMES, Component, EstimatedTarget, ProposalSampler, Streams
 from approxmcmc.engine.bind import compiled
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
@@ -69,7 +69,7 @@ def difference(here: float, there: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PseudoMarginal(Component):
+class PseudoMarginal(Component, ProposalSampler):
     """Metropolis-Hastings with an unbiased estimate of the likelihood in place of the likelihood: GIMH or MCWM.
 
     Parameters

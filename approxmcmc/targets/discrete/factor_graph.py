@@ -9,12 +9,12 @@ site touches two places in memory, one row and one table.
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledConditionals, CompiledTarget, Variables, content_hash
+from approxmcmc.contracts import CompiledConditionals, CompiledTarget, DiscreteTarget, Variables, content_hash
 from approxmcmc.engine.batches import datum_at, log_terms_type, prior_kernel
 from approxmcmc.engine.bind import BATCH_FASTMATH, bind, type_of
 from approxmcmc.errors import InvalidInputError
@@ -49,7 +49,7 @@ def _log_support(theta):  # type: ignore[no-untyped-def]  # a template; no table
     return 0.0
 
 
-class FactorGraph:
+class FactorGraph(DiscreteTarget):
     """A discrete distribution given by tables; the base of the targets with names.
 
     Parameters
@@ -135,16 +135,6 @@ class FactorGraph:
         return np.asarray(probability.transpose(np.argsort(np.argsort(sites))))
 
     # --- what samplers ask for ---
-
-    @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
-        return {}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """Constants for the trace."""
-        return {}
 
     def initial_point(self) -> np.ndarray:
         """Return the state 0 of every site; shape (D,)."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
 from approxmcmc.engine.bind import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.vectors import assign, equal
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
 STATISTICS = COUNT_NAMES.index("statistic_evaluations")
@@ -64,15 +64,6 @@ def draw_level(rng, theta, params, state, statistics, count):  # type: ignore[no
     assign(statistics, levels[low])
     count[UPDATES] += n_sites
     count[STATISTICS] += 1
-
-
-@compiled
-def equal(a, b):  # type: ignore[no-untyped-def]  # a kernel helper
-    """Return whether two vectors are equal, entry by entry; NaN equals nothing."""
-    same = True
-    for k in range(a.shape[0]):
-        same = same and a[k] == b[k]
-    return same
 
 
 @compiled

@@ -15,14 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, CompiledTermRange, Target, Variables, content_hash
+from approxmcmc.contracts import (
+    BoundedTermsTarget,
+    CompiledGradient,
+    CompiledTarget,
+    CompiledTermRange,
+    DifferentiableTarget,
+    Target,
+    TwinnedTarget,
+    content_hash,
+)
+from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.bind import bind
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.mode import laplace
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.mode import Mode, laplace
 from approxmcmc.targets.posterior import Posterior
 
 PAIRS, PAIR_ROWS = 16, 512  # of the look at set-up at how much smaller the variance gets
@@ -47,7 +58,7 @@ def _add_expansion(log_prior: Any, center: np.ndarray, sums: Quadratic) -> Calla
     return log_prior_and_expansion
 
 
-class ControlVariate:
+class ControlVariate(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTarget):
     """A target with the same posterior, whose terms are the residuals of a Taylor expansion.
 
     Parameters
@@ -120,14 +131,15 @@ class ControlVariate:
         if isinstance(at, str) and at != "mode":
             raise InvalidInputError(f'ControlVariate: at must be "mode", an array or a Laplace object, found {at!r}')
         self.target, self.order = target, order
+        self.n_obs, self.variables = target.n_obs, target.variables
         self.at_mode = isinstance(at, str)
         found = laplace(target) if self.at_mode else at
-        self.center = np.array(getattr(found, "mode", found), dtype=np.float64)
+        self.center = mode_of(found)
         if self.center.shape != (target.variables.size,):
             raise InvalidInputError(
                 f"ControlVariate: at must have shape ({target.variables.size},), found {self.center.shape}"
             )
-        self._mode_cost = (getattr(found, "seconds", 0.0), getattr(found, "passes", 0))
+        self._mode_cost = (found.seconds, found.passes) if isinstance(found, (Laplace, Mode)) else (0.0, 0)
         began = time.perf_counter()
         posterior = Posterior(target, order)
         self._expansion = posterior.expansion
@@ -149,7 +161,8 @@ class ControlVariate:
         cov = inverse(-here.hessian)
         step = cov @ here.gradient
         distance = float(np.sqrt(max(here.gradient @ step, 0.0)))
-        return Laplace(self.center + step, cov, distance, *reversed(self._mode_cost)), distance
+        seconds, passes = self._mode_cost
+        return Laplace(self.center + step, cov, distance, passes, seconds), distance
 
     def _compare_variances(self) -> float:
         """Return the median of var r / var l between two draws of the Laplace approximation; NaN without one."""
@@ -168,16 +181,6 @@ class ControlVariate:
                 variances.append(np.var(terms[1] - terms[0]))
             ratios.append(variances[0] / variances[1] if variances[1] > 0.0 else 0.0)
         return float(np.median(ratios))
-
-    @property
-    def n_obs(self) -> int:
-        """Number of terms N."""
-        return self.target.n_obs
-
-    @property
-    def variables(self) -> Variables:
-        """Names and shapes of the parameters, those of the plain target."""
-        return self.target.variables
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
@@ -247,19 +250,19 @@ class ControlVariate:
 
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients of the plain target; prior and terms add up to the same posterior."""
-        if not hasattr(self.target, "compile_gradient"):
+        if not isinstance(self.target, DifferentiableTarget):
             raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
-        return self.target.compile_gradient()  # type: ignore[no-any-return]
+        return self.target.compile_gradient()
 
     def compile_term_range(self) -> CompiledTermRange:
         """Compile a bound of the range of the residuals, for `BernsteinTest`: a bounded third derivative gives one."""
-        bound = getattr(self.target, "third_derivative_bound", None)
-        if bound is None or self.order != 2:
+        linear = self.target if isinstance(self.target, LinearTarget) else None
+        if linear is None or linear.third_derivative_bound is None or self.order != 2:
             raise IncompatibleError(
                 f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
                 "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        reach = bound * self.target.largest_row_norm() ** 3  # type: ignore[attr-defined]  # a linear target
+        reach = linear.third_derivative_bound * linear.largest_row_norm() ** 3
         return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
 
     def to_pymc(self) -> Any:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 ROWS = 4096  # data expanded at a time: at 50 columns they and a scaled copy fill 3 MB, and stay in cache
@@ -45,7 +46,7 @@ def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
     if bad.size:
         raise NotFiniteError(
             f"the log-likelihood of datum {first + bad[0]} has no finite value and derivatives at theta = "
-            f"{np.array2string(theta, precision=6, threshold=20)}; expand elsewhere, or start the search elsewhere"
+            f"{show(theta)}; expand elsewhere, or start the search elsewhere"
         )
 
 

@@ -23,8 +23,8 @@ from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
 from approxmcmc.engine.bind import INDICES, bind, compiled, type_of
-from approxmcmc.engine.vectors import assign
-from approxmcmc.targets.discrete.level_table import LevelTable, equal
+from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
 
 MOST_NODES = 16  # three times as many transitions with each further node

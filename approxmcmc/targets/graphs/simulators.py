@@ -21,9 +21,8 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
-from approxmcmc.targets.discrete.level_table import equal
 from approxmcmc.targets.graphs.statistics import GraphStatistic, change_kernel
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")

@@ -1,0 +1,43 @@
+"""The role of a proposal."""
+
+import abc
+from collections.abc import Sequence
+
+import numpy as np
+
+from approxmcmc.contracts.sampler import Part
+from approxmcmc.contracts.target import Target
+
+
+class Proposal(abc.ABC):
+    """Where to go: draws theta' from ``q(.|theta)`` and knows ``log q(theta|theta') - log q(theta'|theta)``.
+
+    A proposal derives from this class and writes :meth:`build_proposal`; everything else has a default.
+    """
+
+    proposes_states: bool = False
+    """Whether it moves between the states of a discrete target, and not over real numbers."""
+
+    target_acceptance: float | None = None
+    """The acceptance rate to which its steps are tuned; None: they are not."""
+
+    @property
+    def members(self) -> "Sequence[Proposal]":
+        """The proposals of which one moves at every step: this one, or those of a mixture."""
+        return (self,)
+
+    @abc.abstractmethod
+    def build_proposal(self, target: Target) -> Part:
+        """Check that the target has what this proposal needs, and return the part that proposes.
+
+        A part may bind ``WEIGHT(params, state) -> float``, the weight of the draw just made, and then names "weight"
+        among its records.
+        """
+
+    def build_unadjusted(self, target: Target) -> Part:
+        """Return the part for a test that asks for no density ratio; write it where the ratio costs gradients."""
+        return self.build_proposal(target)
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return a random theta where a chain may start, shape (dim,), or None: the proposal knows of none."""
+        return None
