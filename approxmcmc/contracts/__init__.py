@@ -8,10 +8,10 @@ part*: a plain Python function that the engine binds into a chain template, and 
 that function reads. Settings travel between processes and into files; compiled parts never do.
 """
 
+from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
-    AcceptanceTest,
     Chain,
     Part,
     Program,
@@ -57,6 +57,7 @@ __all__ = [
     "CompiledTarget",
     "CompiledTermRange",
     "Component",
+    "DecisionLaw",
     "DifferentiableTarget",
     "DiscreteTarget",
     "DoublyIntractableTarget",

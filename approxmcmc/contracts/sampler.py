@@ -40,14 +40,6 @@ class Proposal(Protocol):
         """
 
 
-@runtime_checkable
-class AcceptanceTest(Protocol):
-    """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
-
-    def build_test(self, target: Target) -> Part:
-        """Check that the target has what this test needs, and return the part that decides."""
-
-
 class Streams(NamedTuple):
     """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
 
