@@ -138,8 +138,7 @@ class TestProblems:
             (
                 T,
                 {"audited_mu_std": 2.0, "wrong_decisions": SOME},
-                r"30 of 100 audited decisions were wrong \(above 0\.171 with 99\.9 % confidence\), where the test's "
-                r"settings predict 0\.004: the log-likelihood terms are not in the Gaussian regime",
+                r"30 of 100 audited decisions were wrong \(above 0\.171 .*, where the test's settings predict 0\.004",
             ),
             (
                 EPOCHS,
@@ -154,7 +153,7 @@ class TestProblems:
             (
                 BernsteinTest(0.05, range=2.0),
                 {"wrong_decisions": SOME},
-                r"30 of 100 .*, more than delta = 0\.05 of BernsteinTest\(range=2\.0\): the range is too small; give an",
+                r"30 of 100 .*, more than delta = 0\.05 of BernsteinTest\(range=2\.0\): the range is too small",
             ),
             (
                 BernsteinTest(),
