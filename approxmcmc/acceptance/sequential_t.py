@@ -216,8 +216,12 @@ class SequentialTTest(AcceptanceTest):
 
     @property
     def _boundary(self) -> dict[str, Any]:
-        names = ("epsilon", "batch_size", "growth", "boundary_shape")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "epsilon": self.epsilon,
+            "batch_size": self.batch_size,
+            "growth": self.growth,
+            "boundary_shape": self.boundary_shape,
+        }
 
     def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
         """Return the mean error of the recursion over the audited decisions."""

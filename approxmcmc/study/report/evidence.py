@@ -34,7 +34,7 @@ CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
-MANY = 10**6  # data: more than any look reads that is not at all of them
+MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
