@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Target
+from approxmcmc.contracts import AcceptanceTest, Part, Target
 
 
 def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
@@ -26,7 +26,7 @@ def _certain(log_ratio: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class AlwaysAccept(Component):
+class AlwaysAccept(AcceptanceTest):
     """Accept whatever is proposed.
 
     Notes
@@ -40,6 +40,15 @@ class AlwaysAccept(Component):
     >>> amc.AlwaysAccept()
     AlwaysAccept()
     """
+
+    @property
+    def uses_ratio(self) -> bool:
+        """It does not."""
+        return False
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return no look at all."""
+        return np.empty(0, dtype=np.int64)
 
     def build_test(self, target: Target) -> Part:
         """Return the part that accepts."""

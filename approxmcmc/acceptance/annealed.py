@@ -19,17 +19,20 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance import sequential_t
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.acceptance.sequential_t import SequentialTTest
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Part, Target
 from approxmcmc.engine.batches import memory_order, sum_terms
 from approxmcmc.engine.bind import compiled
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
@@ -88,7 +91,7 @@ class Ingredients(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class AnnealedEpsilon(Component):
+class AnnealedEpsilon(AcceptanceTest):
     """Sequential t-tests whose epsilon falls, epoch by epoch, to 0.
 
     Parameters
@@ -128,7 +131,7 @@ class AnnealedEpsilon(Component):
 
     epsilons: Sequence[float] = (0.05, 0.01, 0.0)
     steps: Sequence[int] = (1000, 4000)
-    test: Any = dataclasses.field(default_factory=SequentialTTest)
+    test: SequentialTTest = dataclasses.field(default_factory=SequentialTTest)
 
     def __post_init__(self) -> None:
         """Check that epsilon falls to 0, and that the numbers fit."""
@@ -158,6 +161,27 @@ class AnnealedEpsilon(Component):
     def order(self) -> str:
         """How subsets are drawn."""
         return str(self.test.order)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Epoch by epoch another test decides."""
+        return False
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return how many terms have been read at each look; all epochs share them."""
+        return self.test.looks(n_obs)
+
+    def with_independent_subsets(self) -> "AnnealedEpsilon":
+        """Return the same epochs with subsets that are drawn afresh for every decision."""
+        return dataclasses.replace(self, test=self.test.with_independent_subsets())
+
+    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
+        """Return the mean error of the recursion over the audited decisions, each at the epsilon of its draw."""
+        return self.test.expected_wrong_rate(stats)
+
+    def problems(self, stats: "xr.Dataset") -> list[str]:
+        """Warn as the tests of the epochs do."""
+        return self.test.problems(stats)
 
     def epsilon_at(self, step: int) -> float:
         """Return the epsilon of a decision, counted from 0."""

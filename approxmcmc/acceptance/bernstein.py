@@ -25,18 +25,21 @@ Data, JMLR, sections 5 and 7 (control variates).
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, BoundedTermsTarget, CompiledTermRange, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, BoundedTermsTarget, CompiledTermRange, Part, Target
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.engine.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
 ROUNDS = COUNT_NAMES.index("decision_rounds")
@@ -83,7 +86,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BernsteinTest(Component):
+class BernsteinTest(AcceptanceTest):
     """Accept or reject by empirical Bernstein bounds on growing subsets of the data.
 
     Parameters
@@ -162,6 +165,35 @@ class BernsteinTest(Component):
         ):
             if not fits:
                 raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {value!r}")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it never stops early."""
+        return self.delta == 0.0
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return how many terms have been read at each look."""
+        return look_sizes(n_obs, self.batch_size, self.growth)
+
+    def problems(self, stats: "xr.Dataset") -> list[str]:
+        """Warn of a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
+        from approxmcmc.acceptance.laws.audits import wrong_decisions
+
+        sentences = []
+        found = wrong_decisions(stats)
+        if found.lower > self.delta:
+            sentences.append(
+                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is too "
+                "small; give an upper bound of max l - min l"
+            )
+        violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
+        if violations:
+            sentences.append(
+                f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
+                "than the range that BernsteinTest was told. They were decided on all data; others may have been "
+                "decided wrongly: give an upper bound of max l - min l over all data"
+            )
+        return sentences
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides look by look, or raise where nobody bounds the terms."""

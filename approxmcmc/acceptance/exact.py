@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Part, Target
 from approxmcmc.engine.batches import sum_terms
 from approxmcmc.errors import InvalidInputError
 
@@ -39,7 +39,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ExactTest(Component):
+class ExactTest(AcceptanceTest):
     """Accept or reject on all data; with any proposal of known density ratio the chain leaves the posterior invariant.
 
     Parameters
@@ -70,6 +70,11 @@ class ExactTest(Component):
         """Check the rule's name."""
         if self.rule not in RULES:
             raise InvalidInputError(f"ExactTest: rule must be one of {sorted(RULES)}, found {self.rule!r}")
+
+    @property
+    def is_exact(self) -> bool:
+        """It is."""
+        return True
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides on all data. Its state is the log-likelihood at the current theta."""

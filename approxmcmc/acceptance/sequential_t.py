@@ -23,17 +23,21 @@ constant boundaries; Wang and Tsiatis (1987) for the family of shapes, a = 0 bei
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from approxmcmc.acceptance.laws.heavy_tails import SHARE_OF_HEAVY_DRAWS, share_of_heavy_draws
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Target
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, DecisionLaw, Part, Target
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 DECISIONS = COUNT_NAMES.index("decisions_made")
 ROUNDS = COUNT_NAMES.index("decision_rounds")
@@ -74,7 +78,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SequentialTTest(Component):
+class SequentialTTest(AcceptanceTest):
     """Accept or reject by a sequence of t-tests on growing subsets of the data.
 
     Parameters
@@ -165,6 +169,85 @@ class SequentialTTest(Component):
         looks: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)
         return cls(epsilon=epsilon, **looks)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it never stops early."""
+        return self.epsilon == 0.0
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return how many terms have been read at each look."""
+        return look_sizes(n_obs, self.batch_size, self.growth)
+
+    def with_epsilon(self, epsilon: float) -> Self:
+        """Return the same test at another epsilon."""
+        return dataclasses.replace(self, epsilon=epsilon)
+
+    def law_unknown(self, method: str) -> str:
+        """Say where a stop by tolerance is not described: in the Gaussian regime."""
+        if method == "enumerate" or self.tol == 0.0:
+            return ""
+        return (
+            f"the recursion knows no stop by tolerance, found {self!r}; use tol=0, or method='enumerate' on tiny data"
+        )
+
+    def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
+        """Return the probability to accept by the recursion, see `acceptance_probability_error`."""
+        from approxmcmc.acceptance.laws import sequential_law
+
+        return sequential_law.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
+
+    def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
+        """Return the probability to accept over all ways to draw the looks."""
+        from approxmcmc.acceptance.laws import sequential_law
+
+        looks = self.looks(differences.shape[1])
+        settings = {"epsilon": self.epsilon, "tol": self.tol, "boundary_shape": self.boundary_shape}
+        return sequential_law.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
+
+    def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
+        """Return error and data fraction by the recursion, see `sequential_test_error`; None with ``tol > 0``."""
+        from approxmcmc.acceptance.laws.recursion import sequential_test_error
+
+        if self.reads_all(n_obs) or self.tol > 0.0:
+            return super().decision_law(mu_std, n_obs)
+        law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
+        return DecisionLaw(law["error"].values, law["data_fraction"].values)
+
+    @property
+    def _boundary(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "batch_size": self.batch_size,
+            "growth": self.growth,
+            "boundary_shape": self.boundary_shape,
+        }
+
+    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
+        """Return the mean error of the recursion over the audited decisions."""
+        from approxmcmc.acceptance.laws.audits import expected_wrong_rate
+
+        return expected_wrong_rate(stats, tol=self.tol, **self._boundary)
+
+    def problems(self, stats: "xr.Dataset") -> list[str]:
+        """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""
+        from approxmcmc.acceptance.laws.audits import wrong_decisions
+
+        sentences = []
+        if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
+            sentences.append(
+                f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: "
+                "they are heavy-tailed, and the t-test errs more often than its epsilon says; use a larger batch_size "
+                "or ExactTest"
+            )
+        found = wrong_decisions(stats)
+        expected = self.expected_wrong_rate(stats) if found.lower > 0.0 else None
+        if expected is not None and found.lower > expected:
+            sentences.append(
+                f"{found}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
+                "Gaussian regime; use a larger batch_size, a smaller epsilon, or ExactTest"
+            )
+        return sentences
 
     def build_test(self, target: Target) -> Part:
         """Return the part that decides look by look; a population smaller than one look is read whole."""

@@ -34,7 +34,7 @@ from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Gibbs
+from approxmcmc.samplers import Gibbs, MetropolisHastings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,12 +204,12 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 
 def with_epsilon(sampler: Any, epsilon: float | None) -> Any:
     """Return the sampler with this epsilon in its test; None for the exact test of the same rule."""
-    test = ExactTest() if epsilon is None else dataclasses.replace(sampler.test, epsilon=epsilon)
+    test = ExactTest() if epsilon is None else sampler.test.with_epsilon(epsilon)
     return dataclasses.replace(sampler, test=test)
 
 
 def _check(sampler: Any, epsilons: Sequence[float]) -> None:
-    if not hasattr(getattr(sampler, "test", None), "epsilon"):
+    if not isinstance(sampler, (MetropolisHastings, Gibbs)) or sampler.test.with_epsilon(0.0) is None:
         raise IncompatibleError(
             f"check_bound varies the epsilon of a sampler's test, such as SequentialTTest; found {sampler!r}. "
             "bounds.exact compares any two transition matrices."

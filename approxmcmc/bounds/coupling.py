@@ -207,7 +207,7 @@ def _prepared(
     if sampler is None:
         matrix = checked_matrix(target, "couplings: the matrix")
         return couple_states(matrix, lag, max_steps), _state_to_start_in(initvals, len(matrix))
-    if getattr(getattr(sampler, "test", None), "temperature", 1.0) != 1.0:
+    if isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.temperature != 1.0:
         raise IncompatibleError(f"couplings follows the posterior itself, not a tempered one; found {sampler!r}")
     if isinstance(sampler, MetropolisHastings) and isinstance(sampler.proposal, RandomWalk):
         meet = couple_walks(target, sampler, lag, max_steps)

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.acceptance import AnnealedEpsilon
 from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visited_states
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.diagnostics.decisions import clopper_pearson
@@ -118,7 +117,7 @@ def estimate_delta(
         raise IncompatibleError(
             f"estimate_delta replicates the decisions of MetropolisHastings and Gibbs, found {sampler!r}"
         )
-    if isinstance(sampler.test, AnnealedEpsilon):
+    if not sampler.test.is_homogeneous:
         raise IncompatibleError(
             "estimate_delta: an annealed test errs differently in each epoch; estimate the error of one epsilon at a "
             f"time, with SequentialTTest, found {sampler.test!r}"

@@ -12,7 +12,7 @@ from numba import config
 from numba import types as nb
 
 from approxmcmc.acceptance.rules import logit_uniform
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, DiscreteTarget
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, DiscreteTarget
 from approxmcmc.engine.batches import log_terms_type
 from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -41,7 +41,7 @@ def _replicate(  # type: ignore[no-untyped-def]  # a template
 
 def realised_conditional(
     target: DiscreteTarget,
-    test: Any,
+    test: AcceptanceTest,
     contexts: Any,
     sites: Any,
     *,
@@ -117,9 +117,8 @@ def realised_conditional(
     [sequence], _ = seed_sequences(random_seed, 1)
     chain = GibbsChain(program, contexts[0], streams(sequence))
     kernel = bind(_replicate, _signature(program, chain), TEST=program.test.functions["TEST"], THRESHOLD=logit_uniform)
-    temperature = getattr(test, "temperature", 1.0)
     rows = [
-        _one_context(program, chain, kernel, context, int(site), replications, probability, temperature)
+        _one_context(program, chain, kernel, context, int(site), replications, probability, test.temperature)
         for context, site in zip(contexts, sites, strict=True)
     ]
     names = ("exact", "realised", "realised_mcse", "log_odds", "tau", "data_fraction")

@@ -12,9 +12,7 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.rules import RULES
-from approxmcmc.bounds.acceptance_law import rule_of
 from approxmcmc.bounds.transition import walk_covariance
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget
 from approxmcmc.engine.batches import BATCH, LOG_PRIOR, log_terms_type, memory_order, sum_terms
@@ -123,13 +121,12 @@ def couple_walks(target: Any, sampler: MetropolisHastings, lag: int, max_steps: 
     made: CompiledTarget = target.compile()
     lower = np.linalg.cholesky(walk_covariance(sampler.proposal, target))
     inverse = np.ascontiguousarray(np.linalg.inv(lower))
-    rule = rule_of(sampler.test, conditional=False)
     dim, data = target.variables.size, type_of(made.data)
     signature = None if config.DISABLE_JIT else nb.int64(
         type_of(np.random.default_rng(0)), log_terms_type(data), LOG_PRIOR, data, nb.int64, MATRIX, MATRIX,
         VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, nb.int64, nb.int64,
     )  # fmt: skip
-    kernel = bind(_meet_walks, signature, THRESHOLD=RULES[rule]["THRESHOLD"])
+    kernel = bind(_meet_walks, signature, THRESHOLD=RULES[sampler.test.rule]["THRESHOLD"])
 
     def meet(rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> int:
         scratch = [np.empty(dim) for _ in range(4)]
@@ -145,8 +142,6 @@ def couple_walks(target: Any, sampler: MetropolisHastings, lag: int, max_steps: 
 
 def couple_gibbs(target: DiscreteTarget, sampler: Gibbs, lag: int, max_steps: int) -> Meet:
     """Return the coupling of Gibbs samplers: the maximal coupling of each conditional, one u for both chains."""
-    if not isinstance(sampler.test, ExactTest):
-        sampler = Gibbs(ExactTest(), scan=sampler.scan)
     conditionals = target.compile_conditionals(fields=False)
     data = (np.zeros(1, dtype=np.int64), *conditionals.tables)
     signature = None if config.DISABLE_JIT else nb.int64(

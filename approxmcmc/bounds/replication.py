@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance import AlwaysAccept
-from approxmcmc.bounds.acceptance_law import exact_probability, gaussian_probability, rule_of
+from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.bounds.acceptance_law import gaussian_probability
 from approxmcmc.bounds.gibbs_replication import realised_conditional
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Part, Proposal
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Component, Part, Proposal
 from approxmcmc.design.pairs import scale_of
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -70,9 +70,8 @@ def replicate_pairs(
 ) -> tuple[dict[str, list[float]], int, int]:
     """Draw x' for each state, and let a chain whose proposal is pinned to the pair decide."""
     propose, params, state = program.proposal.functions["PROPOSE"], program.proposal.params, chain.proposal_state
-    # Blocks would let the decisions at one pair share a partition of the data; rows make them independent.
-    test = dataclasses.replace(sampler.test, order="rows") if hasattr(sampler.test, "order") else sampler.test
-    pinned = MetropolisHastings(_Pinned(), test).build(target, audit_every=None)
+    # Blocks would let the decisions at one pair share a partition of the data.
+    pinned = MetropolisHastings(_Pinned(), sampler.test.with_independent_subsets()).build(target, audit_every=None)
     here, there, pinned_ratio = pinned.proposal.params
     compiled, count, touched = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64), 0
     table: dict[str, list[float]] = {name: [] for name in ("log_ratio", "tau", "exact", "accepted", "error_model")}
@@ -122,7 +121,9 @@ def replicate_sites(
     return table, touched, int(2 * terms[sites].sum())
 
 
-def _pair(compiled: Any, test: Any, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float) -> tuple[float, float]:
+def _pair(
+    compiled: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
+) -> tuple[float, float]:
     """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
     prior = compiled.log_prior(proposed)
     if prior == -math.inf:
@@ -133,21 +134,21 @@ def _pair(compiled: Any, test: Any, theta: np.ndarray, proposed: np.ndarray, log
             f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
             f"theta = {theta}, where no exact chain comes; give `states` of positive density"
         )
-    terms = (ends[1] - ends[0]) / getattr(test, "temperature", 1.0)
+    terms = (ends[1] - ends[0]) / test.temperature
     return prior - compiled.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
 
 
-def _probabilities(test: Any, log_ratio: float, tau: float, n_obs: int, accepted: int) -> tuple[float, float, float]:
+def _probabilities(
+    test: AcceptanceTest, log_ratio: float, tau: float, n_obs: int, accepted: int
+) -> tuple[float, float, float]:
     """Return exact probability, accepts, and the error in the Gaussian regime (NaN where it is not known)."""
-    exact = float(exact_probability(np.array([log_ratio]), rule_of(test, conditional=False))[0])
-    if isinstance(test, AlwaysAccept):
+    exact = float(exact_probability(np.array([log_ratio]), test.rule)[0])
+    if not test.uses_ratio:
         return exact, accepted, 1.0 - exact
     if not math.isfinite(log_ratio):  # the Gaussian regime knows no data of probability 0
         return exact, accepted, 0.0 if tau == 0.0 else math.nan
     try:
-        model = gaussian_probability(
-            test, np.array([log_ratio]), np.array([tau]), n_obs, rule_of(test, conditional=False)
-        )
+        model = gaussian_probability(test, np.array([log_ratio]), np.array([tau]), n_obs, test.rule)
     except IncompatibleError:
         return exact, accepted, math.nan
     return exact, accepted, float(model[0]) - exact

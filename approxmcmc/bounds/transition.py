@@ -14,23 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.acceptance import AlwaysAccept
-from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.bounds.acceptance_law import (
-    MOST_ORDERS,
     acceptance_probability,
-    decides_exactly,
-    exact_probability,
+    best_method,
     gaussian_probability,
-    number_of_orders,
     refuse_impossible_terms,
-    rule_of,
 )
 from approxmcmc.bounds.exchange import exchange_acceptance
 from approxmcmc.bounds.finite import LARGEST_MATRIX
 from approxmcmc.bounds.statements import HEURISTIC, RIGOROUS
 from approxmcmc.bounds.transition_gibbs import gibbs_matrix
-from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.contracts import AcceptanceTest, DiscreteTarget
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk, SingleSite
@@ -160,43 +154,37 @@ def _states(target: Any, grid: Any) -> np.ndarray:
     return points
 
 
-def _acceptance(target: Any, test: Any, points: np.ndarray, wanted: np.ndarray, method: str) -> tuple[np.ndarray, str]:
+def _acceptance(
+    target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
+) -> tuple[np.ndarray, str]:
     """Return the acceptance probability of every pair that is proposed, and the method."""
     compiled = target.compile()
     terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
     prior = np.array([compiled.log_prior(point) for point in points])
     n_obs = compiled.n_obs
     possible = np.isfinite(prior) & np.isfinite(terms).all(axis=1)
-    batch = getattr(test, "batch_size", n_obs)
-    cheap = isinstance(test, AlwaysAccept) or decides_exactly(test, n_obs)
-    if not cheap:
+    method = best_method(test, n_obs, method)
+    if method != "closed form":
         refuse_impossible_terms(test, terms[np.isfinite(prior)])
-    count = 1.0 if cheap else number_of_orders(look_sizes(n_obs, batch, getattr(test, "growth", 1.0)))
-    if not cheap and (method == "enumerate" or (method == "auto" and count <= MOST_ORDERS)):
+    if method == "enumerate":
         return _pair_by_pair(test, terms, prior, possible, wanted, method)
     # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
-    terms = terms / getattr(test, "temperature", 1.0)
+    terms = terms / test.temperature
     log_density = np.where(possible, prior + np.where(possible[:, None], terms, 0.0).sum(axis=1), -np.inf)
     log_ratio = np.where(possible[None, :] & possible[:, None], _outer_difference(log_density, possible), -np.inf)
-    if isinstance(test, AlwaysAccept):
-        return np.ones(wanted.shape), "closed form"
-    rule = rule_of(test, conditional=False)
+    if not test.uses_ratio:
+        return np.ones(wanted.shape), method
     acceptance = np.zeros(wanted.shape)
     inside = wanted & possible[None, :] & possible[:, None]
-    if cheap:
-        acceptance[inside] = exact_probability(log_ratio[inside], rule)
-        used = "closed form"
-    else:
-        tau = _scales(np.where(possible[:, None], terms, 0.0))
-        acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, rule)
-        used = "gaussian"
+    tau = _scales(np.where(possible[:, None], terms, 0.0)) if method == "gaussian" else np.zeros(wanted.shape)
+    acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, test.rule)
     acceptance[~possible] = 1.0  # from where no chain can be, everything possible is accepted
     acceptance[:, ~possible] = 0.0
-    return acceptance, used
+    return acceptance, method
 
 
 def _pair_by_pair(
-    test: Any, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
+    test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
     acceptance = np.zeros(wanted.shape)
     rows, columns = np.nonzero(wanted & possible[:, None] & possible[None, :])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
-from approxmcmc.bounds.acceptance_law import acceptance_probability, decides_exactly, refuse_impossible_terms
+from approxmcmc.bounds.acceptance_law import acceptance_probability, has_closed_form, refuse_impossible_terms
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import Gibbs
@@ -58,7 +58,7 @@ def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, met
         at[:, site] = state
         for row, x in enumerate(at):
             conditionals.log_terms(x, data, np.arange(n), 0, n, values[int(state), row])
-    if not decides_exactly(sampler.test, n):
+    if not has_closed_form(sampler.test, n):
         refuse_impossible_terms(sampler.test, values)
     one, used = acceptance_probability(
         sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True

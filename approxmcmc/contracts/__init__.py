@@ -8,12 +8,12 @@ part*: a plain Python function that the engine binds into a chain template, and 
 that function reads. Settings travel between processes and into files; compiled parts never do.
 """
 
+from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
-    AcceptanceTest,
     Chain,
     Part,
     Program,
@@ -60,6 +60,7 @@ __all__ = [
     "CompiledTarget",
     "CompiledTermRange",
     "Component",
+    "DecisionLaw",
     "DifferentiableTarget",
     "DiscreteTarget",
     "DoublyIntractableTarget",

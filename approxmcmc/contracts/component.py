@@ -5,7 +5,7 @@ import functools
 import json
 import reprlib
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -36,6 +36,24 @@ class Component:
         settings = dict(values)
         kind = settings.pop("kind")
         return Component._registry[kind](**{name: _revive(value) for name, value in settings.items()})
+
+    @classmethod
+    def found_in(cls, settings: Any) -> Self | None:
+        """Revive the first component of this class inside nested settings, as :meth:`to_dict` makes them.
+
+        None where there is none, and where the settings are those of another version that this one cannot make. Classes
+        are known once their module was imported.
+        """
+        if isinstance(settings, Mapping):
+            if issubclass(Component._registry.get(settings.get("kind", ""), object), cls):
+                try:
+                    return cast("Self", Component.from_dict(settings))
+                except (KeyError, TypeError, ValueError):
+                    return None
+            settings = list(settings.values())
+        if not isinstance(settings, (list, tuple)):
+            return None
+        return next((found for item in settings if (found := cls.found_in(item)) is not None), None)
 
     def __eq__(self, other: object) -> bool:
         """Two components are equal when they are of one class and have equal settings."""

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from approxmcmc.contracts.target import Target
-
 
 class Part(NamedTuple):
     """A compiled part of a chain template: what to bind by name, and what it reads and writes.
@@ -29,11 +27,6 @@ class Part(NamedTuple):
 
 
 @runtime_checkable
-class AcceptanceTest(Protocol):
-    """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
-
-    def build_test(self, target: Target) -> Part:
-        """Check that the target has what this test needs, and return the part that decides."""
 
 
 class Streams(NamedTuple):

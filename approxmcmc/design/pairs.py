@@ -1,10 +1,12 @@
-"""Pilot pairs: what decisions an exact chain faces, as the two numbers that decide how a sequential test fares.
+"""Pairs of states: what decisions a chain faces, as the two numbers that decide how a sequential test fares.
 
-The steps of a short exact chain are the pairs: the state theta and the proposal theta' of a step, with the log ratio
-Lambda and the scale tau = sqrt(N) S_l of the terms, for the one pass over the data that the exact decision costs
-anyway. In the Gaussian regime the two say all (see `acceptance_probability_error`).
+A pair is the state theta and the proposal theta' of a step, with the log ratio Lambda and the scale tau = sqrt(N) S_l
+of the terms. In the Gaussian regime the two say all (see `acceptance_probability_error`). A pilot takes the steps of a
+short exact chain, for the one pass over the data that the exact decision costs anyway. The draws of a finished run give
+pairs by proposing from them.
 """
 
+import math
 import reprlib
 import time
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts import COUNT_NAMES, Proposal, Target
+from approxmcmc.contracts import COUNT_NAMES, Part, Proposal, Target
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.bind import VECTOR, bind, type_of
 from approxmcmc.engine.checks import checked_integer
@@ -23,9 +25,10 @@ from approxmcmc.sampling.initial import random_start
 
 
 class Pairs(NamedTuple):
-    """Log ratios and scales of pilot pairs, shape (n_pairs,), their states and proposals, and what they cost.
+    """Log ratios and scales of pairs, shape (n_pairs,), their states and proposals, and what they cost.
 
-    `rise` is by how much the log density of the posterior rose from the first of the states to the last.
+    `rise` is by how much the log density of the posterior rose from the first of the states to the last; NaN where they
+    are not those of one pilot.
 
     A proposal outside the support of the prior has log ratio -inf and scale 0: every test rejects it and reads nothing.
     One at which a datum has probability 0 has log ratio -inf and scale inf: only who reads that datum rejects it.
@@ -37,7 +40,7 @@ class Pairs(NamedTuple):
     proposed: np.ndarray
     likelihood_evaluations: int
     seconds: float
-    rise: float
+    rise: float = math.nan
 
     @property
     def inside(self) -> np.ndarray:
@@ -115,6 +118,25 @@ def collect_pairs(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"
         )
     return found
+
+
+def pairs_from(states: np.ndarray, target: Target, proposal: Part, rng: np.random.Generator) -> Pairs:
+    """Propose once from each of the states, shape (n_pairs, dim); two passes over the data each."""
+    began = time.perf_counter()
+    compiled, propose, memory = target.compile(), _propose_kernel(proposal), proposal.make_state()
+    states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
+    log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
+    count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
+    for k, theta in enumerate(states):
+        log_q_ratio = propose(rng, proposal.params, memory, theta, proposed[k], count)
+        log_prior = compiled.log_prior(proposed[k])
+        if log_prior == -np.inf:
+            continue
+        here, there = (full_terms(compiled.log_terms, x, compiled.data, compiled.n_obs) for x in (theta, proposed[k]))
+        log_ratio[k] = log_prior - compiled.log_prior(theta) + log_q_ratio + (there - here).sum()
+        tau[k] = scale_of(there - here)
+        passes += 2
+    return Pairs(log_ratio, tau, states, proposed, passes * compiled.n_obs, time.perf_counter() - began)
 
 
 def scale_of(differences: np.ndarray) -> float:

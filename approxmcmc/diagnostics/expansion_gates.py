@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.acceptance.laws.heavy_tails import VARIANCE_RATIO
+from approxmcmc.contracts import AcceptanceTest
+
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
-# var r / var l over data: well below the first at the mode of any problem that control variates pay for.
-VARIANCE_RATIO, VARIANCE_RATIO_THAT_HURTS = 0.05, 0.5
+VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals and terms
 LARGEST_SHARE = 0.5  # of the data read in a decision: a test evaluates at two thetas, the exact step at one
 LEAST_ACCEPTANCE = 0.3  # of proposals drawn from the Laplace approximation
 HARDLY_ANY = 0.01
@@ -63,8 +65,8 @@ def _useless(attrs: Mapping[str, Any]) -> str | None:
 
 def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
     """Compare the data read in tuning with those that an exact step reads."""
-    test = settings.get("test") or {}
-    approximate = test.get("kind", "ExactTest") != "ExactTest" and test.get("epsilon", 1.0) > 0.0
+    test = AcceptanceTest.found_in(settings)
+    approximate = test is not None and not test.is_exact
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
     if "setup_variance_ratio" not in attrs or not approximate or decisions < SMALLEST_PILOT:
         return None

@@ -130,7 +130,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "int64",
         "1",
         "range violations",
-        "Decisions whose terms lay further apart than the range that a Bernstein test was told; they read all data.",
+        "Decisions whose terms lay further apart than the range that their test was told; they read all data.",
     ),
     StatVariable(
         "dark_proposals",

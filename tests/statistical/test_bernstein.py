@@ -11,7 +11,7 @@ from scipy.special import betaincinv
 
 from approxmcmc.acceptance import BernsteinTest, SequentialTTest
 from approxmcmc.api import sample
-from approxmcmc.diagnostics.health import predicted_wrong_decision_rate, problems
+from approxmcmc.diagnostics.health import problems
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import ControlVariate, LogisticRegression, Target
@@ -77,8 +77,9 @@ def test_log_normal_terms_break_the_t_test_and_not_the_bernstein_test(log_sd, se
     the time, and at 0.08 nearly always.
     """
     target = rate_of_arrivals(log_sd)
-    trace = audited(target, SequentialTTest(EPSILON, 100), 0.01, seed)
-    nominal = predicted_wrong_decision_rate(trace["sample_stats"].dataset)
+    test = SequentialTTest(EPSILON, 100)
+    trace = audited(target, test, 0.01, seed)
+    nominal = test.expected_wrong_rate(trace["sample_stats"].dataset)
     assert limits(trace)[0] > 1.5 * nominal
     assert any("not in the Gaussian regime" in sentence for sentence in problems(trace))
 

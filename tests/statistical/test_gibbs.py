@@ -138,9 +138,8 @@ def test_wrong_decisions_agree_with_the_recursion(field, seed):
         field, sampler, draws=1000, tune=20, chains=1, random_seed=seed, audit_every=10, progressbar=False
     )
     from approxmcmc.diagnostics import wrong_decision_rate
-    from approxmcmc.diagnostics.health import predicted_wrong_decision_rate
 
     found = wrong_decision_rate(trace, confidence=1.0 - 1e-6)
-    predicted = predicted_wrong_decision_rate(trace["sample_stats"].dataset)
+    predicted = sampler.test.expected_wrong_rate(trace["sample_stats"].dataset)
     lower, upper = (float(np.ravel(found[name])[-1]) for name in ("wrong_decision_lower", "wrong_decision_upper"))
     assert lower - 0.004 < predicted < upper + 0.004

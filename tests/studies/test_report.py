@@ -12,10 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from approxmcmc.acceptance import AlwaysAccept, AnnealedEpsilon, MinibatchBarker, SequentialTTest
+from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.contracts import content_hash
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.estimands import Reference
+from approxmcmc.proposals import Mixture, RandomWalk
 from approxmcmc.reference.gates import GateResult, Gates
+from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study import Budget, Gold, Study
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
@@ -32,7 +36,7 @@ from approxmcmc.study.report.intervals import (
 )
 from approxmcmc.study.report.page import write_page, write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
-from approxmcmc.study.report.predictions import predict_setting
+from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
 from approxmcmc.study.report.trust import _coarse_gold, _few_replicates, looser_gold
 from approxmcmc.study.report.wording import estimate, number
@@ -46,6 +50,7 @@ from tests.fakes import autoregression, fake_trace
 STUDIES = Path(__file__).parents[2] / "studies"
 EPSILONS = (0.0, 0.05, 0.2)
 REPLICATES, DRAWS, N_OBS = 4, 400, 1000
+TEST = SequentialTTest(0.05, 100)
 TRACEBACK = "Traceback (most recent call last):\n  File <stdin>\nValueError: <script>alert('&')</script>"
 
 
@@ -525,6 +530,61 @@ def test_prediction_of_an_exact_test_is_no_error_and_all_data():
     assert found.wrong_rate.value == pytest.approx(0.0, abs=1e-9)
     assert found.data_fraction.value == pytest.approx(1.0, abs=1e-6)
     assert predict_setting(make_target(), traces, {"kind": "Firefly"}) is None
+
+
+class TestPredictions:
+    """Of a stored sampler: its own proposal and its own test say what is predicted."""
+
+    TRACES = (chain(np.random.default_rng(5), 0.05),)
+
+    def of(self, proposal, test=TEST):
+        """Return wrong rate and data fraction, or None."""
+        found = predict_setting(make_target(), self.TRACES, MetropolisHastings(proposal, test).to_dict(), n_pairs=40)
+        return None if found is None else (found.wrong_rate.value, found.data_fraction.value)
+
+    def test_a_preconditioner_counts(self):
+        plain = self.of(RandomWalk(0.05))
+        assert self.of(RandomWalk(0.5, preconditioner=[0.1, 0.1])) == pytest.approx(plain, rel=1e-9)
+        assert self.of(RandomWalk(1.0, preconditioner=np.diag([0.0025, 0.0025]))) == pytest.approx(plain, rel=1e-9)
+        assert abs(self.of(RandomWalk(0.5))[1] - plain[1]) > 0.05  # what the scale alone would predict
+
+    def test_a_covariance_counts(self):
+        cov = np.array([[0.0025, 0.002], [0.002, 0.0025]])
+        assert self.of(RandomWalk(cov)) == pytest.approx(self.of(RandomWalk(1.0, preconditioner=cov)), rel=1e-9)
+
+    def test_the_boundary_counts(self):
+        pocock, strict = (self.of(RandomWalk(0.05), SequentialTTest(0.05, 100, boundary_shape=s)) for s in (0.5, 0.0))
+        assert strict[0] < pocock[0] - 0.001 and strict[1] > pocock[1] + 0.05
+
+    def test_the_numbers_are_those_of_the_recursion(self):
+        target, rng = make_target(), np.random.default_rng(0)
+        draws = self.TRACES[0]["posterior"]["beta"].values.reshape(-1, 2)
+        compiled = target.compile()
+        error, fraction = [], []
+        for theta in draws[np.linspace(0, len(draws) - 1, 40).round().astype(int)]:
+            proposed = theta + 0.05 * rng.standard_normal(2)
+            terms = log_term_differences(target, theta, proposed)
+            log_ratio = compiled.log_prior(proposed) - compiled.log_prior(theta) + terms.sum()
+            mu_std = (log_ratio - np.log((np.arange(64) + 0.5) / 64)) / (np.sqrt(N_OBS) * terms.std(ddof=1))
+            law = sequential_test_error(mu_std, epsilon=0.05, batch_size=100, n_obs=N_OBS)
+            error.append(float(law["error"].mean()))
+            fraction.append(float(law["data_fraction"].mean()))
+        assert self.of(RandomWalk(0.05)) == pytest.approx((np.mean(error), np.mean(fraction)), rel=1e-9)
+
+    @pytest.mark.parametrize(
+        ("proposal", "test"),
+        [
+            (RandomWalk(0.05), SequentialTTest(0.05, 100, tol=0.05)),  # the recursion knows no stop by tolerance
+            (RandomWalk(0.05), MinibatchBarker(batch_size=100)),  # wrong on purpose
+            (RandomWalk(0.05), AlwaysAccept()),
+            (RandomWalk(0.05), AnnealedEpsilon((0.1, 0.0), steps=(50,), test=TEST)),
+            (RandomWalk(0.05, target_acceptance=0.3), TEST),  # the size of its steps is not among its settings
+            (Mixture([RandomWalk(0.1), RandomWalk(0.1, target_acceptance=0.3)]), TEST),
+        ],
+        ids=repr,
+    )
+    def test_none_where_the_law_does_not_speak(self, proposal, test):
+        assert self.of(proposal, test) is None
 
 
 def test_cost_table_counts_what_the_traces_hold():

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, and classes are known once imported)
+from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.bootstrap import Resampling, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.risk import coordinate, summarise
@@ -32,6 +34,7 @@ CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
+MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
@@ -184,21 +187,11 @@ def _grid(end: float) -> np.ndarray:
 
 
 def exact_setting(records: "pd.DataFrame", target: str, labels: Sequence[str]) -> str | None:
-    """Return the setting that has no bias: one with an ExactTest, else one whose epsilon is 0, else None."""
+    """Return the setting whose test is exact; of several, one that reads all data in a single look; else None."""
     samplers = {row.label: row.sampler for row in records[records.target == target].itertuples()}
-    for is_exact in (lambda s: s.get("kind") == "ExactTest", lambda s: s.get("epsilon") == 0.0):
-        for label in labels:
-            if any(is_exact(part) for part in _parts(samplers.get(label))):
-                return label
-    return None
-
-
-def _parts(settings: Any) -> list[Mapping[str, Any]]:
-    if isinstance(settings, Mapping):
-        return [settings, *(part for value in settings.values() for part in _parts(value))]
-    if isinstance(settings, (list, tuple)):
-        return [part for value in settings for part in _parts(value)]
-    return []
+    tests = {label: AcceptanceTest.found_in(samplers.get(label)) for label in labels}
+    exact = {label: test for label, test in tests.items() if test is not None and test.is_exact}
+    return min(exact, key=lambda label: len(exact[label].looks(MANY)), default=None)
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:

@@ -1,8 +1,8 @@
-"""What the recursion predicts for a sampler at the places where its chains went.
+"""What the law of a test predicts for a sampler at the places where its chains went.
 
-One decision of a sequential test depends on the data through mu_std = (Lambda - log u) / tau alone: Lambda the log
-Metropolis-Hastings ratio of the proposal, tau = sqrt(N) times the standard deviation of its terms. Pairs of a stored
-draw and a proposal from it give (Lambda, tau); `approxmcmc.acceptance.laws.recursion` gives the error and the share of
+In the Gaussian regime one decision depends on the data through mu_std = (Lambda - T(u)) / tau alone: Lambda the log
+Metropolis-Hastings ratio of the proposal, T(u) the threshold, tau = sqrt(N) times the standard deviation of the terms.
+Pairs of a stored draw and a proposal from it give (Lambda, tau); the test's own law gives the error and the share of
 the data read at each mu_std; both are averaged over u and pairs.
 """
 
@@ -12,23 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, Target
+from approxmcmc.contracts import AcceptanceTest, Target
+from approxmcmc.design.pairs import Pairs, pairs_from
 from approxmcmc.engine.batches import full_terms
+from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study.report.intervals import Interval, share_interval
 
 if TYPE_CHECKING:
     import xarray as xr
 
-LARGEST_MU_STD = 40.0
 U_NODES = 64
-
-
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-    """Log ratio Lambda and scale tau of proposals, each of shape (n_pairs,)."""
-
-    log_ratio: np.ndarray
-    tau: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,76 +46,44 @@ def flat_draws(target: Target, trace: "xr.DataTree") -> np.ndarray:
 
 def log_term_differences(target: Target, theta: np.ndarray, proposed: np.ndarray) -> np.ndarray:
     """Return l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,), with the target's own compiled terms."""
-    return _differences(target.compile(), theta, proposed)
-
-
-def _differences(compiled: CompiledTarget, theta: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+    compiled = target.compile()
     before, after = (full_terms(compiled.log_terms, x, compiled.data, compiled.n_obs) for x in (theta, proposed))
     return after - before
-
-
-def random_walk_pairs(
-    target: Target, traces: Sequence["xr.DataTree"], scale: Any, *, n_pairs: int = 200, random_seed: int = 0
-) -> Pairs:
-    """Propose from draws spread evenly over the traces, and return (Lambda, tau) of every proposal.
-
-    Parameters
-    ----------
-    target
-        A target whose `compile` gives its terms.
-    traces
-        Draws to start from; evenly many of each.
-    scale
-        Standard deviation of the Gaussian random walk: a number or shape (dim,).
-    """
-    compiled = target.compile()
-    rng = np.random.default_rng(random_seed)
-    per_trace = -(-n_pairs // len(traces))
-    starts = np.concatenate([_evenly(flat_draws(target, trace), per_trace) for trace in traces])
-    log_ratio, tau = np.empty(len(starts)), np.empty(len(starts))
-    for b, theta in enumerate(starts):
-        proposed = theta + scale * rng.standard_normal(theta.shape)
-        terms = _differences(compiled, theta, proposed)
-        log_ratio[b] = compiled.log_prior(proposed) - compiled.log_prior(theta) + terms.sum()
-        tau[b] = np.sqrt(terms.size) * terms.std(ddof=1)
-    return Pairs(log_ratio, tau)
-
-
-def predict(pairs: Pairs, *, epsilon: float, batch_size: int, n_obs: int, growth: float = 1.0) -> Prediction:
-    """Average the recursion over u and over pairs; the interval is that of the mean over pairs."""
-    from approxmcmc.acceptance.laws.recursion import sequential_test_error
-
-    grid = np.concatenate([[0.0], np.geomspace(0.02, LARGEST_MU_STD, 90)])
-    table = sequential_test_error(grid, epsilon=epsilon, batch_size=min(batch_size, n_obs), n_obs=n_obs, growth=growth)
-    u = (np.arange(U_NODES) + 0.5) / U_NODES
-    mu_std = np.abs((pairs.log_ratio[:, None] - np.log(u)) / pairs.tau[:, None])
-    error = np.interp(mu_std, grid, np.ravel(table["error"].values)).mean(axis=1)
-    fraction = np.interp(mu_std, grid, np.ravel(table["data_fraction"].values)).mean(axis=1)
-    return Prediction(share_interval(error), share_interval(fraction))
 
 
 def predict_setting(
     target: Target, traces: Sequence["xr.DataTree"], sampler: Mapping[str, Any], *, n_pairs: int = 200
 ) -> Prediction | None:
-    """Return the prediction for a stored sampler, or None where the recursion does not speak of it.
+    """Return the prediction for a stored sampler, from its proposals at draws spread evenly over the traces.
 
-    It speaks of a sequential t-test behind a random walk with fixed independent steps.
+    None where the law of its test does not speak, and where its proposal learns as the chain runs: then the settings do
+    not tell how it went on.
     """
-    test, proposal = sampler.get("test") or {}, sampler.get("proposal") or {}
-    if test.get("kind") != "SequentialTTest" or proposal.get("kind") != "RandomWalk" or not hasattr(target, "compile"):
+    stored = MetropolisHastings.found_in(sampler)
+    if stored is None or not isinstance(target, Target) or stored.test.decision_law(np.zeros(1), target.n_obs) is None:
         return None
-    scale = proposal.get("scale", 1.0)
-    scale = np.asarray(scale["array"] if isinstance(scale, Mapping) else scale, dtype=np.float64)
-    if scale.ndim > 1 or proposal.get("target_acceptance") is not None:
+    proposal = stored.proposal.build_proposal(target)
+    if proposal.describe(proposal.make_state()) or "weight" in proposal.records:
         return None
-    pairs = random_walk_pairs(target, traces, scale, n_pairs=n_pairs)
-    return predict(
-        pairs,
-        epsilon=test["epsilon"],
-        batch_size=test["batch_size"],
-        n_obs=target.n_obs,
-        growth=test.get("growth", 1.0),
-    )
+    per_trace = -(-n_pairs // len(traces))
+    draws = np.concatenate([_evenly(flat_draws(target, trace), per_trace) for trace in traces])
+    return predict(stored.test, pairs_from(draws, target, proposal, np.random.default_rng(0)), target.n_obs)
+
+
+def predict(test: AcceptanceTest, pairs: Pairs, n_obs: int) -> Prediction | None:
+    """Average the law of a test over u and over pairs; the interval is that of the mean over pairs.
+
+    Pairs outside the support of the prior are left out: they are refused, and no test is asked.
+    """
+    u = (np.arange(U_NODES) + 0.5) / U_NODES
+    threshold = np.log(u) if test.rule == "metropolis" else np.log(u) - np.log1p(-u)
+    distance = pairs.log_ratio[pairs.inside, None] - threshold
+    tau = np.broadcast_to(pairs.tau[pairs.inside, None], distance.shape)
+    mu_std = np.divide(distance, tau, out=np.full_like(distance, np.inf), where=tau > 0.0)
+    law = test.decision_law(mu_std, n_obs)
+    if law is None or not pairs.inside.any():
+        return None
+    return Prediction(share_interval(law.error.mean(axis=1)), share_interval(law.data_fraction.mean(axis=1)))
 
 
 def _evenly(draws: np.ndarray, count: int) -> np.ndarray:

@@ -1,0 +1,88 @@
+"""What audits of a finished run say of a test: the rate of its wrong decisions, found and expected.
+
+An audit repeats a decision on all data. With w wrong decisions of n audited, the rate lies above the lower limit of
+Clopper and Pearson (1934), the root of P(Binomial(n, rate) >= w) = 0.001, with 99.9 % confidence.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv
+
+from approxmcmc.acceptance.laws.looks import look_sizes
+from approxmcmc.acceptance.laws.recursion import sequential_test_error
+from approxmcmc.acceptance.laws.tolerance import tolerance_stop_error
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SMALLEST_RUN = 50  # audited decisions
+# The error is smooth and decreasing in |mu_std|: interpolation on 65 points is exact to 1e-3 of itself.
+MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
+
+
+class WrongDecisions(NamedTuple):
+    """Wrong decisions of those audited, and the lower limit of their rate."""
+
+    wrong: int
+    audited: int
+    lower: float
+
+    def __str__(self) -> str:
+        """Say the numbers, as the beginning of a sentence."""
+        return (
+            f"{self.wrong} of {self.audited} audited decisions were wrong (above {self.lower:.3f} with 99.9 % "
+            "confidence)"
+        )
+
+
+def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
+    """Count the wrong decisions of a run; the limit of its rate is 0 where there are too few audits to judge."""
+    wrong, audited = int(stats["wrong_decisions"].sum()), int(stats["decisions_audited"].sum())
+    judged = wrong > 0 and audited >= SMALLEST_RUN
+    return WrongDecisions(wrong, audited, float(betaincinv(wrong, audited - wrong + 1, 0.001)) if judged else 0.0)
+
+
+def expected_wrong_rate(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks: Any) -> float | None:
+    """Return the mean error of the recursion of the sequential t-test over the audited decisions; None without any.
+
+    Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
+    error depends on the data through mu_std alone. A stop by tolerance adds what a tie may err: ties are what it gives
+    up on, and no sign of heavy tails. Draws that record an ``epsilon`` of their own were decided with that. `looks`
+    holds `batch_size`, `growth` and `boundary_shape`.
+    """
+    if "audited_mu_std" not in stats:
+        return None
+    mu_std = np.abs(np.asarray(stats["audited_mu_std"]))
+    audited = np.isfinite(mu_std)
+    if not audited.any():
+        return None
+    looks["n_obs"] = int(stats.attrs["n_obs"])
+    epsilons = np.asarray(stats["epsilon"] if "epsilon" in stats else np.full_like(mu_std, epsilon))
+    expected = np.zeros_like(mu_std)
+    for one in np.unique(epsilons[audited]):
+        here = audited & (epsilons == one)
+        expected[here] = _at(mu_std[here], sequential_test_error(MU_STD_GRID, epsilon=one, **looks)["error"].values)
+    if tol > 0.0 and "tolerance_stops" in stats:
+        expected += _errors_of_stops(stats, mu_std, epsilons, looks)
+    return float(expected[audited].mean())
+
+
+def _errors_of_stops(
+    stats: "xr.Dataset", mu_std: np.ndarray, epsilons: np.ndarray, looks: Mapping[str, Any]
+) -> np.ndarray:
+    """Return what stops by tolerance add to the error of each draw; 1/2 where a draw holds several decisions."""
+    decisions, stops = (np.asarray(stats[name]) for name in ("decisions_made", "tolerance_stops"))
+    alone = (decisions == 1) & (stops == 1) & np.isfinite(mu_std)
+    sizes = look_sizes(looks["n_obs"], looks["batch_size"], looks["growth"])
+    look_of = np.searchsorted(sizes, np.asarray(stats["datapoints_touched"]))
+    error = 0.5 * (stops / np.maximum(decisions, 1))
+    for epsilon, look in {*zip(epsilons[alone].tolist(), look_of[alone].tolist(), strict=True)}:
+        here = alone & (epsilons == epsilon) & (look_of == look)
+        error[here] = _at(mu_std[here], tolerance_stop_error(MU_STD_GRID, look, epsilon=epsilon, **looks))
+    return error
+
+
+def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
+    return np.interp(np.minimum(mu_std, MU_STD_GRID[-1]), MU_STD_GRID, curve)
