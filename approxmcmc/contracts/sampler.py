@@ -1,42 +1,23 @@
 """How target, proposal and acceptance test become a chain, and what comes out of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.target import Target
-
-
-class Part(NamedTuple):
-    """A compiled part of a chain template: what to bind by name, and what it reads and writes.
-
-    `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
-    and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
-    `describe` tells what it has learnt, and `explain` why a proposal is NaN where its gradient is not the reason.
-    `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills. A compiled kernel among the
-    parameters reaches the template as a function pointer. `attrs` says what set-up cost, as ``setup_*``.
-    """
-
-    functions: Mapping[str, Any]
-    params: tuple[Any, ...]
-    make_state: Callable[[], np.ndarray]
-    describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
-    records: tuple[str, ...] = ()
-    attrs: Mapping[str, Any] = {}
-    explain: Callable[[np.ndarray], str] = lambda state: ""
 
 
 @runtime_checkable
 class Proposal(Protocol):
     """Where to go: draws theta' from ``q(.|theta)`` and knows ``log q(theta|theta') - log q(theta'|theta)``."""
 
-    def build_proposal(self, target: Target) -> Part:
-        """Check that the target has what this proposal needs, and return the part that proposes.
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Check that the target has what this proposal needs, and compile it.
 
-        A proposal may have a method `build_unadjusted` beside: it returns the part for a test that asks for no density
-        ratio, cheaper where the ratio costs gradients. A part may bind ``WEIGHT(params, state) -> float``, the weight
-        of the draw just made, and then names "weight" among its records.
+        A proposal may have a method `build_unadjusted` beside: it returns what serves a test that asks for no density
+        ratio, cheaper where the ratio costs gradients.
         """
 
 
@@ -44,8 +25,8 @@ class Proposal(Protocol):
 class AcceptanceTest(Protocol):
     """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides."""
 
-    def build_test(self, target: Target) -> Part:
-        """Check that the target has what this test needs, and return the part that decides."""
+    def build_test(self, target: Target) -> CompiledTest:
+        """Check that the target has what this test needs, and compile it."""
 
 
 class Streams(NamedTuple):

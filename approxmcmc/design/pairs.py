@@ -15,7 +15,7 @@ from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, Proposal, Target
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.bind import VECTOR, bind, type_of
+from approxmcmc.engine.compile import VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.sampling.initial import random_start
