@@ -31,7 +31,7 @@ from approxmcmc.contracts.records import (
     WRONG_ACCEPTS,
 )
 from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, type_of
+from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, internal, type_of
 from approxmcmc.engine.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
@@ -101,7 +101,14 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
             value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have taken theirs off
         return draws.shape[0]
 
-    return advance
+    advance = internal(advance)
+
+    def enter(
+        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+    ) -> int:
+        return advance(streams, state, thin, draws, counts, values)
+
+    return enter
 
 
 def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:

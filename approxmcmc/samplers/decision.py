@@ -59,4 +59,4 @@ def _make_decision(decide: Callable[..., Any], audit: Callable[..., int], is_aud
             value[SECONDS] -= 1e-9 * (nanoseconds() - pause)
         return answer, log_ratio
 
-    return compiled(decision)
+    return compiled(inline="always")(decision)  # with the step: an argument less is a second less to compile

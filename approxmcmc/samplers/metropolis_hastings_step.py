@@ -118,4 +118,4 @@ def make_step(
         value[DRAW_WEIGHT] = weight(state.proposal)
         return decision
 
-    return compiled(step)
+    return compiled(inline="always")(step)
