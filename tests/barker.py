@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import BATCH, batch_kernel, log_terms_type
-from approxmcmc.engine.bind import MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.order import rows_order
 
 

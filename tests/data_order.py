@@ -7,7 +7,7 @@ from approxmcmc.acceptance import barker, sequential_t
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine import order as order_module
 from approxmcmc.engine.batches import merge_differences
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.order import rows_order
 from approxmcmc.samplers import metropolis_hastings_step
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTermRange
 from approxmcmc.engine.batches import BATCH, batch_kernel, log_terms_type
-from approxmcmc.engine.bind import MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.order import rows_order
 from approxmcmc.engine.term_range import constant_range
 

@@ -5,7 +5,7 @@ from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.bind import bind, type_of
+from approxmcmc.engine.compile import bind, type_of
 
 
 def _repeat(rng, theta, params, state, count, out):

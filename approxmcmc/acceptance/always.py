@@ -5,23 +5,44 @@ walk. As a member of its role it spares every sampler an ``if``.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import AcceptanceTest, Part, Target
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
 
 
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
+class NoState(NamedTuple):
+    """Nothing to know; a kernel's tuple must not be empty."""
+
+    nothing: int = 0
+
+
+@compiled
+def accept(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: NoState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Accept, and read nothing."""
     return 1, 0.0
 
 
-def _no_threshold(rng: np.random.Generator) -> float:
+@compiled
+def no_threshold(rng: np.random.Generator) -> float:
+    """Draw nothing."""
     return 0.0
 
 
-def _certain(log_ratio: float) -> float:
+@compiled
+def certainty(log_ratio: float) -> float:
+    """Return 1."""
     return 1.0
 
 
@@ -50,8 +71,6 @@ class AlwaysAccept(AcceptanceTest):
         """Return no look at all."""
         return np.empty(0, dtype=np.int64)
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that accepts."""
-        constants = {"USES_RATIO": False, "CACHES_LIKELIHOOD": False, "AUDITED": False}
-        rules = {"TEST": _decide, "THRESHOLD": _no_threshold, "ACCEPTANCE_PROBABILITY": _certain}
-        return Part({**rules, **constants}, (0.0,), lambda: np.full(1, np.nan))
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what accepts."""
+        return CompiledTest(accept, NoState, no_threshold, certainty, uses_ratio=False, is_audited=False)

@@ -24,44 +24,57 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance import sequential_t
-from approxmcmc.acceptance.rules import RULES
-from approxmcmc.acceptance.sequential_t import SequentialTTest
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Part, Target
-from approxmcmc.engine.batches import memory_order, sum_terms
-from approxmcmc.engine.bind import compiled
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.sequential_t import SequentialTState, SequentialTTest
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
-DECISIONS = COUNT_NAMES.index("decisions_made")
-ROUNDS = COUNT_NAMES.index("decision_rounds")
-EPSILON = VALUE_NAMES.index("epsilon")
-
-TOTAL, MADE = 0, 1  # places of the state: log-likelihood at the current theta (NaN: unknown), decisions made
 LONGEST = 2**62  # steps of an epoch without end
 
-_decide_sequentially = compiled(sequential_t._decide)
+
+class AnnealedState(NamedTuple):
+    """When each epoch ends, in decisions, and its epsilon and critical values; decisions made, and what is kept.
+
+    `log_likelihood` at the current theta is NaN until the exact epoch begins.
+    """
+
+    ends: np.ndarray
+    epsilons: np.ndarray
+    looks: np.ndarray
+    critical: np.ndarray
+    tol: float
+    decisions: np.ndarray
+    log_likelihood: np.ndarray
 
 
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    ends, epsilons, looks, critical, tol = params
-    epoch = np.searchsorted(ends, state[MADE], side="right")
-    state[MADE] += 1.0
-    value[EPSILON] = epsilons[epoch]
-    if epsilons[epoch] > 0.0:
-        return _decide_sequentially(
-            rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work,
-            (looks, critical[epoch], tol), state, count, value,
-        )  # fmt: skip
-    if math.isnan(state[TOTAL]):  # epsilon = 0 is final: from here on the current log-likelihood is kept
-        state[TOTAL] = sum_terms(log_terms, theta, data, memory_order(), n_obs, work[1])
+@compiled
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: AnnealedState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Decide with the epsilon of this decision; at epsilon = 0 on all data."""
+    epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
+    test.decisions[0] += 1.0
+    value[EPSILON] = test.epsilons[epoch]
+    if test.epsilons[epoch] > 0.0:
+        sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
+        return sequential_t.decide(rng, evidence, threshold, log_rest, sequential, count, value)
+    n_obs, places = evidence.n_obs, evidence.as_they_lie
+    if math.isnan(test.log_likelihood[0]):  # epsilon = 0 is final: from here on the current log-likelihood is kept
+        test.log_likelihood[0] = log_likelihood_at(evidence, evidence.theta, places)
         count[EVALUATIONS] += n_obs
-    total = sum_terms(log_terms, proposed, data, memory_order(), n_obs, work[1])
+    total = log_likelihood_at(evidence, evidence.proposed, places)
     count[TOUCHED] += n_obs
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1
@@ -70,9 +83,9 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
         return -1, 0.0
     if total == -math.inf:  # as is the current one where a biased epoch ended at data of probability 0
         return 0, total
-    log_ratio = log_rest + (total - state[TOTAL])
+    log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:
-        state[TOTAL] = total
+        test.log_likelihood[0] = total
         return 1, log_ratio
     return 0, log_ratio
 
@@ -187,18 +200,24 @@ class AnnealedEpsilon(AcceptanceTest):
         """Return the epsilon of a decision, counted from 0."""
         return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step, side="right"))])
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that decides with the epsilon of its step."""
-        if not target.same_terms:  # Gibbs: there is no one likelihood to keep in the exact epoch
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what decides with the epsilon of its step."""
+        if not hasattr(target, "variables"):  # Gibbs: there is no one likelihood to keep in the exact epoch
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
-        parts = [dataclasses.replace(self.test, epsilon=epsilon).build_test(target) for epsilon in self.epsilons]
-        looks, _, tol = parts[0].params
-        critical = np.stack([part.params[1] for part in parts])
-        ends = np.cumsum(np.asarray(self.steps, dtype=np.float64))
-        params = (ends, np.asarray(self.epsilons), looks, critical, tol)
-        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
-        functions = {"TEST": _decide, **RULES["metropolis"], **constants}
-        return Part(functions, params, lambda: np.array([np.nan, 0.0]), records=("epsilon", *parts[0].records))
+        states = [dataclasses.replace(self.test, epsilon=e).state_for(target.n_obs) for e in self.epsilons]
+
+        def make_state() -> AnnealedState:
+            return AnnealedState(
+                ends=np.cumsum(np.asarray(self.steps, dtype=np.float64)),
+                epsilons=np.asarray(self.epsilons),
+                looks=states[0].looks,
+                critical=np.stack([state.critical for state in states]),
+                tol=states[0].tol,
+                decisions=np.zeros(1),
+                log_likelihood=np.full(1, math.nan),
+            )
+
+        return CompiledTest(decide, make_state, *METROPOLIS, records=("epsilon", *self.test.build_test(target).records))
 
 
 def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:

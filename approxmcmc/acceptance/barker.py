@@ -25,46 +25,56 @@ algorithm 1; the closed form of A is not in the paper.
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.barker_error import bound_from_moments
 from approxmcmc.acceptance.laws.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.laws.looks import look_sizes
-from approxmcmc.acceptance.rules import RULES, barker_probability
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Part, Target
-from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, memory_order, merge_differences
-from approxmcmc.engine.bind import compiled
+from approxmcmc.acceptance.rules import BARKER, barker_probability
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts.records import (
+    AUDIT_ERROR,
+    AUDIT_NOISE,
+    DECISIONS,
+    ROUNDS,
+    SKEWNESS,
+    SKEWNESS_RATIO,
+    VARIANCE,
+)
+from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.checks import is_integer
+from approxmcmc.engine.compile import allocating, compiled
+from approxmcmc.engine.evidence import Evidence, merge_differences
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.order import check_order, draw_next, read_differences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-DECISIONS = COUNT_NAMES.index("decisions_made")
-ROUNDS = COUNT_NAMES.index("decision_rounds")
-VARIANCE = VALUE_NAMES.index("log_ratio_variance")
-SKEWNESS = VALUE_NAMES.index("term_skewness")
-SKEWNESS_RATIO = VALUE_NAMES.index("skewness_ratio")
-AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
-AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
-
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMS = ("closed", "sampling")
 REPLICATIONS = 64  # of the minibatch in one audit: a standard error of about 0.03, without a further evaluation
 # The test under skewed terms is off by some 0.01 in acceptance probability from here on.
 LARGEST_SKEWNESS_RATIO = 0.05
 SHARE_OF_SKEWED_DRAWS = 0.5
 LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is a step for every purpose
 
-probability = compiled(barker_probability)
+
+class BarkerState(NamedTuple):
+    """What the test was set to, and the atoms and weights of the correction distribution."""
+
+    batch_size: int
+    temperature: float
+    target_variance: float
+    max_error: float
+    correction_error: float
+    atoms: np.ndarray
+    weights: np.ndarray
 
 
 @compiled
-def log_ratio_variance(moments, n, n_obs, temperature):  # type: ignore[no-untyped-def]  # a kernel helper
+def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: float) -> float:
     """Return s^2, the estimated variance of Delta* after n of N data; 0 at n = N."""
     if n == n_obs:
         return 0.0
@@ -73,56 +83,53 @@ def log_ratio_variance(moments, n, n_obs, temperature):  # type: ignore[no-untyp
 
 
 @compiled
-def has_read_enough(moments, n, n_obs, params):  # type: ignore[no-untyped-def]  # as above
+def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) -> bool:
     """Return whether the estimate is precise enough, and the error bound, if one is asked for, small enough."""
-    _, temperature, target_variance, max_error, correction_error, _, _, _ = params
     if n == n_obs:
         return True
-    if log_ratio_variance(moments, n, n_obs, temperature) >= target_variance:
+    if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:
         return False
-    return max_error == math.inf or bound_from_moments(moments, correction_error) <= max_error
+    return test.max_error == math.inf or bound_from_moments(moments, test.correction_error) <= test.max_error
 
 
 @compiled
-def acceptance_log_odds(moments, n, n_obs, log_rest, params):  # type: ignore[no-untyped-def]  # as above
+def acceptance_log_odds(moments: np.ndarray, n: int, n_obs: int, log_rest: float, test: BarkerState) -> float:
     """Return logit(A), the log odds of acceptance given what was read; Delta itself at n = N.
 
     The smaller of A and 1 - A is summed, so that no digit of it is lost.
     """
-    _, temperature, target_variance, _, _, atoms, weights, _ = params
-    estimate = log_rest + n_obs * moments[MEAN] / temperature
+    estimate = log_rest + n_obs * moments[MEAN] / test.temperature
     if n == n_obs:
         return estimate
-    variance = log_ratio_variance(moments, n, n_obs, temperature)
-    spread = max(math.sqrt(target_variance - variance), LEAST_SPREAD)
+    variance = log_ratio_variance(moments, n, n_obs, test.temperature)
+    spread = max(math.sqrt(test.target_variance - variance), LEAST_SPREAD)
     sign = 1.0 if estimate > 0.0 else -1.0
     tail = 0.0
-    for j in range(atoms.shape[0]):
-        tail += weights[j] * 0.5 * math.erfc((abs(estimate) + sign * atoms[j]) / (spread * math.sqrt(2.0)))
+    for j in range(test.atoms.shape[0]):
+        tail += test.weights[j] * 0.5 * math.erfc((abs(estimate) + sign * test.atoms[j]) / (spread * math.sqrt(2.0)))
     if tail <= 0.0:
         return sign * math.inf
     return sign * (math.log1p(-tail) - math.log(tail))
 
 
 @compiled
-def added_noise(rng, variance, params):  # type: ignore[no-untyped-def]  # as above
-    """Return X_nc + X_corr, which make normal noise of this variance logistic."""
-    target_variance, atoms, cumulative = params[2], params[5], params[7]
-    place = min(np.searchsorted(cumulative, rng.random(), side="right"), atoms.shape[0] - 1)
-    return math.sqrt(target_variance - variance) * rng.standard_normal() + atoms[place]
-
-
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    batch_size = params[0]
-    moments = work[2]
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: BarkerState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Read until the estimate is precise enough, and compare its log odds of acceptance with logit(u)."""
+    moments, n_obs = evidence.moments, evidence.n_obs
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
-    while n == 0 or not has_read_enough(moments, n, n_obs, params):
-        before, n = n, min(n + batch_size, n_obs)
-        outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)
+    while n == 0 or not has_read_enough(moments, n, n_obs, test):
+        before, n = n, min(n + test.batch_size, n_obs)
+        outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
             return -1, 0.0
@@ -130,62 +137,50 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
             return 0, -math.inf
         if outcome == CERTAIN:
             return 1, math.inf
-    value[VARIANCE] = log_ratio_variance(moments, n, n_obs, params[1])
+    value[VARIANCE] = log_ratio_variance(moments, n, n_obs, test.temperature)
     value[SKEWNESS] = skewness(moments)
     if n < n_obs:
         value[SKEWNESS_RATIO] = max(value[SKEWNESS_RATIO], abs(value[SKEWNESS]) / math.sqrt(n))
-    log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, params)
+    log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
     return (1 if threshold < log_odds else 0), log_odds
 
 
-def _decide_by_sampling(  # type: ignore[no-untyped-def]  # as above
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    before = count[TOUCHED]
-    decision, log_odds = decide(
-        rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-    )
-    n = count[TOUCHED] - before
-    if decision >= 0 and n < n_obs and math.isfinite(log_odds):
-        estimate = log_rest + n_obs * work[2, MEAN] / params[1]
-        variance = log_ratio_variance(work[2], n, n_obs, params[1])
-        decision = 1 if estimate + added_noise(rng, variance, params) > 0.0 else 0
-    return decision, log_odds
-
-
-decide = compiled(_decide)
-
-
-def _audit(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, value
-):
+@allocating
+def audit(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: BarkerState,
+    value: np.ndarray,
+) -> int:
     """Decide on all data, and record the mean of A - S(Delta) over fresh minibatches, drawn from the audit's stream."""
-    batch_size, temperature = params[0], params[1]
-    batch, moments = work[1], work[2]
-    terms, memory = np.empty(n_obs), memory_order()
+    batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
+    terms = np.empty(n_obs)
     reset(moments)
     for lo in range(0, n_obs, BATCH):
         hi = min(lo + BATCH, n_obs)
-        outcome = merge_differences(log_terms, theta, proposed, data, memory, lo, hi, work)
+        outcome = merge_differences(evidence, evidence.as_they_lie, lo, hi)
         if outcome != FINITE:
             return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
         terms[lo:hi] = batch[: hi - lo]  # merge_differences leaves the differences there
-    log_ratio = log_rest + n_obs * moments[MEAN] / temperature
+    log_ratio = log_rest + n_obs * moments[MEAN] / test.temperature
 
     places = np.arange(n_obs)
     total = total_of_squares = 0.0
     for _ in range(REPLICATIONS):
         reset(moments)
         n = 0
-        while n == 0 or not has_read_enough(moments, n, n_obs, params):
-            before, n = n, min(n + batch_size, n_obs)
+        while n == 0 or not has_read_enough(moments, n, n_obs, test):
+            before, n = n, min(n + test.batch_size, n_obs)
             draw_next(rng, places, before, n)
             for lo in range(before, n, BATCH):
                 hi = min(lo + BATCH, n)
                 for place in range(lo, hi):
                     batch[place - lo] = terms[places[place]]
                 merge(moments, batch, hi - lo)
-        error = probability(acceptance_log_odds(moments, n, n_obs, log_rest, params)) - probability(log_ratio)
+        log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
+        error = barker_probability(log_odds) - barker_probability(log_ratio)
         total += error
         total_of_squares += error * error
     mean = total / REPLICATIONS
@@ -214,9 +209,6 @@ class MinibatchBarker(AcceptanceTest):
     max_error
         Read on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most this, too. None:
         no such rule. The bound is loose: 0.1 takes some 17 000 data, and the test then saves little.
-    form
-        ``"closed"`` decides with one uniform against the acceptance probability; ``"sampling"`` draws normal and
-        correction as the paper does. Equal in law; the first uses the same uniform as ``ExactTest("barker")``.
     order
         How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 
@@ -255,7 +247,6 @@ class MinibatchBarker(AcceptanceTest):
     temperature: float = 1.0
     correction: str = "minimax"
     max_error: float | None = None
-    form: str = "closed"
     order: str = "auto"
 
     def __post_init__(self) -> None:
@@ -271,7 +262,6 @@ class MinibatchBarker(AcceptanceTest):
             ("temperature", self.temperature, 0.0 < self.temperature < math.inf, "be positive and finite"),
             ("correction", self.correction, self.correction in METHODS, f"be one of {METHODS}"),
             ("max_error", self.max_error, self.max_error is None or self.max_error > 0.0, "be positive, or None"),
-            ("form", self.form, self.form in FORMS, f"be one of {FORMS}"),
         ):
             if not fits:
                 raise InvalidInputError(f"MinibatchBarker: {name} must {needed}, found {value!r}")
@@ -328,15 +318,15 @@ class MinibatchBarker(AcceptanceTest):
         )
         return [sentence]
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that reads, estimates and decides; a population smaller than one batch is read whole."""
-        if self.temperature != 1.0 and not target.terms_are_likelihood:
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what reads, estimates and decides; a population smaller than one batch is read whole."""
+        if self.temperature != 1.0 and not getattr(target, "terms_are_likelihood", True):
             raise IncompatibleError(
                 f"MinibatchBarker(temperature={self.temperature:g}) divides a target's terms; those of {target!r} are "
                 "what an expansion leaves of the likelihood, whose rest stands beside the prior; use the plain target"
             )
         correction = correction_distribution(math.sqrt(self.target_variance), self.correction)
-        params = (
+        state = BarkerState(
             min(int(self.batch_size), target.n_obs),
             float(self.temperature),
             float(self.target_variance),
@@ -344,11 +334,7 @@ class MinibatchBarker(AcceptanceTest):
             correction.sup_error,
             correction.atoms.copy(),
             correction.weights.copy(),
-            np.cumsum(correction.weights),
         )
-        test = _decide_by_sampling if self.form == "sampling" else _decide
-        functions = {"TEST": test, "AUDIT": _audit, **RULES["barker"]}
-        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
         records = ("log_ratio_variance", "term_skewness", "skewness_ratio")
         audits = ("audit_acceptance_error", "audit_acceptance_noise")
-        return Part({**functions, **constants}, params, lambda: np.full(1, np.nan), records=records + audits)
+        return CompiledTest(decide, lambda: state, *BARKER, audit=audit, records=records + audits)

@@ -25,14 +25,24 @@ Data, JMLR, sections 5 and 7 (control variates).
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.looks import look_sizes
-from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, BoundedTermsTarget, CompiledTermRange, Part, Target
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.contracts import (
+    AcceptanceTest,
+    BoundedTermsTarget,
+    CompiledTermRange,
+    CompiledTest,
+    Population,
+    Target,
+)
+from approxmcmc.contracts.records import DECISIONS, ROUNDS, VIOLATIONS
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.engine.term_range import constant_range
@@ -41,29 +51,44 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-DECISIONS = COUNT_NAMES.index("decisions_made")
-ROUNDS = COUNT_NAMES.index("decision_rounds")
-VIOLATIONS = COUNT_NAMES.index("range_violations")
-
 BOUNDS = ("bernstein", "serfling")
 ROUNDING = 1e-9  # relative; terms that differ by exactly the range must not count as a violation
 
 
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    looks, spread_factor, range_factor, term_range, numbers, observed = params
-    moments = work[2]
+class BernsteinState(NamedTuple):
+    """Looks, the factors of spread and range in the bound of each look, and where the range C comes from."""
+
+    looks: np.ndarray
+    spread_factor: np.ndarray
+    range_factor: np.ndarray
+    term_range: Any
+    numbers: np.ndarray
+    observed: bool
+
+
+@compiled
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: BernsteinState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Read look by look until the bound has decided."""
+    looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
+    moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
     reset(moments)
     count[DECISIONS] += 1
-    limit = term_range(theta, proposed, numbers)
+    limit = test.term_range(evidence.theta, evidence.proposed, test.numbers)
     if not limit >= 0.0:
         limit = math.inf  # a range that is NaN or negative says nothing
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
         before, n = n, looks[look]
-        outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)
+        outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
             return -1, 0.0
@@ -75,7 +100,7 @@ def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, whi
         if n == n_obs:
             break
         seen = moments[LARGEST] - moments[SMALLEST]
-        if observed:
+        if test.observed:
             limit = seen
         elif seen > limit * (1.0 + ROUNDING):
             limit = math.inf  # what was said about the terms is false: read them all
@@ -195,16 +220,14 @@ class BernsteinTest(AcceptanceTest):
             )
         return sentences
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that decides look by look, or raise where nobody bounds the terms."""
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what decides look by look, or raise where nobody bounds the terms."""
         looks = look_sizes(target.n_obs, self.batch_size, self.growth)
         observed = self.range == "observed"
-        term_range, numbers = self._term_range(target)
-        params = (looks, *bound_factors(looks, self.delta, self.p, self.bound), term_range, numbers, observed)
-        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
+        factors = bound_factors(looks, self.delta, self.p, self.bound)
+        state = BernsteinState(looks, *factors, *self._term_range(target), observed)
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
-        functions = {"TEST": _decide, **RULES["metropolis"], **constants}
-        return Part(functions, params, lambda: np.full(1, np.nan), records=records)
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
 
     def _term_range(self, target: Target) -> CompiledTermRange:
         if not isinstance(self.range, str):
@@ -241,8 +264,8 @@ def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = 
         return np.full_like(n, np.inf), np.full_like(n, np.inf)
     spent = (p - 1.0) / (p * np.arange(1.0, len(n) + 1.0) ** p) * delta
     if bound == "bernstein":
-        log_odds = np.log(3.0 / spent)
-        return np.sqrt(2.0 * log_odds / n), 3.0 * log_odds / n
-    log_odds = np.log(5.0 / spent)
+        log_factor = np.log(3.0 / spent)
+        return np.sqrt(2.0 * log_factor / n), 3.0 * log_factor / n
+    log_factor = np.log(5.0 / spent)
     rho = np.where(n <= n_obs / 2.0, 1.0 - (n - 1.0) / n_obs, (1.0 - n / n_obs) * (1.0 + 1.0 / n))
-    return np.sqrt(2.0 * rho * log_odds / n), (7.0 / 3.0 + 3.0 / math.sqrt(2.0)) * log_odds / n
+    return np.sqrt(2.0 * rho * log_factor / n), (7.0 / 3.0 + 3.0 / math.sqrt(2.0)) * log_factor / n

@@ -7,35 +7,64 @@ that every approximate test is measured against, and reads its data in memory or
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Part, Target
-from approxmcmc.engine.batches import sum_terms
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import InvalidInputError
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
-DECISIONS = COUNT_NAMES.index("decisions_made")
-ROUNDS = COUNT_NAMES.index("decision_rounds")
+
+class KeptLikelihood(NamedTuple):
+    """The log-likelihood at the current theta, one number."""
+
+    log_likelihood: np.ndarray
 
 
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    total = sum_terms(log_terms, proposed, data, order[0], n_obs, work[1])
-    count[TOUCHED] += n_obs
-    count[EVALUATIONS] += n_obs
+def nothing_kept() -> KeptLikelihood:
+    """Return the state of a chain that has not started."""
+    return KeptLikelihood(np.full(1, math.nan))
+
+
+@compiled
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: KeptLikelihood,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Add up all terms at theta' and compare with the sum that is kept."""
+    total = log_likelihood_at(evidence, evidence.proposed, evidence.order.places)
+    count[TOUCHED] += evidence.n_obs
+    count[EVALUATIONS] += evidence.n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
     if not total < math.inf:  # NaN, or a density that no data can have
         return -1, 0.0
-    log_ratio = log_rest + (total - state[0])
+    log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:
-        state[0] = total
+        test.log_likelihood[0] = total
         return 1, log_ratio
     return 0, log_ratio
+
+
+@compiled
+def kept_log_likelihood(test: KeptLikelihood) -> float:
+    """Return the log-likelihood at the current theta."""
+    return test.log_likelihood[0]
+
+
+@compiled
+def keep_log_likelihood(test: KeptLikelihood, total: float) -> None:
+    """Keep the log-likelihood at the current theta."""
+    test.log_likelihood[0] = total
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +105,13 @@ class ExactTest(AcceptanceTest):
         """It is."""
         return True
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that decides on all data. Its state is the log-likelihood at the current theta."""
-        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": True, "AUDITED": False}
-        return Part({"TEST": _decide, **RULES[self.rule], **constants}, (0.0,), lambda: np.full(1, np.nan))
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what decides on all data. Its state is the log-likelihood at the current theta."""
+        return CompiledTest(
+            decide,
+            nothing_kept,
+            *RULES[self.rule],
+            log_likelihood=kept_log_likelihood,
+            keep_log_likelihood=keep_log_likelihood,
+            is_audited=False,
+        )

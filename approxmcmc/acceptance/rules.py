@@ -6,28 +6,41 @@ threshold is drawn once per decision, from a stream of its own.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.engine.compile import compiled
 
+
+class Rule(NamedTuple):
+    """A threshold, drawn as ``threshold(rng)``, and the probability that a log ratio exceeds it."""
+
+    threshold: Callable[[np.random.Generator], float]
+    probability: Callable[[float], float]
+
+
+@compiled
 def log_uniform(rng: np.random.Generator) -> float:
     """Return log u = -Exponential(1): no u = 0, and digits to spare near u = 1."""
     return -rng.standard_exponential()
 
 
+@compiled
 def logit_uniform(rng: np.random.Generator) -> float:
     """Return log(u / (1 - u)) with u = exp(-e), the same u as :func:`log_uniform` draws."""
     exponential = rng.standard_exponential()
     return -math.log(math.expm1(exponential)) if exponential < 30.0 else -exponential  # equal to 1e-13 from 30 on
 
 
+@compiled
 def metropolis_probability(log_ratio: float) -> float:
     """Return min(1, exp(Lambda)); Lambda = -inf gives 0."""
     return 1.0 if log_ratio >= 0.0 else math.exp(log_ratio)
 
 
+@compiled
 def barker_probability(log_ratio: float) -> float:
     """Return 1 / (1 + exp(-Lambda)), without overflow."""
     if log_ratio >= 0.0:
@@ -36,7 +49,6 @@ def barker_probability(log_ratio: float) -> float:
     return ratio / (1.0 + ratio)
 
 
-RULES: Mapping[str, Mapping[str, Any]] = {
-    "metropolis": {"THRESHOLD": log_uniform, "ACCEPTANCE_PROBABILITY": metropolis_probability},
-    "barker": {"THRESHOLD": logit_uniform, "ACCEPTANCE_PROBABILITY": barker_probability},
-}
+METROPOLIS = Rule(log_uniform, metropolis_probability)
+BARKER = Rule(logit_uniform, barker_probability)
+RULES: Mapping[str, Rule] = {"metropolis": METROPOLIS, "barker": BARKER}

@@ -23,15 +23,24 @@ constant boundaries; Wang and Tsiatis (1987) for the family of shapes, a = 0 bei
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.heavy_tails import SHARE_OF_HEAVY_DRAWS, share_of_heavy_draws
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
-from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, DecisionLaw, Part, Target
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.contracts import (
+    AcceptanceTest,
+    CompiledTest,
+    DecisionLaw,
+    Population,
+    Target,
+)
+from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLERANCE_STOPS
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
@@ -39,24 +48,35 @@ from approxmcmc.errors import InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-DECISIONS = COUNT_NAMES.index("decisions_made")
-ROUNDS = COUNT_NAMES.index("decision_rounds")
-TOLERANCE_STOPS = COUNT_NAMES.index("tolerance_stops")
-MAX_TERM_RATIO = VALUE_NAMES.index("max_term_ratio")
+
+class SequentialTState(NamedTuple):
+    """Sizes of the looks, their critical values, shape (J,) each, and the tolerance."""
+
+    looks: np.ndarray
+    critical: np.ndarray
+    tol: float
 
 
-def _decide(  # type: ignore[no-untyped-def]  # bound into a chain template, which fixes the types
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, state, count, value
-):
-    looks, critical, tol = params
-    moments = work[2]
+@compiled
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: SequentialTState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Read look by look until the mean of the differences is clearly above or below mu_0."""
+    looks, critical, tol = test.looks, test.critical, test.tol
+    moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
         before, n = n, looks[look]
-        outcome = read_differences(rng, log_terms, data, theta, proposed, before, n, order, work, count)
+        outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
             return -1, 0.0
@@ -249,14 +269,14 @@ class SequentialTTest(AcceptanceTest):
             )
         return sentences
 
-    def build_test(self, target: Target) -> Part:
-        """Return the part that decides look by look; a population smaller than one look is read whole."""
-        looks = look_sizes(target.n_obs, self.batch_size, self.growth)
-        early = critical_values(looks, self.epsilon, shape=self.boundary_shape)
-        critical = np.append(early, 0.0)  # the last look needs none
-        constants = {"USES_RATIO": True, "CACHES_LIKELIHOOD": False, "AUDITED": True}
-        rules = {"TEST": _decide, **RULES["metropolis"]}
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile what decides look by look; a population smaller than one look is read whole."""
+        state = self.state_for(target.n_obs)
         records = ("max_term_ratio", "audited_mu_std", *(("tolerance_stops",) if self.tol > 0.0 else ()))
-        return Part(
-            {**rules, **constants}, (looks, critical, float(self.tol)), lambda: np.full(1, np.nan), records=records
-        )
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
+
+    def state_for(self, n_obs: int) -> SequentialTState:
+        """Return looks and critical values for `n_obs` terms; the last look needs no critical value."""
+        looks = look_sizes(n_obs, self.batch_size, self.growth)
+        early = critical_values(looks, self.epsilon, shape=self.boundary_shape)
+        return SequentialTState(looks, np.append(early, 0.0), float(self.tol))

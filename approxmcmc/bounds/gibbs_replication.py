@@ -14,7 +14,7 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, DiscreteTarget
 from approxmcmc.engine.batches import log_terms_type
-from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.gibbs.gibbs import NO_BLOCKS, Gibbs, GibbsChain

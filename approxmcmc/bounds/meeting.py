@@ -16,7 +16,7 @@ from approxmcmc.acceptance.rules import RULES
 from approxmcmc.bounds.transition import walk_covariance
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget
 from approxmcmc.engine.batches import BATCH, LOG_PRIOR, log_terms_type, memory_order, sum_terms
-from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, compiled, type_of
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import Gibbs, MetropolisHastings

@@ -3,19 +3,19 @@
 A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
 roles of this room, which imports nothing of ours, so that every other can import it.
 
-A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is a *compiled
-part*: a plain Python function that the engine binds into a chain template, and the tuple of numbers and arrays which
-that function reads. Settings travel between processes and into files; compiled parts never do.
+A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is made for a
+target: compiled functions, and a named tuple of numbers and arrays which they read and write (`compiled`). Settings
+travel between processes and into files; what is compiled never does.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
+from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
     Chain,
-    Part,
     Program,
     ProposalSampler,
     Sampler,
@@ -57,15 +57,16 @@ __all__ = [
     "CompiledConditionals",
     "CompiledEstimator",
     "CompiledGradient",
+    "CompiledProposal",
     "CompiledTarget",
     "CompiledTermRange",
+    "CompiledTest",
     "Component",
     "DecisionLaw",
     "DifferentiableTarget",
     "DiscreteTarget",
     "DoublyIntractableTarget",
     "EstimatedTarget",
-    "Part",
     "Population",
     "Program",
     "Proposal",

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from approxmcmc.contracts.compiled import CompiledTest
 from approxmcmc.contracts.component import Component
-from approxmcmc.contracts.sampler import Part
+from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.target import Target
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class AcceptanceTest(Component, abc.ABC):
     """
 
     @abc.abstractmethod
-    def build_test(self, target: Target) -> Part:
-        """Check that the target has what this test needs, and return the part that decides; once per `sample`."""
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Check that the target has what this test needs, and compile it; once per `sample`."""
 
     # --- what it is ---
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from approxmcmc.contracts.sampler import Part
+from approxmcmc.contracts.compiled import CompiledProposal
 from approxmcmc.contracts.target import Target
 
 
@@ -27,15 +27,11 @@ class Proposal(abc.ABC):
         return (self,)
 
     @abc.abstractmethod
-    def build_proposal(self, target: Target) -> Part:
-        """Check that the target has what this proposal needs, and return the part that proposes.
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Check that the target has what this proposal needs, and compile it; once per `sample`."""
 
-        A part may bind ``WEIGHT(params, state) -> float``, the weight of the draw just made, and then names "weight"
-        among its records.
-        """
-
-    def build_unadjusted(self, target: Target) -> Part:
-        """Return the part for a test that asks for no density ratio; write it where the ratio costs gradients."""
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what serves a test that asks for no density ratio; write it where the ratio costs gradients."""
         return self.build_proposal(target)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:

@@ -1,5 +1,9 @@
 """Names of what is recorded of every kept draw."""
 
+import math
+
+import numpy as np
+
 # Columns of the integer and float records that a chain template fills for every kept draw. The output room names and
 # documents each of them in its schema; the order here is the order in memory.
 CORE_COUNTS = (
@@ -37,3 +41,40 @@ VALUE_NAMES = (
     "epsilon",
     "weight",
 )
+
+# Places of the columns, for compiled code.
+TOUCHED = COUNT_NAMES.index("datapoints_touched")
+EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
+DECISIONS = COUNT_NAMES.index("decisions_made")
+ROUNDS = COUNT_NAMES.index("decision_rounds")
+AUDITS = COUNT_NAMES.index("decisions_audited")
+WRONG = COUNT_NAMES.index("wrong_decisions")
+WRONG_ACCEPTS = COUNT_NAMES.index("wrong_accepts")
+ACCEPTED = COUNT_NAMES.index("accepted")
+GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
+BOUNDS = COUNT_NAMES.index("bound_evaluations")
+UPDATES = COUNT_NAMES.index("auxiliary_updates")
+STATISTICS = COUNT_NAMES.index("statistic_evaluations")
+BRIGHT = COUNT_NAMES.index("bright_count")
+DARK = COUNT_NAMES.index("dark_proposals")
+TOLERANCE_STOPS = COUNT_NAMES.index("tolerance_stops")
+VIOLATIONS = COUNT_NAMES.index("range_violations")
+
+ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
+SECONDS = VALUE_NAMES.index("perf_counter_diff")
+LP = VALUE_NAMES.index("lp")
+MAX_TERM_RATIO = VALUE_NAMES.index("max_term_ratio")
+MU_STD = VALUE_NAMES.index("audited_mu_std")
+VARIANCE = VALUE_NAMES.index("log_ratio_variance")
+SKEWNESS = VALUE_NAMES.index("term_skewness")
+SKEWNESS_RATIO = VALUE_NAMES.index("skewness_ratio")
+AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
+AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
+EPSILON = VALUE_NAMES.index("epsilon")
+DRAW_WEIGHT = VALUE_NAMES.index("weight")
+
+# What a draw's values are before its steps write them: NaN stays where nothing was audited, or no decision was made.
+NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noise", "epsilon"}
+BLANK_VALUES = np.array([math.nan if name in NOT_WRITTEN else 0.0 for name in VALUE_NAMES])
+
+AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")

@@ -1,32 +1,10 @@
 """How target, proposal and acceptance test become a chain, and what comes out of it."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-
-
-class Part(NamedTuple):
-    """A compiled part of a chain template: what to bind by name, and what it reads and writes.
-
-    `functions` maps names of the template's globals to plain functions and constants. `params` is a tuple of scalars
-    and arrays, read only. The state is a float64 array that belongs to one chain; `make_state` returns a fresh one,
-    `describe` tells what it has learnt, and `explain` why a proposal is NaN where its gradient is not the reason.
-    `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills. A compiled kernel among the
-    parameters reaches the template as a function pointer. `attrs` says what set-up cost, as ``setup_*``.
-    """
-
-    functions: Mapping[str, Any]
-    params: tuple[Any, ...]
-    make_state: Callable[[], np.ndarray]
-    describe: Callable[[np.ndarray], Mapping[str, float]] = lambda state: {}
-    records: tuple[str, ...] = ()
-    attrs: Mapping[str, Any] = {}
-    explain: Callable[[np.ndarray], str] = lambda state: ""
-
-
-@runtime_checkable
 
 
 class Streams(NamedTuple):

@@ -9,16 +9,16 @@ pairs by proposing from them.
 import math
 import reprlib
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts import COUNT_NAMES, Part, Proposal, Target
+from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.bind import VECTOR, bind, type_of
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.sampling.initial import random_start
@@ -78,7 +78,7 @@ def collect_pairs(
     if theta.shape != (target.variables.size,):  # compiled code would read beyond it
         raise InvalidInputError(f"pilot pairs: initvals need shape ({target.variables.size},), found {theta.shape}")
     compiled, part = target.compile(), proposal.build_proposal(target)
-    propose, state = _propose_kernel(part), part.make_state()
+    propose, state = compiled_propose(part), part.make_state()
     count = np.zeros(len(COUNT_NAMES), np.int64)
 
     def terms_at(point: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ def collect_pairs(
         if step == tune:
             before = log_prior + terms.sum()
         states[step] = theta
-        log_q_ratio = propose(own.proposal, part.params, state, theta, proposed[step], count)
+        log_q_ratio = propose(own.proposal, state, theta, proposed[step], count)
         proposed_log_prior = compiled.log_prior(proposed[step])
         # Outside the support a gradient may be undefined, and with it the density ratio.
         log_rest = proposed_log_prior - log_prior + log_q_ratio if proposed_log_prior > -np.inf else proposed_log_prior
@@ -106,8 +106,8 @@ def collect_pairs(
         if np.isnan(log_rest) or np.isnan(log_ratio[step]):
             raise NotFiniteError(f"pilot pairs: a log density is NaN from {theta} to {proposed[step]}")
         acceptance = float(np.exp(min(log_ratio[step], 0.0)))
-        if step < tune:
-            part.functions["ADAPT"](part.params, state, acceptance, step)
+        if step < tune and part.adapt is not None:
+            part.adapt(state, acceptance, step)
         if own.uniform.random() < acceptance:
             theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
     kept, rise = slice(tune, None), float(log_prior + terms.sum() - before)
@@ -120,15 +120,15 @@ def collect_pairs(
     return found
 
 
-def pairs_from(states: np.ndarray, target: Target, proposal: Part, rng: np.random.Generator) -> Pairs:
+def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:
     """Propose once from each of the states, shape (n_pairs, dim); two passes over the data each."""
     began = time.perf_counter()
-    compiled, propose, memory = target.compile(), _propose_kernel(proposal), proposal.make_state()
+    compiled, propose, memory = target.compile(), compiled_propose(proposal), proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
     log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
     count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
     for k, theta in enumerate(states):
-        log_q_ratio = propose(rng, proposal.params, memory, theta, proposed[k], count)
+        log_q_ratio = propose(rng, memory, theta, proposed[k], count)
         log_prior = compiled.log_prior(proposed[k])
         if log_prior == -np.inf:
             continue
@@ -146,14 +146,16 @@ def scale_of(differences: np.ndarray) -> float:
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0
 
 
-def _propose_kernel(proposal: Any) -> Any:
-    if config.DISABLE_JIT:
-        return proposal.functions["PROPOSE"]
-    generator = type_of(np.random.default_rng(0))
-    counts = nb.Array(nb.int64, 1, "C")
-    signature = nb.float64(generator, type_of(proposal.params), VECTOR, VECTOR, VECTOR, counts)
-    return bind(_propose, signature, PROPOSE=proposal.functions["PROPOSE"])
+def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
+    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
+    signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
+    return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # a template
-    return PROPOSE(rng, params, state, theta, out, count)  # type: ignore[name-defined]  # noqa: F821 (bound)
+def _returning(propose: Callable[..., float]) -> Callable[..., float]:
+    """Return what calls a compiled proposal."""
+
+    def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+        return propose(rng, state, theta, out, count)
+
+    return call

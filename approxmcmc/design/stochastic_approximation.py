@@ -17,8 +17,8 @@ from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError, NotFiniteError

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.bind import BATCH_FASTMATH, INDICES, VECTOR, bind, compiled, type_of
-from approxmcmc.engine.moments import MEAN, merge, total
+from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, VECTOR, bind, compiled, kernel, type_of
+from approxmcmc.engine.moments import total
+
+Data = tuple[np.ndarray, ...]
 
 # Data per call of a batch kernel: 512 rows of 50 doubles (200 kB) stay in the second-level cache between the two
 # thetas, and one indirect call per 512 data costs nothing that can be measured.
@@ -36,19 +38,24 @@ def log_terms_at_both_type(data_type: Any) -> Any:
     return nb.FunctionType(nb.void(VECTOR, VECTOR, data_type, nb.int64, nb.int64, VECTOR, VECTOR))
 
 
-def _terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    for place in range(lo, hi):
-        out[place - lo] = LOGLIK(theta, data, datum_at(order, place))  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_log_terms(loglik: Callable[..., float]) -> Callable[..., None]:
+    """Return the batch kernel of ``loglik(theta, data, i)``."""
+
+    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        for place in range(lo, hi):
+            out[place - lo] = loglik(theta, data, datum_at(order, place))
+
+    return log_terms
 
 
 @compiled
-def datum_at(order, place):  # type: ignore[no-untyped-def]  # a kernel helper
+def datum_at(order: np.ndarray, place: int) -> int:
     """Return which datum stands at a place of the order; an empty order stands for the data as they lie."""
     return order[place] if order.shape[0] else place
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
-def linear_predictor(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``; an empty order stands for the rows as they lie.
 
     Two rows at a time, which overlaps their horizontal sums (docs, decision record 5). A last row without a partner is
@@ -66,7 +73,9 @@ def linear_predictor(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-d
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
-def linear_predictors(theta, proposed, X, lo, hi, out, other_out):  # type: ignore[no-untyped-def]  # as above
+def linear_predictors(
+    theta: np.ndarray, proposed: np.ndarray, X: np.ndarray, lo: int, hi: int, out: np.ndarray, other_out: np.ndarray
+) -> None:
     """Write x_i' theta and x_i' theta' for the rows lo ... hi - 1: to each, what `linear_predictor` writes.
 
     One pass over a row for both takes three quarters of the time of two passes.
@@ -81,75 +90,107 @@ def linear_predictors(theta, proposed, X, lo, hi, out, other_out):  # type: igno
         other_out[i - lo] = eta_other
 
 
-def _linear_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    # Two loops: the first gathers rows, the second vectorises over data. It does so only on contiguous arrays (3.4 ns a
-    # datum against 21 with y gathered in it), hence the copy of the responses.
-    X, y = data
-    linear_predictor(theta, X, order, lo, hi, out)
-    if order.shape[0] == 0:
-        # A slice from 0: the index lo + i might be negative for all that the compiler knows, and its check that `out`
-        # does not overlap y would then fail where the two are neighbours in memory, and fall back to a scalar loop.
+def make_linear_log_terms(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
+    """Return the batch kernel of a linear model, ``loglik_eta(x_i' theta, y_i)``; data = (X, y)."""
+
+    def linear_log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # Two loops: the first gathers rows, the second vectorises over data. It does so only on contiguous arrays
+        # (3.4 ns a datum against 21 with y gathered in it), hence the copy of the responses.
+        X, y = data
+        linear_predictor(theta, X, order, lo, hi, out)
+        if order.shape[0] == 0:
+            # A slice from 0: the index lo + i might be negative for all that the compiler knows, and its check that
+            # `out` does not overlap y would then fail where the two are neighbours in memory, and fall back to a scalar
+            # loop.
+            here = y[lo:hi]
+            for i in range(hi - lo):
+                out[i] = loglik_eta(out[i], here[i])
+            return
+        responses = np.empty(hi - lo)
+        for place in range(lo, hi):
+            responses[place - lo] = y[order[place]]
+        for i in range(hi - lo):
+            out[i] = loglik_eta(out[i], responses[i])
+
+    return linear_log_terms
+
+
+def make_linear_terms_at_both(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
+    """Return the kernel that evaluates the terms of a linear model at two thetas in one pass."""
+
+    def linear_terms_at_both(
+        theta: np.ndarray,
+        proposed: np.ndarray,
+        data: Data,
+        lo: int,
+        hi: int,
+        current: np.ndarray,
+        candidate: np.ndarray,
+    ) -> None:
+        X, y = data
+        linear_predictors(theta, proposed, X, lo, hi, current, candidate)
         here = y[lo:hi]
         for i in range(hi - lo):
-            out[i] = LOGLIK_ETA(out[i], here[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
-        return
-    responses = np.empty(hi - lo)
-    for place in range(lo, hi):
-        responses[place - lo] = y[order[place]]
-    for i in range(hi - lo):
-        out[i] = LOGLIK_ETA(out[i], responses[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+            current[i] = loglik_eta(current[i], here[i])
+        for i in range(hi - lo):
+            candidate[i] = loglik_eta(candidate[i], here[i])
 
-
-def _linear_terms_at_both(theta, proposed, data, lo, hi, current, candidate):  # type: ignore[no-untyped-def]  # as above
-    X, y = data
-    linear_predictors(theta, proposed, X, lo, hi, current, candidate)
-    here = y[lo:hi]
-    for i in range(hi - lo):
-        current[i] = LOGLIK_ETA(current[i], here[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for i in range(hi - lo):
-        candidate[i] = LOGLIK_ETA(candidate[i], here[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+    return linear_terms_at_both
 
 
 @compiled
-def terms_at_both(both, log_terms, theta, proposed, data, lo, hi, current, candidate):  # type: ignore[no-untyped-def]
+def terms_at_both(
+    at_both: Any,
+    log_terms: Any,
+    theta: np.ndarray,
+    proposed: np.ndarray,
+    data: Data,
+    as_they_lie: np.ndarray,
+    lo: int,
+    hi: int,
+    current: np.ndarray,
+    candidate: np.ndarray,
+) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current` and at theta' to `candidate`.
 
-    `both` is the target's own kernel for this, or None; the branch that is not taken is not compiled.
+    `at_both` is the target's own kernel for this, or None; the branch that is not taken is not compiled. `as_they_lie`
+    is the empty order.
     """
-    if both is not None:
-        both(theta, proposed, data, lo, hi, current, candidate)
+    if at_both is not None:
+        at_both(theta, proposed, data, lo, hi, current, candidate)
         return
-    log_terms(theta, data, memory_order(), lo, hi, current)
-    log_terms(proposed, data, memory_order(), lo, hi, candidate)
+    log_terms(theta, data, as_they_lie, lo, hi, current)
+    log_terms(proposed, data, as_they_lie, lo, hi, candidate)
 
 
-def batch_kernel(loglik: Callable[..., float], data: tuple[np.ndarray, ...]) -> Any:
+def batch_kernel(loglik: Callable[..., float], data: Data) -> Any:
     """Return the batch kernel of a per-datum function ``loglik(theta, data, i) -> float``."""
-    return _bind_terms(_terms, data, LOGLIK=loglik)
+    return bind_terms(make_log_terms, loglik, data=data)
 
 
-def linear_batch_kernel(loglik_eta: Callable[[float, float], float], data: tuple[np.ndarray, ...]) -> Any:
+def linear_batch_kernel(loglik_eta: Callable[[float, float], float], data: Data) -> Any:
     """Return the batch kernel of a linear model, ``loglik_eta(x_i' theta, y_i) -> float``; data = (X, y)."""
-    return _bind_terms(_linear_terms, data, LOGLIK_ETA=loglik_eta)
+    return bind_terms(make_linear_log_terms, loglik_eta, data=data)
 
 
-def linear_kernel_at_both(loglik_eta: Callable[[float, float], float], data: tuple[np.ndarray, ...]) -> Any:
+def linear_kernel_at_both(loglik_eta: Callable[[float, float], float], data: Data) -> Any:
     """Return the kernel that evaluates the terms of a linear model at two thetas in one pass."""
     signature = log_terms_at_both_type(type_of(data)).signature
-    return bind(_linear_terms_at_both, signature, fastmath=BATCH_FASTMATH, LOGLIK_ETA=loglik_eta)
+    return bind(make_linear_terms_at_both, loglik_eta, signature=signature, fastmath=BATCH_FASTMATH)
 
 
-def _bind_terms(template: Callable[..., None], data: tuple[np.ndarray, ...], **parts: Any) -> Any:
-    return bind(template, log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH, **parts)
+def bind_terms(make: Callable[..., Callable[..., None]], *parts: Any, data: Data) -> Any:
+    """Compile ``make(*parts)``, a `log_terms`, for these data."""
+    return bind(make, *parts, signature=log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH)
 
 
-def prior_kernel(log_prior: Callable[..., float], **parts: Any) -> Any:
+def prior_kernel(log_prior: Callable[..., float]) -> Any:
     """Return a compiled ``log_prior(theta) -> float``, strict in its arithmetic."""
-    return bind(log_prior, LOG_PRIOR.signature, **parts)
+    return kernel(log_prior, LOG_PRIOR.signature)
 
 
 @compiled
-def subtract(current, candidate, out):  # type: ignore[no-untyped-def]  # a kernel helper; types are inferred at its call
+def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int:
     """Write l_i = candidate_i - current_i to `out`; return IMPOSSIBLE or CERTAIN where a term is -inf, else FINITE."""
     infinite = 0  # counted first: a loop that asks each term does not vectorise, and takes 0.7 ns instead of 0.2
     for i in range(current.shape[0]):
@@ -171,37 +212,7 @@ def subtract(current, candidate, out):  # type: ignore[no-untyped-def]  # a kern
 
 
 @compiled
-def finish(outcome, moments):  # type: ignore[no-untyped-def]  # as above
-    """Return what the differences read so far amount to: `outcome`, or UNDEFINED when a finite sum turned out NaN."""
-    return UNDEFINED if outcome == FINITE and not math.isfinite(moments[MEAN]) else outcome
-
-
-@compiled
-def merge_differences(  # type: ignore[no-untyped-def]  # as above
-    log_terms, theta, proposed, data, order, start, stop, work
-):
-    """Merge l_i = log p(x_i|theta') - log p(x_i|theta), i in ``order[start:stop]``, into the moments ``work[2]``.
-
-    Returns FINITE; or IMPOSSIBLE when a datum has probability 0 at theta' (the full ratio is then 0, whatever the rest
-    says), CERTAIN when a datum has probability 0 at theta and not at theta', UNDEFINED when a term is NaN. The
-    differences of the last batch stay in ``work[1]``.
-    """
-    current, candidate, moments = work[0], work[1], work[2]
-    outcome = FINITE
-    for lo in range(start, stop, BATCH):
-        hi = min(lo + BATCH, stop)
-        log_terms(theta, data, order, lo, hi, current)
-        log_terms(proposed, data, order, lo, hi, candidate)
-        found = subtract(current[: hi - lo], candidate[: hi - lo], candidate)
-        if found == IMPOSSIBLE:
-            return IMPOSSIBLE
-        outcome = CERTAIN if found == CERTAIN else outcome
-        merge(moments, candidate, hi - lo)
-    return finish(outcome, moments)
-
-
-@compiled
-def sum_terms(log_terms, theta, data, order, n_obs, work):  # type: ignore[no-untyped-def]  # as above
+def sum_terms(log_terms: Any, theta: np.ndarray, data: Data, order: np.ndarray, n_obs: int, work: np.ndarray) -> float:
     """Return the log-likelihood on all data; sums of 512 terms are added up: rounding stays near 1e-16 sqrt(N)."""
     all_terms = 0.0
     for lo in range(0, n_obs, BATCH):
@@ -209,12 +220,6 @@ def sum_terms(log_terms, theta, data, order, n_obs, work):  # type: ignore[no-un
         log_terms(theta, data, order, lo, hi, work)
         all_terms += total(work, hi - lo)
     return all_terms
-
-
-@compiled
-def memory_order():  # type: ignore[no-untyped-def]  # as above
-    """Return the empty order: the data as they lie."""
-    return np.empty(0, dtype=np.int64)
 
 
 def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], n_obs: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 
 # The clock id behind perf_counter: CLOCK_MONOTONIC on Linux, CLOCK_UPTIME_RAW on macOS.
 CLOCK_ID = {"linux": 1, "darwin": 8}.get(sys.platform)

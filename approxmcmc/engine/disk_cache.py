@@ -8,6 +8,7 @@ it fails, kernels are compiled anew in every process, which costs seconds and ch
 """
 
 import contextlib
+import copy
 import importlib.metadata
 import io
 import pickle
@@ -22,6 +23,8 @@ from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
+from numba.core.types import BaseTuple
+from numba.core.typing import signature
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.engine.paths import user_cache
@@ -45,6 +48,15 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
         environment.consts[:] = consts
         environment.env_name = name
     return environment
+
+
+def _spelled(numba_type: Any) -> str:
+    """Return a type in full: a kernel reads a named tuple by places, so that its fields and their order count."""
+    if isinstance(numba_type, BaseTuple):
+        fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
+        items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
+        return f"({', '.join(items)})"
+    return str(numba_type)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -71,9 +83,12 @@ class ContentCache(_Cache):
         """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
         target_context.refresh()
         try:
-            payload = _Unpickler(io.BytesIO(self._file(sig, target_context.codegen()).read_bytes())).load()
-            payload[1].modname = __name__  # the descriptor; numba imports what it names
-            return compiler.CompileResult._rebuild(target_context, *payload)
+            stored = self._file(sig, target_context.codegen()).read_bytes()
+            library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
+            descriptor.modname = __name__  # numba imports what it names
+            descriptor.argtypes = sig.args  # the process's own types: those of named tuples are classes
+            asked = signature(returned, *sig.args)
+            return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
@@ -87,11 +102,15 @@ class ContentCache(_Cache):
         with contextlib.suppress(OSError):
             path = self._file(sig, data.codegen)
             path.parent.mkdir(parents=True, exist_ok=True)
+            library, descriptor, environment, found, *rest = data._reduce()
+            descriptor = copy.copy(descriptor)
+            descriptor.argtypes = None  # as said in load_overload; a class may come from a script that does things
             with whole_file(path, durable=False) as temporary:
-                temporary.write_bytes(dumps(data._reduce()))
+                temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
 
     def _file(self, sig: Any, codegen: Any) -> Path:
-        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, str(sig), codegen.magic_tuple()))}.nbc"
+        types = [_spelled(argument) for argument in sig.args]
+        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, types, codegen.magic_tuple()))}.nbc"
 
     def enable(self) -> None:
         """Numba's switch; the cache is on from the start."""

@@ -79,18 +79,21 @@ def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def has_stale_helpers(function: Any) -> bool:
+def has_stale_helpers(function: Any, *, _above: frozenset[int] = frozenset()) -> bool:
     """Return whether a function calls one of the user's, compiled by numba, whose code may be older than its text.
 
     Such a helper keeps the globals of its first call, whatever they are now. It can be trusted when it was not yet
-    compiled at the first look at it, and has had the same content since.
+    compiled at the first look at it, and has had the same content since. Helpers are looked for at any depth.
     """
-    if not isinstance(function, types.FunctionType):
+    function = getattr(function, "py_func", function)
+    if not isinstance(function, types.FunctionType) or id(function) in _above:
         return False
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = [*cells, *_globals_read(function.__code__, function.__globals__).values()]
+    named = [cell.cell_contents for cell in function.__closure__ or ()]
+    if not _is_ours(function):  # a function of this package meets the user's in its closure alone
+        named += _globals_read(function.__code__, function.__globals__).values()
     helpers = [value for value in named if hasattr(value, "py_func") and not _is_ours(value.py_func)]
-    return any(list(map(_is_stale, helpers)))  # a look at each of them
+    stale = list(map(_is_stale, helpers))  # a look at each of them
+    return any(stale) or any(has_stale_helpers(value, _above=_above | {id(function)}) for value in named)
 
 
 def _is_stale(helper: Any) -> bool:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from approxmcmc.engine.bind import BATCH_FASTMATH, compiled
+from approxmcmc.engine.compile import BATCH_FASTMATH, compiled
 
 N, MEAN, M2, SMALLEST, LARGEST, M3, M4 = 0, 1, 2, 3, 4, 5, 6
 SIZE = 7

@@ -16,15 +16,7 @@ Blocks are read again and again, so their terms at the current theta are kept: o
 rows and the version of theta that they belong to. A decision then evaluates only at theta', unless the block was not
 read since the last move.
 
-An order is a tuple that belongs to one chain; see `rows_order` and `blocks_order`:
-
-    places   the permutation; empty = the data as they lie (in the shuffled copy, or in a test that reads everything)
-    blocks   the permutation of the blocks; empty = the schedule of rows
-    kept     (K, 2): for each block the version of theta, and how many of its leading rows have terms kept
-    terms    (2, N): terms at the current theta by row, and at the proposed one in the order of reading
-    cursor   block size, N, period of the reshuffle, decisions, version of theta, and where the decision stands
-    rows     the copy's arrays as integers, by row: what a reshuffle moves
-    both     the target's kernel for two thetas at once, or None
+The schedule of a chain is a :class:`~approxmcmc.engine.evidence.DataOrder`, made by `rows_order` or `blocks_order`.
 """
 
 from collections.abc import Sequence
@@ -32,25 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.batches import (
-    BATCH,
-    CERTAIN,
-    FINITE,
-    IMPOSSIBLE,
-    finish,
-    merge_differences,
-    subtract,
-    terms_at_both,
-)
-from approxmcmc.engine.bind import compiled
+from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
+from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, subtract, terms_at_both
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import DataOrder, Evidence, finish, merge_differences
 from approxmcmc.engine.moments import merge
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError
 
-SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # places of the cursor
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
+BLOCK_SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # places of the cursor
 
 ORDERS = ("auto", "rows", "blocks")
 BLOCKS_FROM = 10_000  # data; below, the exact step is as fast as any test
@@ -76,39 +58,37 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
 
 
 @compiled(inline="always")
-def read_differences(  # type: ignore[no-untyped-def]  # a kernel helper; types are inferred at its call
-    rng, log_terms, data, theta, proposed, start, stop, order, work, count
-):
-    """Read the data number start ... stop - 1 of this decision, and merge their differences into ``work[2]``.
+def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
+    """Read the data number start ... stop - 1 of this decision, and merge their differences into the moments.
 
     A decision calls this with start = 0, then with start at the last stop, and `settle` ends it. Books the data touched
     and the terms evaluated in `count`; returns what `merge_differences` returns.
     """
     count[TOUCHED] += stop - start
-    if order[1].shape[0] > 0:
-        return read_blocks(rng, log_terms, data, theta, proposed, start, stop, order, work, count)
-    places = order[0]
-    draw_next(rng, places, start, stop)
+    order = evidence.order
+    if order.blocks.shape[0] > 0:
+        return read_blocks(rng, evidence, start, stop, count)
+    draw_next(rng, order.places, start, stop)
     count[EVALUATIONS] += 2 * (stop - start)
-    return merge_differences(log_terms, theta, proposed, data, places, start, stop, work)
+    return merge_differences(evidence, order.places, start, stop)
 
 
 @compiled(inline="always")
-def read_blocks(  # type: ignore[no-untyped-def]  # as above
-    rng, log_terms, data, theta, proposed, start, stop, order, work, count
-):
+def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
     """Read on in blocks: see `read_differences`. Differences of several blocks are merged in batches of 512."""
+    order, log_terms, data = evidence.order, evidence.log_terms, evidence.data
+    theta, proposed = evidence.theta, evidence.proposed
     if start == 0:
         begin(rng, order)
-    places, blocks, kept, terms, cursor, both = order[0], order[1], order[2], order[3], order[4], order[6]
-    current, candidate, differences = terms[0], terms[1], work[1]
+    places, blocks, kept, cursor = order.places, order.blocks, order.kept, order.cursor
+    current, candidate, differences = order.terms[0], order.terms[1], evidence.differences
     filled, left, outcome = 0, stop - start, FINITE
     while left > 0:
         if cursor[OFFSET] == 0:
             draw_next(rng, blocks, cursor[BLOCK], cursor[BLOCK] + 1)
         block = blocks[cursor[BLOCK]]
-        first = block * cursor[SIZE]
-        end = min(first + cursor[SIZE], cursor[N_OBS])  # the last block may be shorter
+        first = block * cursor[BLOCK_SIZE]
+        end = min(first + cursor[BLOCK_SIZE], cursor[N_OBS])  # the last block may be shorter
         lo = first + cursor[OFFSET]
         hi = min(lo + min(left, BATCH - filled), end)
         # The rows of a block are read from its front, and lie there: those that are kept come first.
@@ -118,7 +98,7 @@ def read_blocks(  # type: ignore[no-untyped-def]  # as above
             log_terms(proposed, data, places, lo, known, here)
         if known < hi:
             now, then = current[known:], here[known - lo :]
-            terms_at_both(both, log_terms, theta, proposed, data, known, hi, now, then)
+            terms_at_both(order.at_both, log_terms, theta, proposed, data, places, known, hi, now, then)
             kept[block, 0] = cursor[VERSION]
             kept[block, 1] = hi - first
         count[EVALUATIONS] += 2 * hi - lo - known
@@ -131,34 +111,34 @@ def read_blocks(  # type: ignore[no-untyped-def]  # as above
         cursor[BLOCK] += 1 if hi == end else 0
         cursor[OFFSET] = 0 if hi == end else hi - first
         if filled == BATCH or left == 0:
-            merge(work[2], differences, filled)
+            merge(evidence.moments, differences, filled)
             filled = 0
-    return finish(outcome, work[2])
+    return finish(outcome, evidence.moments)
 
 
 @compiled
-def begin(rng, order):  # type: ignore[no-untyped-def]  # as above
+def begin(rng: np.random.Generator, order: DataOrder) -> None:
     """Start a decision at the first block; shuffle the copy anew when that is due."""
-    cursor, rows = order[4], order[5]
+    cursor = order.cursor
     if cursor[PERIOD] > 0 and cursor[DECISIONS] > 0 and cursor[DECISIONS] % cursor[PERIOD] == 0:
-        shuffle_rows(rng, rows, cursor[N_OBS])
+        shuffle_rows(rng, order.rows, cursor[N_OBS])
         cursor[VERSION] += 1
     cursor[DECISIONS] += 1
     cursor[BLOCK] = cursor[OFFSET] = 0
 
 
 @compiled(inline="always")
-def settle(order, accepted):  # type: ignore[no-untyped-def]  # as above
+def settle(order: DataOrder, accepted: bool) -> None:
     """End a decision. After a move the terms read at theta' are those of the current theta, and no others are."""
-    _, blocks, kept, terms, cursor = order[:5]
+    blocks, kept, terms, cursor = order.blocks, order.kept, order.terms, order.cursor
     if blocks.shape[0] == 0:
         return
     if accepted:
         cursor[VERSION] += 1
         done = 0
         for k in range(cursor[BLOCK] + (1 if cursor[OFFSET] > 0 else 0)):
-            first = blocks[k] * cursor[SIZE]
-            n = min(cursor[SIZE], cursor[N_OBS] - first) if k < cursor[BLOCK] else cursor[OFFSET]
+            first = blocks[k] * cursor[BLOCK_SIZE]
+            n = min(cursor[BLOCK_SIZE], cursor[N_OBS] - first) if k < cursor[BLOCK] else cursor[OFFSET]
             assign(terms[0, first : first + n], terms[1, done : done + n])
             kept[blocks[k], 0] = cursor[VERSION]
             kept[blocks[k], 1] = n
@@ -167,7 +147,7 @@ def settle(order, accepted):  # type: ignore[no-untyped-def]  # as above
 
 
 @compiled
-def shuffle_rows(rng, rows, n_obs):  # type: ignore[no-untyped-def]  # as above
+def shuffle_rows(rng: np.random.Generator, rows: tuple[np.ndarray, ...], n_obs: int) -> None:
     """Put the rows of all arrays into one new random order."""
     for place in range(n_obs - 1):
         other = place + int(rng.random() * (n_obs - place))
@@ -195,23 +175,32 @@ def block_size(n_obs: int, first_look: int) -> int:
     return max(-(-first_look // blocks_in_a_look), LEAST_BLOCK)
 
 
-def rows_order(n_obs: int, n_arrays: int = 1, both: Any = None) -> tuple[Any, ...]:
+def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None) -> DataOrder:
     """Return the schedule of rows over `n_obs` data; of none for a test that reads the data as they lie.
 
-    `n_arrays`, the number of arrays by row in the target's data, and `both` shape the tuple, which is compiled for.
+    `n_arrays`, the number of arrays by row in the target's data, and `at_both` shape the type, which is compiled for.
     """
-    nothing = np.empty(0, dtype=np.int64)
-    rows = tuple(np.empty((0, 1), dtype=np.int64) for _ in range(n_arrays))
-    kept, terms, cursor = np.empty((0, 2), dtype=np.int64), np.empty((2, 0)), np.zeros(7, np.int64)
-    return np.arange(n_obs), nothing, kept, terms, cursor, rows, both
+    return DataOrder(
+        places=np.arange(n_obs),
+        blocks=np.empty(0, dtype=np.int64),
+        kept=np.empty((0, 2), dtype=np.int64),
+        terms=np.empty((2, 0)),
+        cursor=np.zeros(7, dtype=np.int64),
+        rows=tuple(np.empty((0, 1), dtype=np.int64) for _ in range(n_arrays)),
+        at_both=at_both,
+    )
 
 
-def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], both: Any = None) -> tuple[Any, ...]:
+def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
     """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`."""
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if n_blocks < ENOUGH_BLOCKS else 0
-    cursor = np.array([size, n_obs, period, 0, 1, 0, 0])
-    terms = np.empty((2, n_obs))
-    nothing = np.empty(0, dtype=np.int64)
-    kept = np.zeros((n_blocks, 2), dtype=np.int64)
-    return nothing, np.arange(n_blocks), kept, terms, cursor, tuple(rows), both
+    return DataOrder(
+        places=np.empty(0, dtype=np.int64),
+        blocks=np.arange(n_blocks),
+        kept=np.zeros((n_blocks, 2), dtype=np.int64),
+        terms=np.empty((2, n_obs)),
+        cursor=np.array([size, n_obs, period, 0, 1, 0, 0]),
+        rows=tuple(rows),
+        at_both=at_both,
+    )

@@ -9,22 +9,26 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.bind import VECTOR, bind
+from approxmcmc.engine.compile import VECTOR, bind, kernel
 
 TERM_RANGE = nb.FunctionType(nb.float64(VECTOR, VECTOR, VECTOR))
 
 
-def _constant(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # compiled
+def _constant(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
     return numbers[0]
 
 
-def _user(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # a template
-    return RANGE(theta, proposed)  # type: ignore[name-defined]  # noqa: F821 (bound)
+def _make_user_range(term_range: Callable[..., float]) -> Callable[..., float]:
+    def user_term_range(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
+        return term_range(theta, proposed)
+
+    return user_term_range
 
 
-def _by_distance(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # compiled
+def _by_distance(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
     # abs(l_i) <= L abs(x_i' (theta' - theta)) <= L max ||x_i|| ||theta' - theta||, and the range at most twice that.
     total = 0.0
     for j in range(theta.shape[0]):
@@ -32,7 +36,7 @@ def _by_distance(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # c
     return 2.0 * numbers[0] * math.sqrt(total)
 
 
-def _by_remainder(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # compiled
+def _by_remainder(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
     # The remainder of a second-order expansion at a point t is at most L3 abs(x_i' (theta - t))^3 / 6 for each theta.
     before = after = 0.0
     for j in range(theta.shape[0]):
@@ -43,12 +47,12 @@ def _by_remainder(theta, proposed, numbers):  # type: ignore[no-untyped-def]  # 
 
 def constant_range() -> Any:
     """Return the kernel that answers ``numbers[0]``."""
-    return bind(_constant, TERM_RANGE.signature)
+    return kernel(_constant, TERM_RANGE.signature)
 
 
 def user_range(function: Callable[..., float]) -> Any:
     """Return the kernel of a plain function ``(theta, proposed) -> float``."""
-    return bind(_user, TERM_RANGE.signature, RANGE=function)
+    return bind(_make_user_range, function, signature=TERM_RANGE.signature)
 
 
 def distance_range() -> Any:
@@ -56,7 +60,7 @@ def distance_range() -> Any:
 
     L bounds the derivative of every log p(y_i | eta) in eta, R is the largest norm of a row of predictors.
     """
-    return bind(_by_distance, TERM_RANGE.signature)
+    return kernel(_by_distance, TERM_RANGE.signature)
 
 
 def remainder_range() -> Any:
@@ -65,4 +69,4 @@ def remainder_range() -> Any:
     (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; L3 bounds the third derivative
     of every log p(y_i | eta) in eta (Bardenet, Doucet and Holmes 2017, section 7).
     """
-    return bind(_by_remainder, TERM_RANGE.signature)
+    return kernel(_by_remainder, TERM_RANGE.signature)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 
 
 @compiled

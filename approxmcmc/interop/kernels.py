@@ -1,4 +1,4 @@
-"""Kernels of a PyMC model: templates of the engine around functions that PyTensor compiled by its numba linker.
+"""Kernels of a PyMC model: kernels of the engine around functions that PyTensor compiled by its numba linker.
 
 The dispatcher of such a function, ``fn.vm.jit_fn``, is semi-private; it is asked for here alone.
 """
@@ -6,18 +6,16 @@ The dispatcher of such a function, ``fn.vm.jit_fn``, is semi-private; it is aske
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor
 from numba.core.errors import NumbaPerformanceWarning
 
-from approxmcmc.engine.batches import LOG_PRIOR, log_terms_type
-from approxmcmc.engine.bind import bind, type_of
-from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT
-
-Data = tuple[np.ndarray, ...]
+from approxmcmc.engine.batches import LOG_PRIOR, Data, log_terms_type
+from approxmcmc.engine.compile import bind, type_of
+from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 
 
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
@@ -30,27 +28,27 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
 
 def log_terms_kernel(terms: Any, data: Data) -> Any:
     """Return ``log_terms(theta, data, order, lo, hi, out)`` around ``terms(theta, *rows)``."""
-    return _bind(_log_terms, log_terms_type(type_of(data)).signature, TERMS=terms, ROWS=_row_reader(len(data)))
+    return _bind(make_log_terms, terms, row_reader(len(data)), signature=log_terms_type(type_of(data)).signature)
 
 
 def gradient_kernel(gradient: Any, data: Data) -> Any:
     """Return ``add_gradient(theta, data, order, lo, hi, out)`` around ``gradient(theta, *rows)``."""
-    return _bind(_add_gradient, log_terms_type(type_of(data)).signature, GRADIENT=gradient, ROWS=_row_reader(len(data)))
+    return _bind(make_add_gradient, gradient, row_reader(len(data)), signature=gradient_signature(type_of(data)))
 
 
 def log_prior_kernel(prior: Any) -> Any:
     """Return ``log_prior(theta)``."""
-    return _bind(_log_prior, LOG_PRIOR.signature, PRIOR=prior)
+    return _bind(make_log_prior, prior, signature=LOG_PRIOR.signature)
 
 
 def prior_gradient_kernel(gradient: Any) -> Any:
     """Return ``add_prior_gradient(theta, out)``."""
-    return _bind(_add_prior_gradient, ADD_PRIOR_GRADIENT, GRADIENT=gradient)
+    return _bind(make_add_prior_gradient, gradient, signature=ADD_PRIOR_GRADIENT)
 
 
-def _bind(template: Any, signature: Any, **parts: Any) -> Any:
+def _bind(make: Any, *parts: Any, signature: Any) -> Any:
     with _no_advice_on_speed():
-        return bind(template, signature, cache=False, **parts)
+        return bind(make, *parts, signature=signature, cache=False)
 
 
 @contextlib.contextmanager
@@ -61,14 +59,50 @@ def _no_advice_on_speed() -> Iterator[None]:
         yield
 
 
-def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    terms = TERMS(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for i in range(hi - lo):
-        out[i] = terms[i]
+def make_log_terms(terms: Callable[..., Any], rows: Callable[..., Any]) -> Callable[..., None]:
+    """Return the batch kernel of a function of theta and rows."""
+
+    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        values = terms(theta, *rows(data, order, lo, hi))[0]
+        for i in range(hi - lo):
+            out[i] = values[i]
+
+    return log_terms
+
+
+def make_add_gradient(gradient: Callable[..., Any], rows: Callable[..., Any]) -> Callable[..., None]:
+    """Return the batch kernel of a gradient in theta of a sum over rows."""
+
+    def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        slope = gradient(theta, *rows(data, order, lo, hi))[0]
+        for j in range(out.shape[0]):
+            out[j] += slope[j]
+
+    return add_gradient
+
+
+def make_log_prior(prior: Callable[..., Any]) -> Callable[[np.ndarray], float]:
+    """Return the log prior of a model."""
+
+    def log_prior(theta: np.ndarray) -> float:
+        return prior(theta)[0].item()
+
+    return log_prior
+
+
+def make_add_prior_gradient(gradient: Callable[..., Any]) -> Callable[..., None]:
+    """Return the gradient of a model's log prior."""
+
+    def add_prior_gradient(theta: np.ndarray, out: np.ndarray) -> None:
+        slope = gradient(theta)[0]
+        for j in range(out.shape[0]):
+            out[j] += slope[j]
+
+    return add_prior_gradient
 
 
 @functools.cache
-def _row_reader(n_arrays: int) -> Any:
+def row_reader(n_arrays: int) -> Any:
     """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
 
     Written out for each number of arrays, because compiled code cannot loop over a tuple of arrays of several types.
@@ -84,19 +118,3 @@ def rows(data, order, lo, hi):
     scope: dict[str, Any] = {}
     exec(source, scope)
     return scope["rows"]
-
-
-def _log_prior(theta):  # type: ignore[no-untyped-def]  # a template
-    return PRIOR(theta)[0].item()  # type: ignore[name-defined]  # noqa: F821 (bound)
-
-
-def _add_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    gradient = GRADIENT(theta, *ROWS(data, order, lo, hi))[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for j in range(out.shape[0]):
-        out[j] += gradient[j]
-
-
-def _add_prior_gradient(theta, out):  # type: ignore[no-untyped-def]  # a template
-    gradient = GRADIENT(theta)[0]  # type: ignore[name-defined]  # noqa: F821 (bound)
-    for j in range(out.shape[0]):
-        out[j] += gradient[j]

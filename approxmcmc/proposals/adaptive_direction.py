@@ -11,24 +11,23 @@ Caimo and Friel 2011).
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, Target
-from approxmcmc.engine.bind import compiled
+from approxmcmc.contracts import CompiledProposal, Component, DoublyIntractableTarget, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.random_walk import keep
 
 LEAST_MEMBERS = 3
-NOBODY = -1.0
+NOBODY = -1
 TRIES = 100  # of a member's start
 
 
 @compiled
-def _scatter(rng, log_prior, spread, theta, members):  # type: ignore[no-untyped-def]  # a kernel helper
+def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.ndarray, members: np.ndarray) -> None:
     """Put the members around theta, inside the support of the prior: from outside hardly a proposal would enter it."""
     assign(members[0], theta)
     for h in range(1, members.shape[0]):
@@ -41,18 +40,31 @@ def _scatter(rng, log_prior, spread, theta, members):  # type: ignore[no-untyped
             assign(members[h], theta)
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
+class PopulationState(NamedTuple):
+    """Factor on the difference, noise and spread; the members, shape (H, dim), and whose turn it is."""
+
+    gamma: float
+    scale: float
+    spread: float
+    log_prior: Any
+    members: np.ndarray
+    turn: np.ndarray
+
+
+@compiled
+def propose(
+    rng: np.random.Generator, state: PopulationState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
     """Put theta back in its place, call up the next member into `theta`, and propose for it."""
-    gamma, scale, spread, n_members, log_prior = params
-    dim = theta.shape[0]
-    members = state[1:].reshape(n_members, dim)
-    if state[0] == NOBODY:
-        _scatter(rng, log_prior, spread, theta, members)
+    members, turn = state.members, state.turn
+    n_members = members.shape[0]
+    if turn[0] == NOBODY:
+        _scatter(rng, state.log_prior, state.spread, theta, members)
         current = 0
     else:
-        members[int(state[0])] = theta
-        current = (int(state[0]) + 1) % n_members
-    state[0] = current
+        members[turn[0]] = theta
+        current = (turn[0] + 1) % n_members
+    turn[0] = current
     assign(theta, members[current])
     first = int(rng.random() * (n_members - 1))
     first += 1 if first >= current else 0
@@ -60,8 +72,9 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
     low, high = min(current, first), max(current, first)
     second += 1 if second >= low else 0
     second += 1 if second >= high else 0
-    for j in range(dim):
-        out[j] = theta[j] + gamma * (members[first, j] - members[second, j]) + scale * rng.standard_normal()
+    for j in range(theta.shape[0]):
+        step = state.gamma * (members[first, j] - members[second, j])
+        out[j] = theta[j] + step + state.scale * rng.standard_normal()
     return 0.0
 
 
@@ -126,8 +139,8 @@ class AdaptiveDirection(Component, Proposal):
             needed = f"an integer >= {LEAST_MEMBERS}, or None"
             checked_integer(self.n_members, "n_members", LEAST_MEMBERS, who="AdaptiveDirection", needed=needed)
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes; its state is the population, and whose turn it is."""
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes; its state is the population, and whose turn it is."""
         if not isinstance(target, DoublyIntractableTarget):
             raise IncompatibleError(
                 f"AdaptiveDirection moves a population, which Exchange on a doubly intractable target can follow; "
@@ -136,11 +149,10 @@ class AdaptiveDirection(Component, Proposal):
         dim = target.variables.size
         n_members = self.n_members or max(LEAST_MEMBERS, 2 * dim)
 
-        def make_state() -> np.ndarray:
-            state = np.zeros(1 + n_members * dim)
-            state[0] = NOBODY
-            return state
+        log_prior, scale = target.compile_log_prior(), float(self.scale)
 
-        settings = (float(self.gamma), float(self.scale), float(self.spread), n_members)
-        params: tuple[Any, ...] = (*settings, target.compile_log_prior())
-        return Part({"PROPOSE": _propose, "ADAPT": keep}, params, make_state, lambda state: {"n_members": n_members})
+        def make_state() -> PopulationState:
+            members, turn = np.zeros((n_members, dim)), np.full(1, NOBODY)
+            return PopulationState(float(self.gamma), scale, float(self.spread), log_prior, members, turn)
+
+        return CompiledProposal(propose, make_state, describe=lambda state: {"n_members": n_members})

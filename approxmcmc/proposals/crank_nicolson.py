@@ -12,24 +12,41 @@ the approximation misses: nearly all of it is accepted, at any step length and a
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Proposal, Target
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
-from approxmcmc.proposals.random_walk import keep
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    # The state remembers the last two points that this proposal has seen, and phi = L^-1 (theta - c) of both, so that
-    # phi is solved for only when another proposal of a mixture has moved the chain in between.
-    center, upper, rho, spread = params
-    dim = theta.shape[0]
-    here, there, phi, phi_there = state[:dim], state[dim : 2 * dim], state[2 * dim : 3 * dim], state[3 * dim :]
+class CrankNicolsonState(NamedTuple):
+    """The law N(c, L L'), the memory rho and sqrt(1 - rho^2); the last two points seen, and phi of both.
+
+    phi = L^-1 (theta - c) is solved for only when another proposal of a mixture has moved the chain in between.
+    """
+
+    center: np.ndarray
+    upper: np.ndarray
+    rho: float
+    spread: float
+    here: np.ndarray
+    there: np.ndarray
+    phi: np.ndarray
+    phi_there: np.ndarray
+
+
+@compiled
+def propose(
+    rng: np.random.Generator, state: CrankNicolsonState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Step in the whitened coordinates phi."""
+    center, upper, rho, spread = state.center, state.upper, state.rho, state.spread
+    here, there, phi, phi_there = state.here, state.there, state.phi, state.phi_there
     if not equal(theta, here):
         if equal(theta, there):
             assign(phi, phi_there)
@@ -38,7 +55,7 @@ def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-
         assign(here, theta)
     assign(out, center)
     change = 0.0
-    for j in range(dim):
+    for j in range(theta.shape[0]):
         phi_there[j] = rho * phi[j] + spread * rng.standard_normal()
         change += (phi_there[j] - phi[j]) * (phi_there[j] + phi[j])
         add_column(upper, j, phi_there[j], out)
@@ -97,9 +114,9 @@ class PreconditionedCrankNicolson(Component, Proposal):
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "cov", cov)
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes; its state remembers the whitened coordinates of two points."""
-        return crank_nicolson_part(self.rho, self.center, self.cov, target, who=type(self).__name__)
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes; its state remembers the whitened coordinates of two points."""
+        return crank_nicolson(self.rho, self.center, self.cov, target, who=type(self).__name__)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
         """Return a draw of N(c, Sigma), where a chain may start; shape (dim,)."""
@@ -142,9 +159,9 @@ class Independence(Component, Proposal):
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", cov)
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes."""
-        return crank_nicolson_part(0.0, self.mean, self.cov, target, who="Independence")
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes."""
+        return crank_nicolson(0.0, self.mean, self.cov, target, who="Independence")
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
         """Return a draw of the proposal's law; shape (dim,)."""
@@ -171,8 +188,8 @@ def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarr
     return center, cov
 
 
-def crank_nicolson_part(rho: float, center: np.ndarray, cov: np.ndarray, target: Target, *, who: str) -> Part:
-    """Return the part that proposes by the equation on top of this file."""
+def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Target, *, who: str) -> CompiledProposal:
+    """Compile what proposes by the equation on top of this file."""
     dim = target.variables.size
     if center.size != dim:
         raise IncompatibleError(
@@ -180,5 +197,9 @@ def crank_nicolson_part(rho: float, center: np.ndarray, cov: np.ndarray, target:
             "build it from laplace(target) of this target"
         )
     upper = np.ascontiguousarray(np.linalg.cholesky(cov).T)
-    params = (center.copy(), upper, float(rho), math.sqrt(1.0 - rho * rho))
-    return Part({"PROPOSE": _propose, "ADAPT": keep}, params, lambda: np.full(4 * dim, math.nan))
+    law = (center.copy(), upper, float(rho), math.sqrt(1.0 - rho * rho))
+
+    def make_state() -> CrankNicolsonState:
+        return CrankNicolsonState(*law, *(np.full(dim, math.nan) for _ in range(4)))
+
+    return CompiledProposal(propose, make_state)

@@ -10,27 +10,23 @@ Large steps leave all the noise to the minibatch; the matrix in brackets turns i
 """
 
 import dataclasses
-import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Proposal, Target
-from approxmcmc.engine.bind import compiled
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
-from approxmcmc.proposals.random_walk import keep
-from approxmcmc.proposals.stochastic_gradient_langevin import minibatch_model, minibatch_state
-
-GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
+from approxmcmc.proposals.stochastic_gradient_langevin import MinibatchGradient, minibatch_gradient
 
 
 @compiled
-def _factor(matrix, lower):  # type: ignore[no-untyped-def]  # a kernel helper
+def _factor(matrix: np.ndarray, lower: np.ndarray) -> None:
     """Write the Cholesky factor of `matrix` to `lower`; NaN where it is not positive definite."""
     for j in range(matrix.shape[0]):
         for i in range(j, matrix.shape[0]):
@@ -44,7 +40,7 @@ def _factor(matrix, lower):  # type: ignore[no-untyped-def]  # a kernel helper
 
 
 @compiled
-def _solve(lower, vector):  # type: ignore[no-untyped-def]  # a kernel helper
+def _solve(lower: np.ndarray, vector: np.ndarray) -> None:
     """Replace `vector` by (L L')^-1 vector."""
     dim = vector.shape[0]
     for i in range(dim):
@@ -57,16 +53,33 @@ def _solve(lower, vector):  # type: ignore[no-untyped-def]  # a kernel helper
         vector[i] /= lower[i, i]
 
 
+class FisherScoringState(NamedTuple):
+    """The minibatch, alpha, B and its factor where they are given, else empty; steps made, V_t, and scratch."""
+
+    minibatch: MinibatchGradient
+    step_size: float
+    noise_matrix: np.ndarray
+    noise_lower: np.ndarray
+    steps: np.ndarray
+    running: np.ndarray
+    mean: np.ndarray
+    score: np.ndarray
+    now: np.ndarray
+    matrix: np.ndarray
+    lower: np.ndarray
+
+
 @compiled
-def _scores(model, theta, order, mean, covariance, score):  # type: ignore[no-untyped-def]  # a kernel helper
+def _scores(
+    minibatch: MinibatchGradient, theta: np.ndarray, mean: np.ndarray, covariance: np.ndarray, score: np.ndarray
+) -> None:
     """Write mean and covariance (divisor n - 1) of the minibatch's gradients, one datum after the other (Welford)."""
-    data, _, batch_size, add_gradient, _ = model
     mean[:] = 0.0
     covariance[:] = 0.0
     dim = theta.shape[0]
-    for place in range(batch_size):
+    for place in range(minibatch.batch_size):
         score[:] = 0.0
-        add_gradient(theta, data, order, place, place + 1, score)
+        minibatch.add_gradient(theta, minibatch.data, minibatch.order, place, place + 1, score)
         for j in range(dim):
             score[j] -= mean[j]
         shrink = place / (place + 1.0)
@@ -77,36 +90,36 @@ def _scores(model, theta, order, mean, covariance, score):  # type: ignore[no-un
             mean[j] += score[j] / (place + 1.0)
     for j in range(dim):
         for k in range(j + 1):
-            covariance[j, k] /= batch_size - 1.0
+            covariance[j, k] /= minibatch.batch_size - 1.0
             covariance[k, j] = covariance[j, k]
 
 
-def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    model, alpha, given, given_lower = params
-    _, n_obs, batch_size, _, add_prior_gradient = model
+@compiled
+def move(
+    rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Make one step of the equation above."""
+    minibatch, alpha = state.minibatch, state.step_size
+    n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     dim = theta.shape[0]
-    split = 1 + 2 * dim + 4 * dim * dim
-    vectors, matrices = state[1 : 1 + 2 * dim].reshape(2, dim), state[1 + 2 * dim : split].reshape(4, dim, dim)
-    mean, score = vectors[0], vectors[1]
-    running, now, matrix, lower = matrices[0], matrices[1], matrices[2], matrices[3]
-    order = state[split:].view(np.int64)
-    draw_next(rng, order, 0, batch_size)
-    _scores(model, theta, order, mean, now, score)
+    mean, running, now, matrix, lower = state.mean, state.running, state.now, state.matrix, state.lower
+    draw_next(rng, minibatch.order, 0, batch_size)
+    _scores(minibatch, theta, mean, now, state.score)
     count[TOUCHED] += batch_size
     count[GRADIENTS] += batch_size
-    state[0] += 1.0
-    running += (now - running) / state[0]
+    state.steps[0] += 1.0
+    running += (now - running) / state.steps[0]
     # B: the matrix that is given, or the estimated information itself.
-    if given.shape[0] == 0:
+    if state.noise_matrix.shape[0] == 0:
         now[:] = n_obs * running
         _factor(now, lower)
     else:
-        now[:] = given
-        lower[:] = given_lower
+        now[:] = state.noise_matrix
+        lower[:] = state.noise_lower
     matrix[:] = (n_obs / batch_size) * n_obs * running + (4.0 / alpha) * now  # gamma I + (4/alpha) B
     for j in range(dim):
         out[j] = n_obs * mean[j]
-    add_prior_gradient(theta, out)
+    minibatch.add_prior_gradient(theta, out)
     for j in range(dim):
         noise = math.sqrt(4.0 / alpha) * rng.standard_normal()
         for i in range(j, dim):
@@ -118,21 +131,19 @@ def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def
     return 0.0 * out.sum()  # NaN stops the chain
 
 
-def _explain(dim: int, state: np.ndarray) -> str:
+def _explain(state: FisherScoringState) -> str:
     """Say that a step is NaN because the estimated information, which B then is, has no inverse."""
-    running = state[1 + 2 * dim : 1 + 2 * dim + dim * dim].reshape(dim, dim)
+    running, dim = state.running, len(state.running)
     if not np.isfinite(running).all():
         return ""
     eigenvalues = np.linalg.eigvalsh(running)
     rank = int((eigenvalues > 1e-12 * eigenvalues[-1]).sum())
+    if rank == dim:
+        return ""
     return (
-        ""
-        if rank == dim
-        else (
-            "StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank "
-            f"{rank} for {dim} parameters: predictors are 0 in all data drawn, or collinear. Give noise_matrix, or "
-            "draw more data"
-        )
+        "StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank "
+        f"{rank} for {dim} parameters: predictors are 0 in all data drawn, or collinear. Give noise_matrix, or "
+        "draw more data"
     )
 
 
@@ -191,18 +202,18 @@ class StochasticGradientFisherScoring(Component, Proposal):
         checked_integer(self.batch_size, "batch_size", 2, who=who, needed=needed, whole_floats=True)
         object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix, who=who))
 
-    def build_proposal(self, target: Target) -> Part:
+    def build_proposal(self, target: Target) -> CompiledProposal:
         """Refuse: there is no density ratio."""
         raise IncompatibleError(
             "StochasticGradientFisherScoring has no density ratio, its matrix depends on the whole past of the chain; "
             "pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
         )
 
-    def build_unadjusted(self, target: Target) -> Part:
-        """Return the part that proposes."""
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what proposes."""
         who, dim, B = "StochasticGradientFisherScoring", target.variables.size, self.noise_matrix
         gradient = gradient_of(target, who=who)
-        model = minibatch_model(gradient, int(self.batch_size), who=who)
+        make_minibatch = minibatch_gradient(gradient, int(self.batch_size), who=who)
         if B is None and self.batch_size <= dim:
             raise IncompatibleError(
                 f"{who}: a minibatch of {self.batch_size} cannot estimate the information of {dim} parameters; use "
@@ -212,11 +223,10 @@ class StochasticGradientFisherScoring(Component, Proposal):
             raise IncompatibleError(f"{who}: the target has {dim} parameters, noise_matrix has shape {B.shape}")
         B = np.empty((0, 0)) if B is None else np.diag(B**2) if B.ndim == 1 else B
         lower = np.linalg.cholesky(B) if B.size else B
-        n_numbers = 1 + 2 * dim + 4 * dim * dim
-        return Part(
-            {"PROPOSE": _move, "ADAPT": keep},
-            (model, self.step_size, B, lower),
-            lambda: minibatch_state(n_numbers, gradient.n_obs),
-            records=("gradient_evaluations",),
-            explain=functools.partial(_explain, dim),
-        )
+
+        def make_state() -> FisherScoringState:
+            vectors, matrices = (np.zeros(dim) for _ in range(2)), (np.zeros((dim, dim)) for _ in range(4))
+            steps, running = np.zeros(1), next(matrices)
+            return FisherScoringState(make_minibatch(), self.step_size, B, lower, steps, running, *vectors, *matrices)
+
+        return CompiledProposal(move, make_state, explain=_explain, records=("gradient_evaluations",))

@@ -9,13 +9,14 @@ r"""The Langevin proposal on all data: MALA with a test, the unadjusted Langevin
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, Part, Proposal, Target
-from approxmcmc.engine.bind import compiled
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.records import GRADIENTS, TOUCHED
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import InvalidInputError
@@ -28,62 +29,92 @@ from approxmcmc.proposals.langevin_step import (
     spread_of,
     squared_distance,
 )
-from approxmcmc.proposals.random_walk import keep
 
-GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-LOG_FACTOR = 0  # place of the state that holds the logarithm of the tuned factor on alpha
-VECTORS = 6
+
+class PosteriorGradient(NamedTuple):
+    """A target's gradients, with the data that they read."""
+
+    data: Any
+    n_obs: int
+    rows: np.ndarray
+    add_gradient: Any
+    add_prior_gradient: Any
+
+
+class LangevinState(NamedTuple):
+    """The step, and what is remembered: the last two points and their gradients.
+
+    Whichever of the two the chain went on from, one gradient a step is new, the one at theta'.
+    """
+
+    gradient: PosteriorGradient
+    step_size: float
+    scale: np.ndarray
+    upper: np.ndarray
+    target_acceptance: float
+    log_factor: np.ndarray
+    here: np.ndarray
+    slope: np.ndarray
+    there: np.ndarray
+    slope_there: np.ndarray
+    mean: np.ndarray
+    work: np.ndarray
 
 
 @compiled
-def _posterior_gradient(model, theta, out, count):  # type: ignore[no-untyped-def]  # a kernel helper
-    data, n_obs, all_rows, add_gradient, add_prior_gradient = model
+def write_gradient(gradient: PosteriorGradient, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> None:
+    """Write grad log p(theta | x) to `out`."""
     out[:] = 0.0
-    add_gradient(theta, data, all_rows, 0, n_obs, out)
-    add_prior_gradient(theta, out)
-    count[GRADIENTS] += n_obs
+    gradient.add_gradient(theta, gradient.data, gradient.rows, 0, gradient.n_obs, out)
+    gradient.add_prior_gradient(theta, out)
+    count[GRADIENTS] += gradient.n_obs
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    # The state remembers the last two points and their gradients: whichever of them the chain went on from, one
-    # gradient a step is new, the one at theta'.
-    model, step_size, scale, upper, _ = params
-    alpha = step_size * math.exp(state[LOG_FACTOR])
-    rows = state[1:].reshape(VECTORS, theta.shape[0])
-    here, slope, there, slope_there, mean, work = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5]
+@compiled
+def propose(
+    rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Follow the drift, and return the log ratio of the two steps' densities."""
+    alpha = state.step_size * math.exp(state.log_factor[0])
+    scale, upper = state.scale, state.upper
+    here, slope, there, slope_there = state.here, state.slope, state.there, state.slope_there
     if not equal(theta, here):
         if equal(theta, there):
             assign(slope, slope_there)
         else:
-            _posterior_gradient(model, theta, slope, count)
+            write_gradient(state.gradient, theta, slope, count)
         assign(here, theta)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
     assign(there, out)
-    _posterior_gradient(model, there, slope_there, count)
-    count[TOUCHED] += model[1]
-    drift(alpha, scale, upper, there, slope_there, mean)
-    return 0.5 * (squared - squared_distance(scale, upper, mean, theta, work) / alpha)
+    write_gradient(state.gradient, there, slope_there, count)
+    count[TOUCHED] += state.gradient.n_obs
+    drift(alpha, scale, upper, there, slope_there, state.mean)
+    return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
 
 
-def _forget(state):  # type: ignore[no-untyped-def]  # bound into a template
-    # For samplers whose density changes between proposals (Firefly's bright set): no point is remembered.
-    state[1:] = math.nan
+@compiled
+def forget(state: LangevinState) -> None:
+    """Remember no point."""
+    state.here[:] = math.nan
+    state.there[:] = math.nan
 
 
-def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    # Nobody asks for the density ratio: one gradient, at theta.
-    model, step_size, scale, upper, _ = params
-    slope = state[1 : 1 + theta.shape[0]]
-    _posterior_gradient(model, theta, slope, count)
-    count[TOUCHED] += model[1]
-    drift(step_size, scale, upper, theta, slope, out)
-    return 0.0 * add_noise(rng, step_size, scale, upper, out) + 0.0 * out.sum()  # NaN stops the chain
+@compiled
+def move(
+    rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Follow the drift; nobody asks for the density ratio: one gradient, at theta."""
+    write_gradient(state.gradient, theta, state.slope, count)
+    count[TOUCHED] += state.gradient.n_obs
+    drift(state.step_size, state.scale, state.upper, theta, state.slope, out)
+    return 0.0 * add_noise(rng, state.step_size, state.scale, state.upper, out) + 0.0 * out.sum()  # NaN stops the chain
 
 
-def _adapt(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # bound into a template
-    state[LOG_FACTOR] += 2.0 * (acceptance - params[4]) / (step + 1.0) ** 0.6
+@compiled
+def adapt_step_size(state: LangevinState, acceptance: float, step: int) -> None:
+    """Tune the step size to the wanted acceptance rate."""
+    state.log_factor[0] += 2.0 * (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -148,27 +179,24 @@ class Langevin(Component, Proposal):
                 f"Langevin: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
             )
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes and knows its density ratio."""
-        tuned = self.target_acceptance is not None
-        functions = {"PROPOSE": _propose, "ADAPT": _adapt if tuned else keep, "FORGET": _forget}
-        return self._part(target, functions)
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes and knows its density ratio."""
+        make_state = self._states(target)
+        records = ("gradient_evaluations",)
+        if self.target_acceptance is None:
+            return CompiledProposal(propose, make_state, forget=forget, records=records)
+        return CompiledProposal(propose, make_state, adapt_step_size, self._describe, forget=forget, records=records)
 
-    def build_unadjusted(self, target: Target) -> Part:
-        """Return the part for a sampler that asks for no density ratio."""
-        return self._part(target, {"PROPOSE": _move, "ADAPT": keep})
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what serves a sampler that asks for no density ratio."""
+        return CompiledProposal(move, self._states(target), records=("gradient_evaluations",))
 
-    def _part(self, target: Target, functions: Mapping[str, Any]) -> Part:
-        gradient, dim = gradient_of(target, who="Langevin"), target.variables.size
+    def _states(self, target: Target) -> Callable[[], LangevinState]:
+        known, dim = gradient_of(target, who="Langevin"), target.variables.size
         spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim, who="Langevin")
-        model = (gradient.data, gradient.n_obs, ALL_ROWS, gradient.add_gradient, gradient.add_prior_gradient)
-        params = (model, self.step_size, *spread, self.target_acceptance or 0.0)
+        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, known.add_gradient, known.add_prior_gradient)
+        settings = (gradient, self.step_size, *spread, self.target_acceptance or 0.0)
+        return lambda: LangevinState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(6)))
 
-        def make_state() -> np.ndarray:
-            return np.concatenate([np.zeros(1), np.full(VECTORS * dim, math.nan)])
-
-        def describe(state: np.ndarray) -> Mapping[str, float]:
-            tuned = self.target_acceptance is not None
-            return {"step_size": self.step_size * math.exp(state[LOG_FACTOR])} if tuned else {}
-
-        return Part(functions, params, make_state, describe, ("gradient_evaluations",))
+    def _describe(self, state: LangevinState) -> Mapping[str, float]:
+        return {"step_size": self.step_size * math.exp(state.log_factor[0])}

@@ -14,14 +14,16 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.approximation import cov_of
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
 
 
 @compiled
-def drift(alpha, scale, upper, theta, gradient, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def drift(
+    alpha: float, scale: np.ndarray, upper: np.ndarray, theta: np.ndarray, gradient: np.ndarray, out: np.ndarray
+) -> None:
     """Write m(theta) = theta + (alpha/2) M g to `out`."""
     dim = theta.shape[0]
     if upper.shape[0] == 0:
@@ -37,7 +39,7 @@ def drift(alpha, scale, upper, theta, gradient, out):  # type: ignore[no-untyped
 
 
 @compiled
-def add_noise(rng, alpha, scale, upper, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: np.ndarray, out: np.ndarray) -> float:
     """Add N(0, alpha M) to `out`; return |z|^2 of the standard normals z that it is made of."""
     spread, squared = math.sqrt(alpha), 0.0
     for j in range(out.shape[0]):
@@ -51,7 +53,9 @@ def add_noise(rng, alpha, scale, upper, out):  # type: ignore[no-untyped-def]  #
 
 
 @compiled
-def squared_distance(scale, upper, center, theta, work):  # type: ignore[no-untyped-def]  # a kernel helper
+def squared_distance(
+    scale: np.ndarray, upper: np.ndarray, center: np.ndarray, theta: np.ndarray, work: np.ndarray
+) -> float:
     """Return (theta - center)' M^-1 (theta - center)."""
     if upper.shape[0] == 0:
         for j in range(theta.shape[0]):

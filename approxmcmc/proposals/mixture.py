@@ -7,47 +7,55 @@ invariant, and so do they together. The ratio of the *mixture* density is not ne
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Proposal, Target
-from approxmcmc.engine.bind import compiled
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-CHOSEN = 0  # place of the state that holds which of the two proposed last
+FIRST, SECOND = 0, 1
+
+
+class MixtureState(NamedTuple):
+    """Probability of the first of two proposals, the states of both, and which of them proposed last."""
+
+    share: float
+    first: Any
+    second: Any
+    chosen: np.ndarray
 
 
 @cached_by_content(maxsize=64)
-def _propose_either(first: Callable[..., float], second: Callable[..., float]) -> Callable[..., float]:
+def make_propose_either(first: Callable[..., float], second: Callable[..., float]) -> Callable[..., float]:
     """Return a proposal that lets one of two propose. One function for each pair, so that kernels are found again."""
-    first, second = compiled(first), compiled(second)
 
-    def propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-        share, split, first_params, second_params = params
-        if rng.random() < share:
-            state[CHOSEN] = 0.0
-            return first(rng, first_params, state[1 : 1 + split], theta, out, count)
-        state[CHOSEN] = 1.0
-        return second(rng, second_params, state[1 + split :], theta, out, count)
+    def propose(
+        rng: np.random.Generator, state: MixtureState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+    ) -> float:
+        if rng.random() < state.share:
+            state.chosen[0] = FIRST
+            return first(rng, state.first, theta, out, count)
+        state.chosen[0] = SECOND
+        return second(rng, state.second, theta, out, count)
 
-    return propose
+    return compiled(propose)
 
 
 @cached_by_content(maxsize=64)
-def _adapt_either(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., None] | None) -> Callable[..., None]:
     """Return the adaptation of the one that proposed last."""
-    first, second = compiled(first), compiled(second)
 
-    def adapt(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # bound into a template
-        _, split, first_params, second_params = params
-        if state[CHOSEN] == 0.0:
-            first(first_params, state[1 : 1 + split], acceptance, step)
-        else:
-            second(second_params, state[1 + split :], acceptance, step)
+    def adapt(state: MixtureState, acceptance: float, step: int) -> None:
+        if state.chosen[0] == FIRST:
+            if first is not None:
+                first(state.first, acceptance, step)
+        elif second is not None:
+            second(state.second, acceptance, step)
 
-    return adapt
+    return compiled(adapt)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,15 +116,13 @@ class Mixture(Component, Proposal):
         """The proposals of which one moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that chooses; its state holds the choice and the members' states."""
-        parts = [member.build_proposal(target) for member in self.proposals]
-        for member, part in zip(self.proposals, parts, strict=True):
-            # FORGET is for samplers whose density changes between proposals; a mixture leaves it out, and they refuse.
-            extra = sorted(set(part.functions) - {"PROPOSE", "ADAPT", "FORGET"})
-            if extra:
-                raise IncompatibleError(f"Mixture: {member!r} needs more of the sampler ({extra}) than a member gets")
-        return _join(parts, np.array(self.weights))
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what chooses; its state holds the choice and the members' states."""
+        members = [member.build_proposal(target) for member in self.proposals]
+        for settings, member in zip(self.proposals, members, strict=True):
+            if member.weight is not None:
+                raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, and those of others do not")
+        return _join(members, np.array(self.weights))
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a start that a member offers, or None; shape (dim,)."""
@@ -124,28 +130,31 @@ class Mixture(Component, Proposal):
         return next((theta for theta in offers if theta is not None), None)
 
 
-def _join(parts: Sequence[Part], weights: np.ndarray) -> Part:
-    """Return the first part, or the mixture of all others: a chain of choices between two."""
-    if len(parts) == 1:
-        return parts[0]
-    first, second = parts[0], _join(parts[1:], weights[1:])
-    split = first.make_state().size
+def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledProposal:
+    """Return the first member, or the mixture of all others: a chain of choices between two.
 
-    def describe(state: np.ndarray) -> Mapping[str, float]:
-        found = first.describe(state[1 : 1 + split])
-        others = second.describe(state[1 + split :])
-        return {**{f"{name}_0": value for name, value in found.items()}, **_count_up(others, nested=len(parts) > 2)}
+    It leaves `forget` out, which is for samplers whose density changes between proposals, and they refuse it.
+    """
+    if len(members) == 1:
+        return members[0]
+    first, second = members[0], _join(members[1:], weights[1:])
+    share = float(weights[0] / weights.sum())
 
-    return Part(
-        {
-            "PROPOSE": _propose_either(first.functions["PROPOSE"], second.functions["PROPOSE"]),
-            "ADAPT": _adapt_either(first.functions["ADAPT"], second.functions["ADAPT"]),
-        },
-        (float(weights[0] / weights.sum()), split, first.params, second.params),
-        lambda: np.concatenate([np.zeros(1), first.make_state(), second.make_state()]),
+    def make_state() -> MixtureState:
+        return MixtureState(share, first.make_state(), second.make_state(), np.zeros(1, dtype=np.int64))
+
+    def describe(state: MixtureState) -> Mapping[str, float]:
+        firsts, others = first.describe(state.first), second.describe(state.second)
+        return {**{f"{name}_0": value for name, value in firsts.items()}, **_count_up(others, nested=len(members) > 2)}
+
+    tunes = first.adapt is not None or second.adapt is not None
+    return CompiledProposal(
+        make_propose_either(first.propose, second.propose),
+        make_state,
+        make_adapt_either(first.adapt, second.adapt) if tunes else None,
         describe,
-        tuple(dict.fromkeys((*first.records, *second.records))),
-        {**first.attrs, **second.attrs},
+        records=tuple(dict.fromkeys((*first.records, *second.records))),
+        attrs={**first.attrs, **second.attrs},
     )
 
 

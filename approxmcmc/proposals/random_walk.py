@@ -8,45 +8,57 @@ Robbins-Monro recursion during tuning, log factor += (acceptance - wanted) / ste
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Part, Proposal, Target
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of
 
-LOG_FACTOR = 0
+
+class WalkState(NamedTuple):
+    """Standard deviations (dim,) or the upper Cholesky factor (dim, dim), the wanted acceptance, log of the factor."""
+
+    spread: np.ndarray
+    target_acceptance: float
+    log_factor: np.ndarray
 
 
-def _propose_independent(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    scale = params[0]
-    factor = math.exp(state[LOG_FACTOR])
+@compiled
+def propose_independent(
+    rng: np.random.Generator, state: WalkState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Step along each coordinate by itself."""
+    factor = math.exp(state.log_factor[0])
     for j in range(theta.shape[0]):
-        out[j] = theta[j] + factor * scale[j] * rng.standard_normal()
+        out[j] = theta[j] + factor * state.spread[j] * rng.standard_normal()
     return 0.0
 
 
-def _propose_correlated(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    upper = params[0]
-    factor = math.exp(state[LOG_FACTOR])
+@compiled
+def propose_correlated(
+    rng: np.random.Generator, state: WalkState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Step with the covariance L L'."""
+    factor = math.exp(state.log_factor[0])
     assign(out, theta)
     for j in range(theta.shape[0]):
-        add_column(upper, j, factor * rng.standard_normal(), out)
+        add_column(state.spread, j, factor * rng.standard_normal(), out)
     return 0.0
 
 
-def _adapt_factor(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # bound into a template
-    state[LOG_FACTOR] += (acceptance - params[1]) / (step + 1.0) ** 0.6
+@compiled
+def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
+    """Tune the factor to the wanted acceptance rate."""
+    state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
-def keep(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # bound into a template
-    """Adapt nothing."""
-
-
-def _describe(state: np.ndarray) -> Mapping[str, float]:
-    return {"scale_factor": math.exp(state[LOG_FACTOR])}
+def describe_factor(state: WalkState) -> Mapping[str, float]:
+    """Return the factor that tuning has settled on."""
+    return {"scale_factor": math.exp(state.log_factor[0])}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,8 +133,8 @@ class RandomWalk(Component, Proposal):
         more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
         return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes; its state is the logarithm of the tuned factor."""
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes; its state holds the logarithm of the tuned factor."""
         dim, scale = target.variables.size, np.asarray(self.scale)
         if self.preconditioner is not None:
             scale = scale**2 * self.preconditioner
@@ -136,10 +148,12 @@ class RandomWalk(Component, Proposal):
             spread = np.ascontiguousarray(checked_cholesky(scale, who="RandomWalk").T)
         else:
             spread = np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
-        functions = {
-            "PROPOSE": _propose_correlated if correlated else _propose_independent,
-            "ADAPT": keep if self.target_acceptance is None else _adapt_factor,
-        }
-        params = (spread, self.target_acceptance or 0.0)
-        tuned = self.target_acceptance is not None
-        return Part(functions, params, lambda: np.zeros(1), _describe if tuned else lambda state: {})
+        propose = propose_correlated if correlated else propose_independent
+        wanted = self.target_acceptance
+
+        def make_state() -> WalkState:
+            return WalkState(spread, wanted or 0.0, np.zeros(1))
+
+        if wanted is None:
+            return CompiledProposal(propose, make_state)
+        return CompiledProposal(propose, make_state, adapt_factor, describe_factor)

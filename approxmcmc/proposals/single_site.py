@@ -4,20 +4,28 @@ Symmetric, so log q(x|x') - log q(x'|x) = 0.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DiscreteTarget, Part, Proposal, Target
+from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Proposal, Target
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.proposals.random_walk import keep
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    n_states = params[0]
+class SiteState(NamedTuple):
+    """Number of states of every site; shape (dim,)."""
+
+    n_states: np.ndarray
+
+
+@compiled
+def propose(rng: np.random.Generator, state: SiteState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+    """Draw a site, and one of its other states."""
     assign(out, theta)
     site = int(rng.random() * theta.shape[0])
-    other = int(rng.random() * (n_states[site] - 1))  # among the states that are left
+    other = int(rng.random() * (state.n_states[site] - 1))  # among the states that are left
     out[site] = other if other < theta[site] else other + 1
     return 0.0
 
@@ -44,10 +52,11 @@ class SingleSite(Component, Proposal):
 
     proposes_states = True
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes; it has nothing to learn."""
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes; it has nothing to learn."""
         if not isinstance(target, DiscreteTarget):
             raise IncompatibleError(
                 f"SingleSite proposes states of a discrete target, found {target!r}; use RandomWalk"
             )
-        return Part({"PROPOSE": _propose, "ADAPT": keep}, (target.n_states.copy(),), lambda: np.zeros(1))
+        state = SiteState(target.n_states.copy())
+        return CompiledProposal(propose, lambda: state)

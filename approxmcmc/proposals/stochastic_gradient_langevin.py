@@ -10,16 +10,16 @@ invariant for every minibatch, and so for their mixture. The test's own subset c
 """
 
 import dataclasses
-import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, CompiledGradient, Component, Part, Proposal, Target
+from approxmcmc.contracts import CompiledGradient, CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.approximation import mode_of
-from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -32,81 +32,104 @@ from approxmcmc.proposals.langevin_step import (
     spread_of,
     squared_distance,
 )
-from approxmcmc.proposals.random_walk import keep
 from approxmcmc.proposals.step_sizes import DecreasingStep
 
-GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-TIME, ALPHA = 0, 1  # places of the state: steps made, step size of the last
-VECTORS = 4
+
+class MinibatchGradient(NamedTuple):
+    """A target's gradients on a minibatch, the front of a chain's own permutation `order` of the data."""
+
+    data: Any
+    n_obs: int
+    batch_size: int
+    add_gradient: Any
+    add_prior_gradient: Any
+    order: np.ndarray
+
+
+class SGLDState(NamedTuple):
+    """The minibatch, its control variate, the steps to come, the preconditioner; steps made, and scratch.
+
+    `anchor` is the point of the control variate, empty without one, and `anchor_total` the gradient on all data there;
+    `at_anchor` is the minibatch's. alpha_t = a (b + t)^-gamma, and a constant step has gamma = 0.
+    """
+
+    minibatch: MinibatchGradient
+    anchor: np.ndarray
+    anchor_total: np.ndarray
+    a: float
+    b: float
+    gamma: float
+    scale: np.ndarray
+    upper: np.ndarray
+    steps: np.ndarray
+    step_size: np.ndarray
+    slope: np.ndarray
+    at_anchor: np.ndarray
+    mean: np.ndarray
+    work: np.ndarray
 
 
 @compiled
-def _estimate(model, theta, order, at_anchor, out, count):  # type: ignore[no-untyped-def]  # a kernel helper
+def _estimate(state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> None:
     """Write g_hat(theta) to `out`: (N/n) (the minibatch's sum - its sum at the anchor) + the anchor's total."""
-    data, n_obs, batch_size, add_gradient, add_prior_gradient, _, anchor_total = model
+    minibatch = state.minibatch
+    n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     out[:] = 0.0
-    add_gradient(theta, data, order, 0, batch_size, out)
+    minibatch.add_gradient(theta, minibatch.data, minibatch.order, 0, batch_size, out)
     count[GRADIENTS] += batch_size
     for j in range(theta.shape[0]):
-        out[j] = n_obs / batch_size * (out[j] - at_anchor[j]) + anchor_total[j]
-    add_prior_gradient(theta, out)
+        out[j] = n_obs / batch_size * (out[j] - state.at_anchor[j]) + state.anchor_total[j]
+    minibatch.add_prior_gradient(theta, out)
 
 
 @compiled
-def _draw_minibatch(rng, model, state, order, at_anchor, count):  # type: ignore[no-untyped-def]  # a kernel helper
-    """Draw the step's minibatch to the front of `order`, and write its gradient at the anchor, if there is one."""
-    data, _, batch_size, add_gradient, _, anchor, _ = model
-    draw_next(rng, order, 0, batch_size)
-    count[TOUCHED] += batch_size
-    at_anchor[:] = 0.0
-    if anchor.shape[0] > 0:
-        add_gradient(anchor, data, order, 0, batch_size, at_anchor)
+def _draw_minibatch(rng: np.random.Generator, state: SGLDState, count: np.ndarray) -> None:
+    """Draw the step's minibatch, and write its gradient at the anchor, if there is one."""
+    minibatch = state.minibatch
+    draw_next(rng, minibatch.order, 0, minibatch.batch_size)
+    count[TOUCHED] += minibatch.batch_size
+    state.at_anchor[:] = 0.0
+    if state.anchor.shape[0] > 0:
+        batch_size = minibatch.batch_size
+        minibatch.add_gradient(state.anchor, minibatch.data, minibatch.order, 0, batch_size, state.at_anchor)
         count[GRADIENTS] += batch_size
 
 
 @compiled
-def _next_step_size(schedule, state):  # type: ignore[no-untyped-def]  # a kernel helper
-    # alpha_t = a (b + t)^-gamma; a constant step has gamma = 0.
-    a, b, gamma = schedule
-    state[ALPHA] = a * (b + state[TIME]) ** -gamma
-    state[TIME] += 1.0
-    return state[ALPHA]
+def _next_step_size(state: SGLDState) -> float:
+    state.step_size[0] = state.a * (state.b + state.steps[0]) ** -state.gamma
+    state.steps[0] += 1.0
+    return state.step_size[0]
 
 
-def _propose(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    model, schedule, scale, upper = params
-    split = 2 + VECTORS * theta.shape[0]
-    rows = state[2:split].reshape(VECTORS, theta.shape[0])
-    slope, at_anchor, mean, work = rows[0], rows[1], rows[2], rows[3]
-    order = state[split:].view(np.int64)
-    alpha = _next_step_size(schedule, state)
-    _draw_minibatch(rng, model, state, order, at_anchor, count)
-    _estimate(model, theta, order, at_anchor, slope, count)
+@compiled
+def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+    """Step along the estimated gradient, and return the log density ratio given the minibatch."""
+    scale, upper, slope = state.scale, state.upper, state.slope
+    alpha = _next_step_size(state)
+    _draw_minibatch(rng, state, count)
+    _estimate(state, theta, slope, count)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
-    _estimate(model, out, order, at_anchor, slope, count)  # the way back, given the same minibatch
-    drift(alpha, scale, upper, out, slope, mean)
-    return 0.5 * (squared - squared_distance(scale, upper, mean, theta, work) / alpha)
+    _estimate(state, out, slope, count)  # the way back, given the same minibatch
+    drift(alpha, scale, upper, out, slope, state.mean)
+    return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
 
 
-def _move(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    # Nobody asks for the density ratio: no gradient at theta'.
-    model, schedule, scale, upper = params
-    split = 2 + VECTORS * theta.shape[0]
-    rows = state[2:split].reshape(VECTORS, theta.shape[0])
-    slope, at_anchor = rows[0], rows[1]
-    order = state[split:].view(np.int64)
-    alpha = _next_step_size(schedule, state)
-    _draw_minibatch(rng, model, state, order, at_anchor, count)
-    _estimate(model, theta, order, at_anchor, slope, count)
-    drift(alpha, scale, upper, theta, slope, out)
-    return 0.0 * add_noise(rng, alpha, scale, upper, out) + 0.0 * out.sum()  # NaN stops the chain
+@compiled
+def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+    """Step along the estimated gradient; nobody asks for the density ratio: no gradient at theta'."""
+    alpha = _next_step_size(state)
+    _draw_minibatch(rng, state, count)
+    _estimate(state, theta, state.slope, count)
+    drift(alpha, state.scale, state.upper, theta, state.slope, out)
+    return 0.0 * add_noise(rng, alpha, state.scale, state.upper, out) + 0.0 * out.sum()  # NaN stops the chain
 
 
-def step_size_of(params, state):  # type: ignore[no-untyped-def]  # bound into a template
+@compiled
+def last_step_size(state: SGLDState) -> float:
     """Return the step size of the step just made, the draw's weight where steps decrease."""
-    return state[ALPHA]
+    return state.step_size[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,30 +206,37 @@ class StochasticGradientLangevin(Component, Proposal):
                 )
             object.__setattr__(self, "control_variate", anchor)
 
-    def build_proposal(self, target: Target) -> Part:
-        """Return the part that proposes and knows its density ratio given the minibatch."""
-        return self._part(target, {"PROPOSE": _propose, "ADAPT": keep})
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes and knows its density ratio given the minibatch."""
+        return self._compile(target, propose)
 
-    def build_unadjusted(self, target: Target) -> Part:
-        """Return the part for a sampler that asks for no density ratio."""
-        return self._part(target, {"PROPOSE": _move, "ADAPT": keep})
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what serves a sampler that asks for no density ratio."""
+        return self._compile(target, move)
 
-    def _part(self, target: Target, functions: Mapping[str, Any]) -> Part:
+    def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
         who, dim = "StochasticGradientLangevin", target.variables.size
         gradient = gradient_of(target, who=who)
         anchor, anchor_total = self._anchor(gradient, dim)
-        if isinstance(self.step_size, DecreasingStep):
-            schedule = (self.step_size.scale, self.step_size.offset, self.step_size.exponent)
-            functions = {**functions, "WEIGHT": step_size_of}
-        else:
-            schedule = (self.step_size, 1.0, 0.0)
-        model = (*minibatch_model(gradient, self.batch_size, who=who), anchor, anchor_total)
-        params = (model, schedule, *spread_of(self.preconditioner, dim, who=who))
-        records = ("gradient_evaluations", *(("weight",) if "WEIGHT" in functions else ()))
-        setup = {"setup_gradient_evaluations": gradient.n_obs} if anchor.size else {}
-        n_numbers = 2 + VECTORS * dim
-        make_state = functools.partial(minibatch_state, n_numbers, gradient.n_obs)
-        return Part(functions, params, make_state, records=records, attrs=setup)
+        decreasing = isinstance(self.step_size, DecreasingStep)
+        steps = self.step_size
+        schedule = (steps.scale, steps.offset, steps.exponent) if decreasing else (steps, 1.0, 0.0)
+        spread = spread_of(self.preconditioner, dim, who=who)
+        make_minibatch = minibatch_gradient(gradient, self.batch_size, who=who)
+
+        def make_state() -> SGLDState:
+            vectors = (np.zeros(dim) for _ in range(4))
+            return SGLDState(
+                make_minibatch(), anchor, anchor_total, *schedule, *spread, np.zeros(1), np.zeros(1), *vectors
+            )
+
+        return CompiledProposal(
+            propose,
+            make_state,
+            weight=last_step_size if decreasing else None,
+            records=("gradient_evaluations", *(("weight",) if decreasing else ())),
+            attrs={"setup_gradient_evaluations": gradient.n_obs} if anchor.size else {},
+        )
 
     def _anchor(self, gradient: CompiledGradient, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the point of the control variates and the gradient on all data there; empty and 0 without them."""
@@ -220,14 +250,10 @@ class StochasticGradientLangevin(Component, Proposal):
         return self.control_variate.copy(), full_gradient(gradient, self.control_variate)
 
 
-def minibatch_model(gradient: CompiledGradient, batch_size: int, *, who: str) -> tuple[Any, ...]:
-    """Return what kernels need for the gradients of a minibatch; a minibatch larger than the data is refused."""
-    data, n_obs = gradient.data, gradient.n_obs
+def minibatch_gradient(gradient: CompiledGradient, batch_size: int, *, who: str) -> Callable[[], MinibatchGradient]:
+    """Return what makes a chain's own minibatch; one larger than the data is refused."""
+    n_obs = gradient.n_obs
     if batch_size > n_obs:
         raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
-    return (data, n_obs, batch_size, gradient.add_gradient, gradient.add_prior_gradient)
-
-
-def minibatch_state(n_numbers: int, n_obs: int) -> np.ndarray:
-    """Return zeros, then the permutation of the data: int64 numbers, in the bits of the state's last `n_obs` places."""
-    return np.concatenate([np.zeros(n_numbers), np.arange(n_obs, dtype=np.int64).view(np.float64)])
+    known = (gradient.data, n_obs, batch_size, gradient.add_gradient, gradient.add_prior_gradient)
+    return lambda: MinibatchGradient(*known, np.arange(n_obs))

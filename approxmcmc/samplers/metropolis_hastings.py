@@ -12,25 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import (
-    CORE_COUNTS,
-    COUNT_NAMES,
-    VALUE_NAMES,
     AcceptanceTest,
+    CompiledProposal,
     CompiledTarget,
+    CompiledTest,
     Component,
     DiscreteTarget,
-    Part,
     Proposal,
     ProposalSampler,
     Streams,
     Target,
 )
-from approxmcmc.engine.batches import BATCH, full_terms
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, compile_step
+from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,17 +95,16 @@ class MetropolisHastings(Component, ProposalSampler):
             batch_size = getattr(self.test, "batch_size", target.n_obs)
             audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / batch_size))
         test = self.test.build_test(target)
-        uses_ratio = test.functions["USES_RATIO"]
-        if not uses_ratio:
+        if not test.uses_ratio:
             _refuse_tuning(self.proposal, self.test)
-        proposal = self.proposal.build_proposal(target) if uses_ratio else self.proposal.build_unadjusted(target)
+        proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
         return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
 
-    def _schedule(self, test: Part, n_obs: int) -> "Schedule":
+    def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
-        if test.functions["CACHES_LIKELIHOOD"] or not test.functions["USES_RATIO"]:  # it reads all data, or none
+        if test.log_likelihood is not None or not test.uses_ratio:  # it reads all data, or none
             return Schedule("memory")
         asked = getattr(self.test, "order", "rows")
         if asked == "rows" or (asked == "auto" and n_obs < BLOCKS_FROM):
@@ -133,41 +133,39 @@ class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
 
     def __init__(
-        self, target: CompiledTarget, proposal: Part, test: Part, audit_every: int | None, schedule: Schedule
+        self,
+        target: CompiledTarget,
+        proposal: CompiledProposal,
+        test: CompiledTest,
+        audit_every: int | None,
+        schedule: Schedule,
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
-        self.both = at_both() if at_both else None
-        audited_test = bool(test.functions["AUDITED"])
-        self.audit_probability = 1.0 / audit_every if audited_test and audit_every else 0.0
-        exact = bool(test.functions["CACHES_LIKELIHOOD"])
-        written = {*CORE_COUNTS, *proposal.records, *test.records} - {*(() if audited_test else AUDIT_COUNTS)}
-        self.count_names = [name for name in COUNT_NAMES if name in written]
-        recorded = {
-            "acceptance_rate",
-            "perf_counter_diff",
-            *proposal.records,
-            *test.records,
-            *(("lp",) if exact else ()),
-        }
-        self.value_names = [name for name in VALUE_NAMES if name in recorded]
+        self.at_both = at_both() if at_both else None
+        self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
+        records = {*proposal.records, *test.records}
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, *records} - {*(() if test.is_audited else AUDIT_COUNTS)},
+            {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
+        )
         self.attrs: Mapping[str, Any] = {
-            **({"audit_every": audit_every or 0} if audited_test else {}),
+            **({"audit_every": audit_every or 0} if test.is_audited else {}),
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
         }
-        self.kernel = compile_step(target, proposal, test, self.new_order())
+        theta = np.zeros(1)
+        stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
+        self.loop = compile_chain(metropolis_hastings_step(proposal, test), stand_in)
 
-    def new_order(self) -> tuple[Any, ...]:
+    def new_order(self) -> DataOrder:
         """Return a fresh order of the data as they lie, or of their rows."""
         n_arrays = sum(by_row(self.target.data, self.target.n_obs))
-        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays, self.both)
+        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays, self.at_both)
 
-    def arrange(
-        self, theta: np.ndarray, rng: np.random.Generator
-    ) -> tuple[tuple[np.ndarray, ...], tuple[Any, ...], int]:
+    def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
 
         In blocks the data are a copy, shuffled by the chain's own stream.
@@ -178,66 +176,63 @@ class MetropolisHastingsProgram:
         permutation = rng.permutation(target.n_obs)
         copy, rows = shuffled_copy(target.data, permutation, schedule.place)
         evaluations = check_rows_are_terms(target, copy, permutation, theta)
-        return copy, blocks_order(target.n_obs, schedule.size, rows, self.both), evaluations
+        return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+
+    def new_state(
+        self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
+    ) -> MetropolisHastingsState:
+        """Return the state of a chain at theta, where nothing is evaluated yet."""
+        target, proposed = self.target, theta.copy()
+        return MetropolisHastingsState(
+            theta=theta,
+            proposed=proposed,
+            log_density=np.full(1, math.nan),
+            log_prior=np.full(1, math.nan),
+            clock=new_clock(n_tune, self.audit_probability),
+            log_prior_of=target.log_prior,
+            evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
+            proposal=self.proposal.make_state(),
+            test=self.test.make_state(),
+        )
 
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood on all data at `theta`."""
         prior = float(self.target.log_prior(theta))
-        return prior + self._log_likelihood(theta) if prior > -math.inf else prior
+        return prior + self.log_likelihood(theta) if prior > -math.inf else prior
 
-    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> "MetropolisHastingsChain":
-        """Start a chain at `theta`, whose log density is finite."""
-        return MetropolisHastingsChain(self, theta, streams, n_tune)
-
-    def _log_likelihood(self, theta: np.ndarray) -> float:
+    def log_likelihood(self, theta: np.ndarray) -> float:
+        """Return the sum of all terms at `theta`."""
         return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
 
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Start a chain at `theta`, whose log density is finite."""
+        data, order, evaluations = self.arrange(theta, streams.order)
+        state = self.new_state(theta.copy(), data, order, n_tune)
+        state.log_prior[0] = self.target.log_prior(theta)
+        if self.test.keep_log_likelihood is not None:
+            self.test.keep_log_likelihood(state.test, self.log_likelihood(theta))
+            evaluations += self.target.n_obs
+        return CompiledChain(
+            self.loop,
+            streams,
+            state,
+            describe=lambda: self.proposal.describe(state.proposal),
+            explain=lambda: self.explain_failure(state),
+            start_evaluations=evaluations,
+        )
 
-class MetropolisHastingsChain:
-    """One chain in flight; see the protocol `Chain`."""
-
-    def __init__(self, program: MetropolisHastingsProgram, theta: np.ndarray, streams: Streams, n_tune: int) -> None:
-        self.program, self.streams, self.n_tune = program, streams, n_tune
-        self.theta, self.proposed = theta.copy(), theta.copy()
-        self.proposal_state, self.test_state = program.proposal.make_state(), program.test.make_state()
-        self.log_prior = np.array([program.target.log_prior(self.theta)])
-        self.data, self.order, self.start_evaluations = program.arrange(self.theta, streams.order)
-        self.work = np.empty((3, BATCH))
-        self.steps = 0
-        if program.test.functions["CACHES_LIKELIHOOD"]:
-            self.test_state[0] = program._log_likelihood(self.theta)
-            self.start_evaluations += program.target.n_obs
-
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps and record every `thin`-th state."""
-        target, program = self.program.target, self.program
-        generators = (self.streams.proposal, self.streams.uniform, self.streams.order, self.streams.audit)
-        done = program.kernel(
-            generators, target.log_terms, target.log_prior, self.data, target.n_obs,
-            program.proposal.params, self.proposal_state, program.test.params, self.test_state,
-            self.theta, self.proposed, self.log_prior, self.order, self.work,
-            self.steps, self.n_tune, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
-            values[:n_draws],
-        )  # fmt: skip
-        self.steps += n_draws * thin
-        return int(done)
-
-    def adapted(self) -> Mapping[str, float]:
-        """Return what the proposal's tuning has settled on."""
-        return self.program.proposal.describe(self.proposal_state)
-
-    def explain_failure(self) -> str:
+    def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
-        target = self.program.target
-        if np.isnan(self.proposed).any():
-            why = self.program.proposal.explain(self.proposal_state)
-            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {show(self.theta)}"
-        log_prior = target.log_prior(self.proposed)
+        target, here, there = self.target, show(state.theta), show(state.proposed)
+        if np.isnan(state.proposed).any():
+            why = self.proposal.explain(state.proposal)
+            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {here}"
+        log_prior = target.log_prior(state.proposed)
         if not log_prior < math.inf:
-            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {show(self.proposed)}"
-        for theta in (self.proposed, self.theta):
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {there}"
+        for theta in (state.proposed, state.theta):
             bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
             if bad.size:
                 more = f" and {bad.size - 1} more" if bad.size > 1 else ""
                 return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {show(theta)}"
-        return f"log ratio of proposal densities is NaN from theta = {show(self.theta)} to {show(self.proposed)}"
+        return f"log ratio of proposal densities is NaN from theta = {here} to {there}"

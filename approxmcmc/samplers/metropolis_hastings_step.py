@@ -1,4 +1,4 @@
-"""One step of Metropolis-Hastings, compiled for a pairing.
+"""One step of Metropolis-Hastings, for a pairing of proposal and test.
 
 1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
 2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
@@ -6,142 +6,116 @@
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
-from numba import types as nb
 
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTarget, Part
-from approxmcmc.engine.batches import (
-    CERTAIN,
-    FINITE,
-    LOG_PRIOR,
-    UNDEFINED,
-    log_terms_type,
-    memory_order,
-    merge_differences,
-)
-from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.moments import MEAN, reset, standard_deviation
+from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.order import settle
 from approxmcmc.engine.vectors import assign
-
-DECISIONS = COUNT_NAMES.index("decisions_made")
-AUDITS = COUNT_NAMES.index("decisions_audited")
-WRONG = COUNT_NAMES.index("wrong_decisions")
-WRONG_ACCEPTS = COUNT_NAMES.index("wrong_accepts")
-ACCEPTED = COUNT_NAMES.index("accepted")
-ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
-SECONDS = VALUE_NAMES.index("perf_counter_diff")
-LP = VALUE_NAMES.index("lp")
-DRAW_WEIGHT = VALUE_NAMES.index("weight")
-MU_STD = VALUE_NAMES.index("audited_mu_std")
-AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
-AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
-EPSILON = VALUE_NAMES.index("epsilon")
-AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
+from approxmcmc.samplers.chain import (
+    FAILED,
+    Clock,
+    adapt_nothing,
+    book_audit,
+    is_chosen_for_audit,
+    is_tuning,
+)
+from approxmcmc.samplers.decision import make_decision
 
 
-def audit(  # type: ignore[no-untyped-def]  # bound into the template below
-    rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest, order, work, params, value
-):
-    """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
-    reset(work[2])
-    start = np.int64(0)  # a literal 0 would compile the helper twice
-    outcome = merge_differences(log_terms, theta, proposed, data, memory_order(), start, n_obs, work)
-    if outcome != FINITE:
-        return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
-    log_ratio = log_rest + n_obs * work[2, MEAN]
-    s_l = standard_deviation(work[2])
-    if s_l > 0.0:
-        value[MU_STD] = (log_ratio - threshold) / (math.sqrt(n_obs) * s_l)
-    return 1 if threshold < log_ratio else 0
+class MetropolisHastingsState(NamedTuple):
+    """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
+
+    `log_prior_of` is the target's compiled log prior, `log_prior` its value at theta; `proposal` and `test` are the
+    states of the two parts.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    log_prior: np.ndarray
+    clock: Clock
+    log_prior_of: Any
+    evidence: Evidence
+    proposal: Any
+    test: Any
 
 
-def no_weight(params, state):  # type: ignore[no-untyped-def]  # bound into the template below
+@compiled
+def weigh_alike(proposal: Any) -> float:
     """Return 0: draws weigh the same, and the trace holds no weights."""
     return 0.0
 
 
-def _advance(  # type: ignore[no-untyped-def]
-    streams, log_terms, log_prior, data, n_obs, proposal_params, proposal_state, test_params, test_state,
-    theta, proposed, current_log_prior, order, work, first_step, n_tune, thin, audit_probability, draws, counts, values,
-):  # fmt: skip
-    proposal_rng, uniform_rng, order_rng, audit_rng = streams
-    for draw in range(draws.shape[0]):
-        started = nanoseconds()
-        paused = 0
-        count, value = counts[draw], values[draw]
-        count[:] = 0
-        value[:] = 0.0
-        value[MU_STD] = value[AUDIT_ERROR] = value[AUDIT_NOISE] = value[EPSILON] = math.nan
-        for repeat in range(thin):
-            step = first_step + draw * thin + repeat
-            log_q_ratio = PROPOSE(  # noqa: F821 (bound)
-                proposal_rng, proposal_params, proposal_state, theta, proposed, count
-            )
-            threshold = THRESHOLD(uniform_rng)  # noqa: F821 (bound)
-            proposed_log_prior = log_prior(proposed) if USES_RATIO else 0.0  # noqa: F821 (bound)
-            log_rest = proposed_log_prior - current_log_prior[0] + log_q_ratio
-            if proposed_log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
-                log_rest = -math.inf
-            audited = AUDITED and audit_probability > 0.0 and audit_rng.random() < audit_probability  # noqa: F821 (bound)
-            if math.isnan(log_rest) or proposed_log_prior == math.inf:  # from +inf no chain would ever come back
-                return draw
-            if log_rest == -math.inf:  # outside the support: no datum can change the answer
-                count[DECISIONS] += 1
-                count[AUDITS] += 1 if audited else 0
-                decision, log_ratio = 0, log_rest
-            else:
-                decision, log_ratio = TEST(  # noqa: F821 (bound)
-                    order_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
-                    order, work, test_params, test_state, count, value,
-                )  # fmt: skip
-                if decision < 0:
-                    return draw
-                if audited:
-                    pause = nanoseconds()
-                    exact = AUDIT(  # noqa: F821 (bound)
-                        audit_rng, log_terms, data, n_obs, theta, proposed, threshold, log_rest,
-                        order, work, test_params, value,
-                    )  # fmt: skip
-                    if exact >= 0:
-                        count[AUDITS] += 1
-                        if exact != decision:
-                            count[WRONG] += 1
-                            count[WRONG_ACCEPTS] += decision
-                    paused += nanoseconds() - pause
-            if USES_RATIO and not CACHES_LIKELIHOOD:  # noqa: F821 (bound)
-                settle(order, decision == 1)
-            if decision == 1:
-                assign(theta, proposed)
-                current_log_prior[0] = proposed_log_prior
-            acceptance = ACCEPTANCE_PROBABILITY(log_ratio)  # noqa: F821 (bound)
-            if step < n_tune:
-                ADAPT(proposal_params, proposal_state, acceptance, step)  # noqa: F821 (bound)
-            count[ACCEPTED] = decision
-            value[ACCEPTANCE_RATE] += acceptance / thin
-        assign(draws[draw], theta)
-        value[LP] = current_log_prior[0] + test_state[0]
-        value[DRAW_WEIGHT] = WEIGHT(proposal_params, proposal_state)  # noqa: F821 (bound)
-        value[SECONDS] = 1e-9 * (nanoseconds() - started - paused)
-    return draws.shape[0]
+@compiled
+def unknown_log_likelihood(test: Any) -> float:
+    """Return NaN: the test does not keep the log-likelihood at theta."""
+    return math.nan
 
 
-def compile_step(target: CompiledTarget, proposal: Part, test: Part, order: tuple[Any, ...]) -> Any:
-    """Return the kernel of a pairing whose chains read the data in orders of this type."""
-    parts = {"AUDIT": audit, "WEIGHT": no_weight, **proposal.functions, **test.functions}
-    return bind(_advance, None if config.DISABLE_JIT else _signature(target, proposal, test, order), **parts)
+def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> Callable[..., int]:
+    """Return the step of a pairing."""
+    return make_step(
+        proposal.propose,
+        proposal.adapt or adapt_nothing,
+        proposal.weight or weigh_alike,
+        make_decision(test),
+        test.threshold,
+        test.probability,
+        test.log_likelihood or unknown_log_likelihood,
+        test.uses_ratio,
+        test.is_audited,
+    )
 
 
-def _signature(target: CompiledTarget, proposal: Part, test: Part, order: tuple[Any, ...]) -> Any:
-    generator = type_of(np.random.default_rng(0))
-    data = type_of(target.data)
-    return nb.int64(
-        nb.UniTuple(generator, 4), log_terms_type(data), LOG_PRIOR, data, nb.int64,
-        type_of(proposal.params), VECTOR, type_of(test.params), VECTOR,
-        VECTOR, VECTOR, VECTOR, type_of(order), MATRIX,
-        nb.int64, nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
-    )  # fmt: skip
+@cached_by_content(maxsize=64)
+def make_step(
+    propose: Callable[..., float],
+    adapt: Callable[..., None],
+    weight: Callable[..., float],
+    decide: Callable[..., tuple[int, float]],
+    draw_threshold: Callable[..., float],
+    acceptance_probability: Callable[[float], float],
+    log_likelihood: Callable[..., float],
+    uses_ratio: bool,
+    is_audited: bool,
+) -> Callable[..., int]:
+    """Return the step as a function of streams and state."""
+
+    def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
+        theta, proposed, clock = state.theta, state.proposed, state.clock
+        log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
+        threshold = draw_threshold(streams.uniform)
+        log_prior = state.log_prior_of(proposed) if uses_ratio else 0.0
+        log_rest = log_prior - state.log_prior[0] + log_q_ratio
+        if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+            log_rest = -math.inf
+        if math.isnan(log_rest) or log_prior == math.inf:  # from +inf no chain would ever come back
+            return FAILED
+        if log_rest == -math.inf:  # outside the support: no datum can change the answer
+            count[DECISIONS] += 1
+            decision, log_ratio = 0, log_rest
+            if is_audited and is_chosen_for_audit(streams, clock):
+                book_audit(decision, decision, count)
+        else:
+            decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
+            if decision < 0:
+                return FAILED
+        settle(state.evidence.order, decision == 1)
+        if decision == 1:
+            assign(theta, proposed)
+            state.log_prior[0] = log_prior
+        value[ACCEPTANCE_RATE] = acceptance_probability(log_ratio)
+        if is_tuning(clock):
+            adapt(state.proposal, value[ACCEPTANCE_RATE], clock.steps[0])
+        state.log_density[0] = state.log_prior[0] + log_likelihood(state.test)
+        value[DRAW_WEIGHT] = weight(state.proposal)
+        return decision
+
+    return compiled(inline="always")(step)

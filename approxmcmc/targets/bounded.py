@@ -6,20 +6,31 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target, TwinnedTarget, content_hash
-from approxmcmc.engine.batches import datum_at
+from approxmcmc.engine.batches import Data, datum_at
+from approxmcmc.engine.compile import BATCH_FASTMATH, closure
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_terms, checked_arrays, plain_function
-from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
+from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 
 
-def _gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    for place in range(lo, hi):
-        out[place - lo] = GAP(theta, data, datum_at(order, place))  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_gaps(gap: Callable[..., float]) -> Callable[..., None]:
+    """Return the kernel of ``gap(theta, data, i)``."""
+
+    def gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        for place in range(lo, hi):
+            out[place - lo] = gap(theta, data, datum_at(order, place))
+
+    return gaps
 
 
-def _log_bound(theta, sums):  # type: ignore[no-untyped-def]  # a template
-    return LOG_BOUND(theta, sums)  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_log_bound(log_bound: Callable[..., float]) -> Callable[..., float]:
+    """Return what calls a function of the user's, under the rules of batch kernels."""
+
+    def bound(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
+        return log_bound(theta, sums)
+
+    return bound
 
 
 class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
@@ -95,7 +106,9 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return the user's bound, "own"; see `Firefly`."""
         check_kind(kind, ("own",), at, who="BoundedLikelihood")
-        return bind_bound(self._data, self._sums, _gaps, _log_bound, GAP=self._gap, LOG_BOUND=self._log_bound)
+        gaps = closure(make_gaps, self._gap, fastmath=BATCH_FASTMATH)
+        log_bound = closure(make_log_bound, self._log_bound, fastmath=BATCH_FASTMATH)
+        return compile_bound(self._data, self._sums, gaps, log_bound)
 
     def compile(self) -> CompiledTarget:
         """Compile the target."""

@@ -11,8 +11,8 @@ import numpy as np
 from numba import config, njit
 from numba import types as nb
 
-from approxmcmc.engine.bind import VECTOR, type_of
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import VECTOR, type_of
 from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import config, njit
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
-from approxmcmc.engine.bind import VECTOR, type_of
+from approxmcmc.engine.compile import VECTOR, type_of
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer

@@ -9,22 +9,34 @@ Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section
 
 import abc
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, DoublyIntractableTarget, Simulator, TwinnedTarget, content_hash
-from approxmcmc.engine.batches import prior_kernel
+from approxmcmc.contracts import (
+    CompiledTarget,
+    DoublyIntractableTarget,
+    Simulator,
+    TwinnedTarget,
+    content_hash,
+)
+from approxmcmc.engine.batches import LOG_PRIOR
+from approxmcmc.engine.compile import bind
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.tall_data import Prior
 
 
-def _uniform_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
-    for j in range(theta.shape[0]):
-        if not LOW <= theta[j] <= HIGH:  # type: ignore[name-defined]  # noqa: F821 (bound)
-            return -math.inf
-    return 0.0
+def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], float]:
+    """Return the log density of a uniform law between two bounds, up to a constant."""
+
+    def log_prior(theta: np.ndarray) -> float:
+        for j in range(theta.shape[0]):
+            if not low <= theta[j] <= high:
+                return -math.inf
+        return 0.0
+
+    return log_prior
 
 
 class FamilyPrior:
@@ -47,7 +59,7 @@ class FamilyPrior:
         if self.normal is not None:
             return self.normal.compile(dim)
         assert self.bounds is not None
-        return prior_kernel(_uniform_log_prior, LOW=self.bounds[0], HIGH=self.bounds[1])
+        return bind(make_uniform_log_prior, *self.bounds, signature=LOG_PRIOR.signature)
 
     def identity(self) -> str:
         """Return what the prior is, as text."""

@@ -17,16 +17,16 @@ with Q, l and c formed once. For a linear model a bound is a function of eta_i =
 References: Maclaurin and Adams (2014), Firefly Monte Carlo, sections 3.1 and 4; Jaakkola and Jordan (2000).
 """
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
-from approxmcmc.engine.batches import datum_at, linear_predictor, log_terms_type
-from approxmcmc.engine.bind import BATCH_FASTMATH, INDICES, VECTOR, bind, compiled, type_of
+from approxmcmc.engine.batches import Data, datum_at, linear_predictor, log_terms_type
+from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
 from approxmcmc.engine.numerics import exp_of_negative, log1p_of_fraction, softplus
 from approxmcmc.errors import InvalidInputError
 
@@ -39,37 +39,49 @@ ROWS = 65_536  # at a time, when sums over all data are formed: no second copy o
 
 
 @compiled
-def _copy_rows(touch, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def _copy_rows(touch: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     for place in range(lo, hi):
         row = datum_at(order, place)
         for k in range(out.shape[0]):
             out[k, place - lo] = touch[row, k]
 
 
-def _linear_gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    # Gather first, arithmetic second, as in the batch kernel of the terms: the second loop vectorises over data.
-    X, touch = data
-    linear_predictor(theta, X, order, lo, hi, out)
-    own = np.empty((3, hi - lo))
-    _copy_rows(touch, order, lo, hi, own)
-    first, second, third = own[0], own[1], own[2]
-    for i in range(hi - lo):
-        out[i] = GAP(out[i], first[i], second[i], third[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
+    """Return the kernel of ``gap(eta, *touch_i)``."""
+
+    def linear_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # Gather first, arithmetic second, as in the batch kernel of the terms: the second loop vectorises over data.
+        X, touch = data
+        linear_predictor(theta, X, order, lo, hi, out)
+        here = np.empty((3, hi - lo))
+        _copy_rows(touch, order, lo, hi, here)
+        first, second, third = here[0], here[1], here[2]
+        for i in range(hi - lo):
+            out[i] = gap(out[i], first[i], second[i], third[i])
+
+    return linear_gaps
 
 
-def _add_linear_gap_gradient(theta, data, order, lo, hi, weights, out):  # type: ignore[no-untyped-def]  # a template
-    X, touch = data
-    eta, own = np.empty(hi - lo), np.empty((3, hi - lo))
-    linear_predictor(theta, X, order, lo, hi, eta)
-    _copy_rows(touch, order, lo, hi, own)
-    for place in range(lo, hi):
-        i, row = place - lo, datum_at(order, place)
-        slope = weights[i] * SLOPE(eta[i], own[0, i], own[1, i], own[2, i])  # type: ignore[name-defined]  # noqa: F821 (bound)
-        for j in range(theta.shape[0]):
-            out[j] += slope * X[row, j]
+def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., None]:
+    """Return the kernel that adds the weighted gradients of gaps; ``slope(eta, *touch_i)`` is their derivative."""
+
+    def add_gap_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
+    ) -> None:
+        X, touch = data
+        eta, here = np.empty(hi - lo), np.empty((3, hi - lo))
+        linear_predictor(theta, X, order, lo, hi, eta)
+        _copy_rows(touch, order, lo, hi, here)
+        for place in range(lo, hi):
+            i, row = place - lo, datum_at(order, place)
+            weighted = weights[i] * slope(eta[i], here[0, i], here[1, i], here[2, i])
+            for j in range(theta.shape[0]):
+                out[j] += weighted * X[row, j]
+
+    return add_gap_gradient
 
 
-def _quadratic(theta, sums):  # type: ignore[no-untyped-def]  # a template
+def _quadratic(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
     Q, linear, constant = sums
     total = constant[0]
     for i in range(theta.shape[0]):
@@ -80,7 +92,7 @@ def _quadratic(theta, sums):  # type: ignore[no-untyped-def]  # a template
     return total
 
 
-def _add_quadratic_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  # a template
+def _add_quadratic_gradient(theta: np.ndarray, sums: tuple[np.ndarray, ...], out: np.ndarray) -> None:
     Q, linear, _ = sums
     for i in range(theta.shape[0]):
         row = 0.0
@@ -89,30 +101,26 @@ def _add_quadratic_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  
         out[i] += 2.0 * row + linear[i]
 
 
-def bind_bound(
-    data: tuple[np.ndarray, ...],
+def compile_bound(
+    data: Data,
     sums: tuple[np.ndarray, ...],
-    gaps: Any,
+    gaps: Callable[..., None],
     log_bound: Callable[..., float],
     add_gap_gradient: Callable[..., None] | None = None,
     add_bound_gradient: Callable[..., None] | None = None,
-    **parts: Any,
 ) -> CompiledBound:
-    """Compile the templates of a bound for the types of its arrays; each takes of `parts` what it names."""
+    """Compile the functions of a bound for the types of its arrays."""
     data_type, sums_type = type_of(data), type_of(sums)
     gap_gradient = nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR, VECTOR)
-
-    def made(template: Any, signature: Any) -> Any:
-        own = {name: part for name, part in parts.items() if name in template.__code__.co_names}
-        return bind(template, signature, fastmath=BATCH_FASTMATH, **own)
-
+    bound_gradient = nb.void(VECTOR, sums_type, VECTOR)
+    fast = functools.partial(kernel, fastmath=BATCH_FASTMATH)
     return CompiledBound(
-        made(gaps, log_terms_type(data_type).signature),
-        made(log_bound, nb.float64(VECTOR, sums_type)),
+        fast(gaps, log_terms_type(data_type).signature),
+        fast(log_bound, nb.float64(VECTOR, sums_type)),
         data,
         sums,
-        None if add_gap_gradient is None else made(add_gap_gradient, gap_gradient),
-        None if add_bound_gradient is None else made(add_bound_gradient, nb.void(VECTOR, sums_type, VECTOR)),
+        None if add_gap_gradient is None else fast(add_gap_gradient, gap_gradient),
+        None if add_bound_gradient is None else fast(add_bound_gradient, bound_gradient),
     )
 
 
@@ -143,8 +151,9 @@ def linear_bound(
         Q += (rows * quadratic[lo : lo + ROWS, None]).T @ rows
     sums = (Q, X.T @ linear, np.array([math.fsum(constant)]))
     data = (X, np.ascontiguousarray(np.stack(np.broadcast_arrays(*touch), axis=1), dtype=np.float64))
-    kernels = (_linear_gaps, _quadratic, _add_linear_gap_gradient, _add_quadratic_gradient)
-    return bind_bound(data, sums, *kernels, GAP=gap, SLOPE=slope)
+    gaps = closure(make_linear_gaps, gap, fastmath=BATCH_FASTMATH)
+    add_gap_gradient = closure(make_add_linear_gap_gradient, slope, fastmath=BATCH_FASTMATH)
+    return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
 
 
 def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, CompiledTermRange, Variables
 from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.gradients import linear_gradient_kernel
 from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus

@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, Variables
-from approxmcmc.engine.batches import datum_at, log_terms_type
-from approxmcmc.engine.bind import BATCH_FASTMATH, bind, compiled, type_of
+from approxmcmc.engine.batches import Data, datum_at, log_terms_type
+from approxmcmc.engine.compile import BATCH_FASTMATH, compiled, kernel, type_of
 from approxmcmc.engine.gradients import ROWS, gradient_signature
 from approxmcmc.engine.identity import content_id
 from approxmcmc.engine.numerics import exp_of_negative
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
-from approxmcmc.targets.likelihood_bounds import bind_bound, check_kind
+from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
-def _predictors(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def _predictors(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write x_i' beta_k to ``out[k, :hi - lo]`` for all classes k."""
     p = X.shape[1]
     for place in range(lo, hi):
@@ -42,7 +42,7 @@ def _predictors(theta, X, order, lo, hi, out):  # type: ignore[no-untyped-def]  
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
-def _log_sum_exp(eta, n, largest, out):  # type: ignore[no-untyped-def]  # a kernel helper
+def _log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -> None:
     """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; the loops over data are inside, so that they vectorise."""
     n_classes = eta.shape[0]
     for i in range(n):
@@ -58,7 +58,7 @@ def _log_sum_exp(eta, n, largest, out):  # type: ignore[no-untyped-def]  # a ker
         out[i] = largest[i] + math.log(out[i])
 
 
-def _softmax_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+def _softmax_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     X, y = data
     eta, work = np.empty((theta.shape[0] // X.shape[1], hi - lo)), np.empty((2, hi - lo))
     _predictors(theta, X, order, lo, hi, eta)
@@ -67,7 +67,7 @@ def _softmax_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-
         out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
 
 
-def _add_softmax_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     X, y = data
     p = X.shape[1]
     eta, work = np.empty((theta.shape[0] // p, ROWS)), np.empty((2, ROWS))
@@ -83,7 +83,7 @@ def _add_softmax_gradient(theta, data, order, lo, hi, out):  # type: ignore[no-u
                     out[k * p + j] += slope * X[row, j]
 
 
-def _boehning_gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
+def _boehning_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta): the same for every response."""
     X, touch = data  # touch: lse(eta_0), then eta_0 and g of every class
     n_classes = (touch.shape[1] - 1) // 2
@@ -104,7 +104,9 @@ def _boehning_gaps(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-
         out[i] += 0.25 * (square[i] - total[i] * total[i] / n_classes)
 
 
-def _boehning_gap_gradient(theta, data, order, lo, hi, weights, out):  # type: ignore[no-untyped-def]  # a template
+def _boehning_gap_gradient(
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
+) -> None:
     X, touch = data
     n_classes, p = (touch.shape[1] - 1) // 2, X.shape[1]
     eta, work = np.empty((n_classes, hi - lo)), np.empty((2, hi - lo))
@@ -122,7 +124,7 @@ def _boehning_gap_gradient(theta, data, order, lo, hi, weights, out):  # type: i
                 out[k * p + j] += slope * X[row, j]
 
 
-def _boehning_sum(theta, sums):  # type: ignore[no-untyped-def]  # a template
+def _boehning_sum(theta: np.ndarray, sums: Data) -> float:
     gram, linear, constant = sums
     p = gram.shape[0]
     n_classes = theta.shape[0] // p
@@ -141,7 +143,7 @@ def _boehning_sum(theta, sums):  # type: ignore[no-untyped-def]  # a template
     return total
 
 
-def _boehning_sum_gradient(theta, sums, out):  # type: ignore[no-untyped-def]  # a template
+def _boehning_sum_gradient(theta: np.ndarray, sums: Data, out: np.ndarray) -> None:
     gram, linear, _ = sums
     p = gram.shape[0]
     n_classes = theta.shape[0] // p
@@ -223,10 +225,10 @@ class SoftmaxRegression(TallDataTarget, BoundedTarget):
         self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)
 
     def _log_terms(self) -> Any:
-        return bind(_softmax_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
+        return kernel(_softmax_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
 
     def _term_gradients(self) -> Any:
-        return bind(_add_softmax_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
+        return kernel(_add_softmax_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
 
     def _identity(self) -> str:
         return content_id(_softmax_terms)
@@ -250,7 +252,7 @@ class SoftmaxRegression(TallDataTarget, BoundedTarget):
         sums = (gram, (linear.T @ self.X).ravel(), np.array([math.fsum(constant)]))
         kernels = (_boehning_gaps, _boehning_sum, _boehning_gap_gradient, _boehning_sum_gradient)
         touch = np.ascontiguousarray(np.column_stack([log_partition, eta_0, gradient]))
-        return bind_bound((self.X, touch), sums, *kernels)
+        return compile_bound((self.X, touch), sums, *kernels)
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -18,8 +18,8 @@ from approxmcmc.contracts import (
     TwinnedTarget,
     content_hash,
 )
-from approxmcmc.engine.batches import prior_kernel
-from approxmcmc.engine.bind import bind
+from approxmcmc.engine.batches import LOG_PRIOR, prior_kernel
+from approxmcmc.engine.compile import bind
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, difference_prior_gradient_kernel, prior_gradient_kernel
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -28,16 +28,26 @@ from approxmcmc.targets.checks import check_compiles, check_fills, check_gradien
 SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
 
 
-def _gaussian_log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
-    total = 0.0
-    for j in range(theta.shape[0]):
-        total += theta[j] * theta[j]
-    return -0.5 * PRECISION * total  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
+    """Return the log density of independent N(0, 1 / precision), up to a constant."""
+
+    def log_prior(theta: np.ndarray) -> float:
+        total = 0.0
+        for j in range(theta.shape[0]):
+            total += theta[j] * theta[j]
+        return -0.5 * precision * total
+
+    return log_prior
 
 
-def _gaussian_gradient(theta, out):  # type: ignore[no-untyped-def]  # compiled
-    for j in range(theta.shape[0]):
-        out[j] -= PRECISION * theta[j]  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_add_gaussian_gradient(precision: float) -> Callable[..., None]:
+    """Return the gradient of that log density."""
+
+    def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
+        for j in range(theta.shape[0]):
+            out[j] -= precision * theta[j]
+
+    return add_gradient
 
 
 class Prior:
@@ -74,14 +84,14 @@ class Prior:
     def compile(self, dim: int) -> Any:
         """Return the compiled log prior of `dim` parameters."""
         if self.function is None:
-            return prior_kernel(_gaussian_log_prior, PRECISION=1.0 / self.scale**2)
+            return bind(make_gaussian_log_prior, 1.0 / self.scale**2, signature=LOG_PRIOR.signature)
         check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float", who=self.who)
         return prior_kernel(self.function)
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
         """Return the compiled gradient; a user's own is compared with differences at `at` first."""
         if self.function is None:
-            return bind(_gaussian_gradient, ADD_PRIOR_GRADIENT, PRECISION=1.0 / self.scale**2)
+            return bind(make_add_gaussian_gradient, 1.0 / self.scale**2, signature=ADD_PRIOR_GRADIENT)
         if self.gradient is None:
             return difference_prior_gradient_kernel(self.function)
         name = f"grad_{self.name}"

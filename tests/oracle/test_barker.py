@@ -18,7 +18,7 @@ from approxmcmc.api import sample
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine import moments
 from approxmcmc.engine.batches import BATCH, batch_kernel, full_terms
-from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.compile import _bind, compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings

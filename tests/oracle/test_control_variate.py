@@ -7,7 +7,7 @@ from scipy import stats
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, crank_nicolson, mixture
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import ControlVariate, GLMTarget, Target, find_mode, laplace, posterior

@@ -13,7 +13,7 @@ from numba import types as nb
 
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.bind import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.samplers.noisy.chain import with_part
 from approxmcmc.samplers.noisy.exchange import estimate_from_fresh_draws
 from approxmcmc.samplers.noisy.mala_exchange import estimate_from_drift_draws

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.compile import _bind, compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import adaptive_direction
 from approxmcmc.samplers.noisy import chain as noisy_chain

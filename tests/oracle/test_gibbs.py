@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.samplers.gibbs import gibbs
 from approxmcmc.samplers.gibbs import sweep as gibbs_sweep

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.reference.grid import grid_reference
 from approxmcmc.targets.ising import exact as ising_exact
 from approxmcmc.targets.ising import heat_bath as ising_heat_bath

@@ -12,7 +12,7 @@ from approxmcmc.acceptance import ExactTest, SequentialTTest, exact, rules, sequ
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Part, Proposal
 from approxmcmc.engine import order
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings, metropolis_hastings_step
 from tests import textbook

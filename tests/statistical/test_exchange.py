@@ -12,7 +12,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.samplers.noisy import exchange, mala_exchange
 from approxmcmc.samplers.noisy.chain import with_part

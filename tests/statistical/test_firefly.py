@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.bind import _bind, compiled
+from approxmcmc.engine.compile import _bind, compiled
 from approxmcmc.samplers.firefly import chain as firefly_chain
 from approxmcmc.samplers.firefly import steps as firefly_steps
 from tests.models import logistic

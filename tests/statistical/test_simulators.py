@@ -13,7 +13,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.datasets import florentine_business
-from approxmcmc.engine.bind import _bind
+from approxmcmc.engine.compile import _bind
 from approxmcmc.targets.ising import coupling as ising_coupling
 from approxmcmc.targets.ising.coupling import coupling_simulator
 from approxmcmc.targets.ising.exact import backward_simulator, moments

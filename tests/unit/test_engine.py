@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.engine import moments
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.engine.numerics import log1mexp, log_sigmoid, softplus
 from approxmcmc.engine.order import draw_next
@@ -218,7 +218,7 @@ def test_the_disk_cache_never_imports_the_module_that_compiled_first(tmp_path):
 def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
     from numba import types as nb
 
-    from approxmcmc.engine.bind import VECTOR, _bind, bind
+    from approxmcmc.engine.compile import VECTOR, _bind, bind
 
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
 
@@ -241,7 +241,7 @@ def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
     """As in a container whose user is a bare number: kernels are compiled, downloads say what to name."""
     from numba import types as nb
 
-    from approxmcmc.engine.bind import VECTOR, bind
+    from approxmcmc.engine.compile import VECTOR, bind
     from approxmcmc.engine.paths import user_cache
 
     for name in ("APPROXMCMC_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):

@@ -11,7 +11,7 @@ from numba import types as nb
 import approxmcmc as amc
 from approxmcmc.engine import identity
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.bind import bind
+from approxmcmc.engine.compile import bind
 from approxmcmc.engine.disk_cache import ContentCache
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import CompilationError, InvalidInputError

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.moments import kurtosis
 from approxmcmc.errors import InvalidInputError
 

@@ -10,9 +10,9 @@ from numba import types as nb
 
 from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, CompiledBound, CompiledTarget, Part, Streams
 from approxmcmc.engine.batches import LOG_PRIOR, full_terms, log_terms_type
-from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compile import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.firefly.steps import (
     MEAN_BRIGHT,

@@ -13,7 +13,7 @@ from numba import config
 
 from approxmcmc.contracts import CompiledBound, CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.batches import BATCH
-from approxmcmc.engine.bind import bind, type_of
+from approxmcmc.engine.compile import bind, type_of
 from approxmcmc.engine.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError
 

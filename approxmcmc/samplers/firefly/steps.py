@@ -20,7 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.batches import BATCH
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.vectors import assign
 

@@ -36,7 +36,7 @@ from approxmcmc.contracts import (
     Streams,
 )
 from approxmcmc.engine.batches import BATCH, log_terms_type
-from approxmcmc.engine.bind import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.order import rows_order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.gibbs.sweep import FIELDS, STATES, TERMS, advance

@@ -16,8 +16,8 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.batches import sum_terms
-from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 
 FIELDS, TERMS, STATES = 0, 1, 2

@@ -27,9 +27,9 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import CORE_COUNTS, COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.bind import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compile import COUNTS, MATRIX, VECTOR, bind, compiled, type_of
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS

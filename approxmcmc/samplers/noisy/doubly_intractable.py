@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.errors import IncompatibleError
 
 TOUCHED = COUNT_NAMES.index("datapoints_touched")

@@ -12,8 +12,8 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.approximation import cov_of
-from approxmcmc.engine.bind import compiled
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, with_part

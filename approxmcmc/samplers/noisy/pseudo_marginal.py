@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, Component, EstimatedTarget, ProposalSampler, Streams
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
 from approxmcmc.samplers.noisy.exchange import check_proposal

@@ -9,14 +9,14 @@ site touches two places in memory, one row and one table.
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledConditionals, CompiledTarget, DiscreteTarget, Variables, content_hash
-from approxmcmc.engine.batches import datum_at, log_terms_type, prior_kernel
-from approxmcmc.engine.bind import BATCH_FASTMATH, bind, type_of
+from approxmcmc.engine.batches import LOG_PRIOR, Data, bind_terms, datum_at
+from approxmcmc.engine.compile import bind
 from approxmcmc.errors import InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22
@@ -30,23 +30,32 @@ class FactorGroup(NamedTuple):
     log_tables: np.ndarray
 
 
-def _log_terms(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    base, rows, tables = data
-    first = base[0]
-    for place in range(lo, hi):
-        row = first + datum_at(order, place)
-        entry = np.int64(rows[row, 0])
-        for c in range(WIDTH):  # type: ignore[name-defined]  # noqa: F821 (bound, so that the loop unrolls)
-            entry += rows[row, 2 * c + 2] * int(theta[rows[row, 2 * c + 1]])
-        out[place - lo] = tables[entry]
+def make_log_terms(width: int) -> Callable[..., None]:
+    """Return the kernel over tables of up to `width` sites: a constant, so that its loop unrolls."""
+
+    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        base, rows, tables = data
+        first = base[0]
+        for place in range(lo, hi):
+            row = first + datum_at(order, place)
+            entry = np.int64(rows[row, 0])
+            for c in range(width):
+                entry += rows[row, 2 * c + 2] * int(theta[rows[row, 2 * c + 1]])
+            out[place - lo] = tables[entry]
+
+    return log_terms
 
 
-def _log_support(theta):  # type: ignore[no-untyped-def]  # a template; no table may be read at what is no state
-    for i in range(theta.shape[0]):
-        n_states = N_STATES[i % len(N_STATES)]  # type: ignore[name-defined]  # noqa: F821 (one number where all agree)
-        if not 0.0 <= theta[i] < n_states or theta[i] != math.floor(theta[i]):
-            return -math.inf
-    return 0.0
+def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]:
+    """Return 0 at states and -inf elsewhere, where no table may be read; one number of states where all agree."""
+
+    def log_support(theta: np.ndarray) -> float:
+        for i in range(theta.shape[0]):
+            if not 0.0 <= theta[i] < n_states[i % len(n_states)] or theta[i] != math.floor(theta[i]):
+                return -math.inf
+        return 0.0
+
+    return log_support
 
 
 class FactorGraph(DiscreteTarget):
@@ -154,7 +163,8 @@ class FactorGraph(DiscreteTarget):
         """Compile the terms of the joint density, for samplers that compare whole states."""
         data = (np.zeros(1, dtype=np.int64), *_rows(self.groups, by_site=False))
         sizes = tuple(self.n_states.tolist())
-        support = prior_kernel(_log_support, N_STATES=sizes[:1] if len(set(sizes)) == 1 else sizes)
+        shortest = sizes[:1] if len(set(sizes)) == 1 else sizes
+        support = bind(make_log_support, shortest, signature=LOG_PRIOR.signature)
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
@@ -177,7 +187,7 @@ class FactorGraph(DiscreteTarget):
 
 def _kernel(data: tuple[np.ndarray, ...]) -> object:
     width = data[1].shape[1] // 2
-    return bind(_log_terms, log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH, WIDTH=width)
+    return bind_terms(make_log_terms, width, data=data)
 
 
 def _entries(group: FactorGroup, states: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign, equal
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")

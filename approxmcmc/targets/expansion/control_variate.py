@@ -27,7 +27,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.bind import bind
+from approxmcmc.engine.compile import kernel
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
@@ -43,7 +43,7 @@ def _add_expansion(log_prior: Any, center: np.ndarray, sums: Quadratic) -> Calla
     """Return theta -> log p(theta) + Q(theta); the arrays become constants of the compiled function."""
     value, gradient, hessian = sums
 
-    def log_prior_and_expansion(theta):  # type: ignore[no-untyped-def]  # compiled
+    def log_prior_and_expansion(theta: np.ndarray) -> float:
         dim = theta.shape[0]
         product = np.zeros(dim)
         for j in range(dim):  # row by row: sums keep their order, and still vectorise
@@ -243,7 +243,7 @@ class ControlVariate(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
             plain = self._plain
             density = _add_expansion(plain.log_prior, self.center, self._sums)
             # The sums are constants of this kernel and belong to one data set: nothing to keep on disk.
-            log_prior = bind(density, LOG_PRIOR.signature, cache=False)
+            log_prior = kernel(density, LOG_PRIOR.signature, cache=False)
             residuals = self._expansion.compile_residuals(plain, self.center, self._numbers)
             self._compiled = residuals._replace(log_prior=log_prior)
         return self._compiled

@@ -5,15 +5,15 @@
 One row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order. Made once, at set-up.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledTarget, DifferentiableTarget, Target
-from approxmcmc.engine.batches import linear_predictor, log_terms_type
-from approxmcmc.engine.bind import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.batches import Data, bind_terms, linear_predictor
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
@@ -22,30 +22,40 @@ from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
 RELATIVE_STEP = 1e-3
 
 
-def _gradients(theta, data, lo, hi, order, out):  # type: ignore[no-untyped-def]  # a template
-    for i in range(hi - lo):
-        ADD_GRADIENT(theta, data, order, lo + i, lo + i + 1, out[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
+    """Return what writes the gradient of each of some terms."""
+
+    def gradients(theta: np.ndarray, data: Data, lo: int, hi: int, order: np.ndarray, out: np.ndarray) -> None:
+        for i in range(hi - lo):
+            add_gradient(theta, data, order, lo + i, lo + i + 1, out[i])
+
+    return gradients
 
 
-def _residuals(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
-    expansion, center = data[-2], data[-1]
-    LOG_TERMS(theta, data[:-2], order, lo, hi, out)  # type: ignore[name-defined]  # noqa: F821 (bound)
-    dim = theta.shape[0]
-    monomials = np.empty(expansion.shape[1])
-    monomials[0] = 1.0
-    for j in range(dim):
-        monomials[1 + j] = theta[j] - center[0, j]
-    if SECOND_ORDER:  # type: ignore[name-defined]  # noqa: F821 (bound)
-        place = 1 + dim
+def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
+    """Return the kernel of r_i = l_i - w_i; the last two arrays of the data are the expansion's."""
+
+    def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
+        expansion, center = data[-2], data[-1]
+        log_terms(theta, data[:-2], order, lo, hi, out)
+        dim = theta.shape[0]
+        monomials = np.empty(expansion.shape[1])
+        monomials[0] = 1.0
         for j in range(dim):
-            for k in range(j, dim):
-                monomials[place] = monomials[1 + j] * monomials[1 + k]
-                place += 1
-    fitted = np.empty(hi - lo)
-    linear_predictor(monomials, expansion, order, lo, hi, fitted)
-    for i in range(hi - lo):
-        out[i] -= fitted[i]
+            monomials[1 + j] = theta[j] - center[0, j]
+        if second_order:
+            place = 1 + dim
+            for j in range(dim):
+                for k in range(j, dim):
+                    monomials[place] = monomials[1 + j] * monomials[1 + k]
+                    place += 1
+        fitted = np.empty(hi - lo)
+        linear_predictor(monomials, expansion, order, lo, hi, fitted)
+        for i in range(hi - lo):
+            out[i] -= fitted[i]
+
+    return residuals
 
 
 class GeneralExpansion:
@@ -74,7 +84,7 @@ class GeneralExpansion:
             return None
         self.add_gradient, self.add_prior_gradient, self.gradient_data = known[:3]
         signature = nb.void(VECTOR, type_of(known.data), nb.int64, nb.int64, INDICES, MATRIX)
-        return bind(_gradients, None if config.DISABLE_JIT else signature, ADD_GRADIENT=known.add_gradient)
+        return bind(make_gradients, known.add_gradient, signature=signature)
 
     def _chunks(self) -> list[tuple[int, int]]:
         n_obs = self.compiled.n_obs
@@ -208,7 +218,5 @@ class GeneralExpansion:
         """Return the terms r_i with the data that they read; the log prior is as it was."""
         # theta_hat has one row: an array with N rows would be shuffled along with the data.
         data = (*compiled.data, numbers, np.array(center[None, :]))
-        signature = log_terms_type(type_of(data)).signature
-        parts = {"LOG_TERMS": compiled.log_terms, "SECOND_ORDER": self.order == 2}
-        kernel = bind(_residuals, signature, fastmath=BATCH_FASTMATH, **parts)
-        return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
+        residuals = bind_terms(make_residuals, compiled.log_terms, self.order == 2, data=data)
+        return compiled._replace(log_terms=residuals, data=data, compile_at_both=None)

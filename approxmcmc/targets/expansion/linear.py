@@ -6,42 +6,55 @@ f and its derivatives at eta_hat = x_i' theta_hat. The cancellation does no harm
 1e-15 whatever r_i is, and 10^6 of them add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
+from collections.abc import Callable
+
 import numpy as np
-from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledTarget
-from approxmcmc.engine.batches import datum_at, linear_predictor, log_terms_type
-from approxmcmc.engine.bind import BATCH_FASTMATH, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
+from approxmcmc.engine.compile import MATRIX, VECTOR, bind
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
 
-def _expand_eta(eta, y, out):  # type: ignore[no-untyped-def]  # a template
-    for i in range(eta.shape[0]):
-        first, second = DERIVATIVES(eta[i], y[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
-        out[i, 0] = eta[i]
-        out[i, 1] = LOGLIK_ETA(eta[i], y[i])  # type: ignore[name-defined]  # noqa: F821 (bound)
-        out[i, 2] = first
-        out[i, 3] = 0.5 * second
+def make_expand_eta(
+    loglik_eta: Callable[[float, float], float], derivatives_eta: Callable[[float, float], tuple[float, float]]
+) -> Callable[..., None]:
+    """Return what writes the expansion of each term, a row of four numbers."""
+
+    def expand_eta(eta: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+        for i in range(eta.shape[0]):
+            first, second = derivatives_eta(eta[i], y[i])
+            out[i, 0] = eta[i]
+            out[i, 1] = loglik_eta(eta[i], y[i])
+            out[i, 2] = first
+            out[i, 3] = 0.5 * second
+
+    return expand_eta
 
 
-def _linear_residuals(theta, data, order, lo, hi, out):  # type: ignore[no-untyped-def]  # a template
-    # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
-    X, y, expansion = data
-    n = hi - lo
-    linear_predictor(theta, X, order, lo, hi, out)
-    columns = np.empty((5, n))
-    for i in range(n):
-        datum = datum_at(order, lo + i)
-        columns[0, i] = y[datum]
-        for k in range(4):
-            columns[1 + k, i] = expansion[datum, k]
-    responses, eta_hat, value, slope, bend = columns[0], columns[1], columns[2], columns[3], columns[4]
-    for i in range(n):
-        delta = out[i] - eta_hat[i]
-        fitted = value[i] + delta * (slope[i] + delta * bend[i])
-        out[i] = LOGLIK_ETA(out[i], responses[i]) - fitted  # type: ignore[name-defined]  # noqa: F821 (bound)
+def make_linear_residuals(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
+    """Return the kernel of r_i; data = (X, y, expansion)."""
+
+    def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
+        X, y, expansion = data
+        n = hi - lo
+        linear_predictor(theta, X, order, lo, hi, out)
+        columns = np.empty((5, n))
+        for i in range(n):
+            datum = datum_at(order, lo + i)
+            columns[0, i] = y[datum]
+            for k in range(4):
+                columns[1 + k, i] = expansion[datum, k]
+        responses, eta_hat, value, slope, bend = columns[0], columns[1], columns[2], columns[3], columns[4]
+        for i in range(n):
+            delta = out[i] - eta_hat[i]
+            fitted = value[i] + delta * (slope[i] + delta * bend[i])
+            out[i] = loglik_eta(out[i], responses[i]) - fitted
+
+    return linear_residuals
 
 
 class LinearExpansion:
@@ -49,9 +62,8 @@ class LinearExpansion:
 
     def __init__(self, target: LinearTarget, order: int = 2) -> None:
         self.target, self.order, self.passes, self.columns = target, order, 0, 4
-        signature = None if config.DISABLE_JIT else nb.void(VECTOR, VECTOR, MATRIX)
         functions = target._loglik_eta, target.derivatives_eta
-        self._expand_eta = bind(_expand_eta, signature, LOGLIK_ETA=functions[0], DERIVATIVES=functions[1])
+        self._expand_eta = bind(make_expand_eta, *functions, signature=nb.void(VECTOR, VECTOR, MATRIX))
 
     def at(self, theta: np.ndarray, out: np.ndarray | None = None) -> Quadratic:
         """Return the expansion of the log-likelihood at theta in one pass over the data; write its rows to `out`."""
@@ -73,6 +85,5 @@ class LinearExpansion:
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return the terms r_i with the data that they read; the log prior is as it was."""
         data = (*compiled.data, numbers)
-        signature = log_terms_type(type_of(data)).signature
-        kernel = bind(_linear_residuals, signature, fastmath=BATCH_FASTMATH, LOGLIK_ETA=self.target._loglik_eta)
-        return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
+        residuals = bind_terms(make_linear_residuals, self.target._loglik_eta, data=data)
+        return compiled._replace(log_terms=residuals, data=data, compile_at_both=None)

@@ -22,7 +22,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.bind import INDICES, bind, compiled, type_of
+from approxmcmc.engine.compile import INDICES, compiled, kernel, type_of
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
@@ -60,12 +60,12 @@ def elimination_table(n_nodes: int) -> EliminationTable:
     counts = np.zeros(len(words) + 1, np.int64)
     nothing = np.zeros(0, np.int32), np.zeros(0, np.int16), np.zeros(0, np.int8)
     lists_type = [nb.Array(dtype, 1, "C") for dtype in (nb.int32, nb.int16, nb.int8)]
-    kernel = bind(transitions, nb.void(INDICES, INDICES, nb.Array(nb.int64, 2, "C"), INDICES, *lists_type))
-    kernel(words, numbers, binomials, counts, *nothing)
+    count_or_write = kernel(transitions, nb.void(INDICES, INDICES, nb.Array(nb.int64, 2, "C"), INDICES, *lists_type))
+    count_or_write(words, numbers, binomials, counts, *nothing)
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     total = int(first[-1])
     lists = np.empty(total, np.int32), np.empty(total, np.int16), np.empty(total, np.int8)
-    kernel(words, numbers, binomials, first[:-1].copy(), *lists)
+    count_or_write(words, numbers, binomials, first[:-1].copy(), *lists)
     return EliminationTable(layers, first, *lists)
 
 
@@ -222,7 +222,7 @@ class Elimination(NamedTuple):
         """Return log Z of each row of `thetas`, shape (n, dim)."""
         out = np.empty(len(thetas))
         arguments = (tuple(self.table), self.terms, np.ascontiguousarray(thetas), out)
-        bind(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
+        kernel(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
         return out
 
     def make_state(self) -> tuple[np.ndarray, ...]:

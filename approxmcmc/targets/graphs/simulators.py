@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary

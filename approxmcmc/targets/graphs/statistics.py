@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.bind import INDICES, VECTOR, bind, compiled
+from approxmcmc.engine.compile import INDICES, VECTOR, compiled, kernel
 from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.targets.checks import compiler_says, plain_function
@@ -146,7 +146,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
     """Compile the change, and compare it with differences of the value at random toggles of random graphs."""
     who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
     try:
-        change = bind(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
+        change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
     except InvalidInputError:
         raise
     except Exception as error:  # numba's own errors, and others that escape from its internals
@@ -182,14 +182,14 @@ def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Any:
     if place == 0:
 
         @compiled
-        def write(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]
+        def write(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
             out[0] = change(adjacency, degrees, i, j)
 
         return write
     write_others = change_kernel(statistics[:-1])
 
     @compiled
-    def write_all(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]
+    def write_all(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
         write_others(adjacency, degrees, i, j, out)
         out[place] = change(adjacency, degrees, i, j)
 
@@ -198,8 +198,4 @@ def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Any:
 
 def write_changes(statistics: tuple[GraphStatistic, ...]) -> Any:
     """Return the same kernel for calls from Python: ``write(adjacency, degrees, i, j, out)``."""
-    return bind(_write_changes, nb.void(*CHANGE_ARGUMENTS, VECTOR), CHANGES=change_kernel(statistics))
-
-
-def _write_changes(adjacency, degrees, i, j, out):  # type: ignore[no-untyped-def]  # a template
-    CHANGES(adjacency, degrees, i, j, out)  # type: ignore[name-defined]  # noqa: F821 (bound)
+    return kernel(change_kernel(statistics), nb.void(*CHANGE_ARGUMENTS, VECTOR))

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 from approxmcmc.targets.ising.exact import n_pairs
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")

@@ -20,7 +20,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.bind import INDICES, MATRIX, bind, compiled
+from approxmcmc.engine.compile import INDICES, MATRIX, compiled, kernel
 
 WIDEST = 16  # 2^16 numbers to a row
 WIDEST_COUNTS = 12
@@ -79,8 +79,8 @@ def _disagreements(width: int) -> np.ndarray:
 def _moments(theta: float, width: int, length: int) -> tuple[float, float, float]:
     """Return log Z, E s and Var s at theta >= 0."""
     table = np.empty((3, 1 << width))
-    kernel = bind(forward_moments, nb.float64(nb.float64, INDICES, nb.int64, nb.int64, MATRIX))
-    log_scale = kernel(math.exp(-2.0 * theta), _disagreements(width), width, length, table)
+    moments_of = kernel(forward_moments, nb.float64(nb.float64, INDICES, nb.int64, nb.int64, MATRIX))
+    log_scale = moments_of(math.exp(-2.0 * theta), _disagreements(width), width, length, table)
     total, first, second = (float(derivative.sum()) for derivative in table)
     pairs = n_pairs(length, width)
     mean = first / total

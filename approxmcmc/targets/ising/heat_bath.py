@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.bind import compiled
+from approxmcmc.engine.compile import compiled
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
 STATISTICS = COUNT_NAMES.index("statistic_evaluations")

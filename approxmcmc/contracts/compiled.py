@@ -1,0 +1,62 @@
+"""What a component becomes when it is built for a target: compiled functions, and a state that they read and write.
+
+The functions are compiled by `approxmcmc.engine.compile.compiled`, or plain where nothing is compiled.
+
+The state is a named tuple. It holds what was settled at set-up (numbers, arrays, function pointers) and the arrays that
+belong to one chain, all by name: ``state.upper``, ``state.log_factor[0]``. What changes from step to step lies in
+arrays, of one element where it is a number.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class CompiledProposal(NamedTuple):
+    """A proposal built for a target.
+
+    ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns log q(theta|theta') - log
+    q(theta'|theta). ``adapt(state, acceptance, step)`` learns from a tuning step; None where there is nothing to learn.
+    `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
+    proposal is NaN where its gradient is not the reason. ``weight(state) -> float`` is the weight of the draw just
+    made; None where draws weigh the same. ``forget(state)`` is for samplers whose density changes between proposals;
+    None where the proposal has a memory that it cannot give up, and no `forget` is needed where it has none. `records`
+    names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as
+    ``setup_*``.
+    """
+
+    propose: Callable[..., float]
+    make_state: Callable[[], Any]
+    adapt: Callable[..., None] | None = None
+    describe: Callable[[Any], Mapping[str, float]] = lambda state: {}
+    explain: Callable[[Any], str] = lambda state: ""
+    weight: Callable[..., float] | None = None
+    forget: Callable[..., None] | None = None
+    records: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = {}
+
+
+class CompiledTest(NamedTuple):
+    """An acceptance test built for the numbers that it samples.
+
+    ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` answers whether
+    log_rest + sum_i l_i lies above the threshold: 1, 0, or -1 where a log density was NaN, with the log ratio or its
+    estimate. It reads terms through `evidence` alone, and books what it read in `count`. ``threshold(rng) -> float``
+    and ``probability(log_ratio) -> float`` are its rule. ``audit(rng, evidence, threshold, log_rest, state, value)``
+    decides on all data; None for the sampler's own, which suits every test whose answer is not random on purpose.
+    ``log_likelihood(state) -> float`` tells the log-likelihood at the current theta where the test keeps it, which is
+    then exact; ``keep_log_likelihood(state, total)`` gives it that of a start. A test that never errs is not audited;
+    one that asks for no ratio gets none.
+    """
+
+    decide: Callable[..., tuple[int, float]]
+    make_state: Callable[[], Any]
+    threshold: Callable[[np.random.Generator], float]
+    probability: Callable[[float], float]
+    audit: Callable[..., int] | None = None
+    log_likelihood: Callable[..., float] | None = None
+    keep_log_likelihood: Callable[..., None] | None = None
+    uses_ratio: bool = True
+    is_audited: bool = True
+    records: tuple[str, ...] = ()

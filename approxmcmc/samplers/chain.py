@@ -1,0 +1,154 @@
+"""The one loop over draws: every sampler is a step, and this makes chains of it.
+
+    repeat for each draw:  repeat `thin` times:  step;  then write down theta, counts, values, seconds.
+
+A step is ``step(streams, state, count, value) -> status``: it moves ``state.theta`` in place, adds what it read,
+evaluated and decided to `count`, writes its values to `value`, and returns 1 where it moved, 0 where it stayed, and
+FAILED where a log density was NaN, which ends the chain at the last whole draw.
+
+The state of a chain is a named tuple of the sampler's choice. Four of its fields are known here: `theta`; `proposed`,
+where the last step wanted to go; `log_density`, one number, the log posterior density at theta where the step knows it;
+and `clock`, a :class:`Clock`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import Streams
+from approxmcmc.contracts.records import (
+    ACCEPTANCE_RATE,
+    ACCEPTED,
+    AUDITS,
+    BLANK_VALUES,
+    COUNT_NAMES,
+    LP,
+    SECONDS,
+    VALUE_NAMES,
+    WRONG,
+    WRONG_ACCEPTS,
+)
+from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, internal, type_of
+from approxmcmc.engine.vectors import assign
+
+STAYED, MOVED, FAILED = 0, 1, -1
+
+
+class Clock(NamedTuple):
+    """Where a chain stands: steps made, how many of them tune, and how often a decision is audited."""
+
+    steps: np.ndarray
+    n_tune: int
+    audit_probability: float
+
+
+def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
+    """Return the clock of a chain that has made no step."""
+    return Clock(np.zeros(1, dtype=np.int64), int(n_tune), float(audit_probability))
+
+
+@compiled
+def adapt_nothing(state: Any, acceptance: float, step: int) -> None:
+    """Learn nothing from a tuning step."""
+
+
+@compiled
+def is_tuning(clock: Clock) -> bool:
+    """Return whether the step now made is one of those that tune."""
+    return clock.steps[0] < clock.n_tune
+
+
+@compiled
+def is_chosen_for_audit(streams: Streams, clock: Clock) -> bool:
+    """Decide whether the next decision is repeated on all data; a run without audits draws nothing for it."""
+    return clock.audit_probability > 0.0 and streams.audit.random() < clock.audit_probability
+
+
+@compiled
+def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
+    """Book one audited decision beside the exact one."""
+    count[AUDITS] += 1
+    if exact != decision:
+        count[WRONG] += 1
+        count[WRONG_ACCEPTS] += decision
+
+
+def make_chain(step: Callable[..., int]) -> Callable[..., int]:
+    """Return the loop around a step."""
+
+    def advance(
+        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+    ) -> int:
+        for draw in range(draws.shape[0]):
+            started = nanoseconds()
+            count, value = counts[draw], values[draw]
+            count[:] = 0
+            assign(value, BLANK_VALUES)
+            acceptance_rate = 0.0
+            for _ in range(thin):
+                status = step(streams, state, count, value)
+                if status == FAILED:
+                    return draw
+                acceptance_rate += value[ACCEPTANCE_RATE] / thin
+                state.clock.steps[0] += 1
+            assign(draws[draw], state.theta)
+            count[ACCEPTED] = status
+            value[ACCEPTANCE_RATE] = acceptance_rate
+            value[LP] = state.log_density[0]
+            value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have taken theirs off
+        return draws.shape[0]
+
+    advance = internal(advance)
+
+    def enter(
+        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+    ) -> int:
+        return advance(streams, state, thin, draws, counts, values)
+
+    return enter
+
+
+def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:
+    """Return the machine code of the loop around a step, for chains whose states have the type of `state`."""
+    streams = Streams(*(np.random.default_rng(0) for _ in Streams._fields))
+    signature = nb.int64(type_of(streams), type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
+    return entry_point(bind(make_chain, step, signature=signature), signature)
+
+
+class CompiledChain:
+    """One chain in flight, of any sampler; see the protocol `Chain`.
+
+    `loop` is what :func:`compile_chain` returned. `describe` tells what tuning has settled on, `explain` why a step
+    failed; `start_evaluations` counts the terms of the likelihood that were evaluated to start.
+    """
+
+    def __init__(
+        self,
+        loop: Callable[..., int],
+        streams: Streams,
+        state: Any,
+        *,
+        explain: Callable[[], str],
+        describe: Callable[[], Mapping[str, float]] = dict,
+        start_evaluations: int = 0,
+    ) -> None:
+        self.loop, self.streams, self.state = loop, streams, state
+        self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
+
+    @property
+    def proposed(self) -> np.ndarray:
+        """Where the last step wanted to go; shape (dim,)."""
+        return np.asarray(self.state.proposed)
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""
+        return int(self.loop(self.streams, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
+
+
+def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return names of counts and of values in the order of the records."""
+    count_names, value_names = set(counts), set(values)
+    return [name for name in COUNT_NAMES if name in count_names], [name for name in VALUE_NAMES if name in value_names]

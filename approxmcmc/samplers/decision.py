@@ -1,0 +1,62 @@
+"""One decision and, now and then, its audit: what Metropolis-Hastings and Gibbs ask of an acceptance test."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTest, Streams
+from approxmcmc.contracts.records import MU_STD, SECONDS
+from approxmcmc.engine.batches import CERTAIN, FINITE, UNDEFINED
+from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence, merge_all_differences
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.moments import MEAN, standard_deviation
+from approxmcmc.samplers.chain import Clock, book_audit, is_chosen_for_audit
+
+
+@compiled
+def decide_on_all_data(
+    rng: np.random.Generator, evidence: Evidence, threshold: float, log_rest: float, state: Any, value: np.ndarray
+) -> int:
+    """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
+    outcome = merge_all_differences(evidence)
+    if outcome != FINITE:
+        return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
+    log_ratio = log_rest + evidence.n_obs * evidence.moments[MEAN]
+    s_l = standard_deviation(evidence.moments)
+    if s_l > 0.0:
+        value[MU_STD] = (log_ratio - threshold) / (math.sqrt(evidence.n_obs) * s_l)
+    return 1 if threshold < log_ratio else 0
+
+
+def make_decision(test: CompiledTest) -> Callable[..., tuple[int, float]]:
+    """Return the decision of a test, audited where the chain's clock says so."""
+    return _make_decision(test.decide, test.audit or decide_on_all_data, test.is_audited)
+
+
+@cached_by_content(maxsize=64)
+def _make_decision(decide: Callable[..., Any], audit: Callable[..., int], is_audited: bool) -> Callable[..., Any]:
+    def decision(
+        streams: Streams,
+        clock: Clock,
+        evidence: Evidence,
+        threshold: float,
+        log_rest: float,
+        test: Any,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> tuple[int, float]:
+        audited = is_audited and is_chosen_for_audit(streams, clock)
+        answer, log_ratio = decide(streams.order, evidence, threshold, log_rest, test, count, value)
+        if audited and answer >= 0:
+            pause = nanoseconds()
+            exact = audit(streams.audit, evidence, threshold, log_rest, test, value)
+            if exact >= 0:
+                book_audit(answer, exact, count)
+            value[SECONDS] -= 1e-9 * (nanoseconds() - pause)
+        return answer, log_ratio
+
+    return compiled(inline="always")(decision)  # with the step: an argument less is a second less to compile
