@@ -73,8 +73,8 @@ class Target(TallDataTarget):
     Notes
     -----
     Globals and closures that a function reads are taken with the values that they have when `sample` is called, and so
-    are arrays that were not copied. A helper that numba compiled keeps the values of its first call. Return -inf outside
-    the support: an exception ends the run. These functions must not draw random numbers; see
+    are arrays that were not copied. A helper that numba compiled keeps the values of its first call. Return -inf
+    outside the support: an exception ends the run. These functions must not draw random numbers; see
     :class:`EstimatedLikelihood`.
 
     Examples
