@@ -128,7 +128,7 @@ def decide(
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before, n = n, min(n + test.batch_size, n_obs)
+        before, n = n, min(n + np.int64(test.batch_size), n_obs)
         outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:

@@ -230,7 +230,7 @@ class BernsteinTest(AcceptanceTest):
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
         return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
 
-    def _term_range(self, target: Target) -> CompiledTermRange:
+    def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):
             return CompiledTermRange(constant_range(), np.array([float(self.range)]))
         if self.range == "observed":

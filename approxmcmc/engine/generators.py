@@ -18,8 +18,10 @@ FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_double", "f
 ADDRESSES = types.UniTuple(types.uintp, len(FIELDS))
 
 
-def addresses(generator: np.random.Generator) -> tuple[int, ...]:
-    """Return where a generator's state and functions lie, in the order of `FIELDS`."""
+def addresses(generator: np.random.Generator) -> Any:
+    """Return where a generator's state and functions lie, in the order of `FIELDS`; without compilation, itself."""
+    if config.DISABLE_JIT:
+        return generator
     interface = generator.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_double, interface.next_uint32)
     pointers = [ctypes.cast(part, ctypes.c_void_p).value for part in (interface.state, *functions)]
@@ -27,7 +29,7 @@ def addresses(generator: np.random.Generator) -> tuple[int, ...]:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def generator_at(typing_context: Any, places: Any) -> Any:
+def _generator_at(typing_context: Any, places: Any) -> Any:
     """Return the generator whose state and functions lie at these places; its NumPy object stays unknown."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -44,12 +46,8 @@ def generator_at(typing_context: Any, places: Any) -> Any:
     return types.npy_rng(places), generate
 
 
-if config.DISABLE_JIT:  # plain Python uses the generators themselves
+def _itself(generator: np.random.Generator) -> np.random.Generator:
+    return generator
 
-    def addresses(generator: np.random.Generator) -> Any:  # type: ignore[no-redef]
-        """Return the generator."""
-        return generator
 
-    def generator_at(places: Any) -> Any:  # type: ignore[no-redef]
-        """Return the generator."""
-        return places
+generator_at = _itself if config.DISABLE_JIT else _generator_at

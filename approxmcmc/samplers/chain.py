@@ -137,7 +137,7 @@ class CompiledChain:
         start_evaluations: int = 0,
     ) -> None:
         self.loop, self.streams, self.state = loop, streams, state
-        self.generators = Streams(*(addresses(generator) for generator in streams))
+        self.generators = Streams._make(addresses(generator) for generator in streams)
         self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
 
     @property
