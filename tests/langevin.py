@@ -1,12 +1,4 @@
-"""Langevin proposals written from the textbook in NumPy, and the library's own as plain Python that can be broken.
-
-`mala` and `sgld` share nothing with the library but the random stream. `plain` takes the compiler off a kernel and all
-that it calls, so that a test can hand it a random stream of its own making, or a bug.
-"""
-
-import inspect
-import textwrap
-import types
+"""Langevin proposals written from the textbook in NumPy, which share nothing with the library but the random stream."""
 
 import numpy as np
 
@@ -104,28 +96,6 @@ def sgld(terms, prior, step_size, M, *, n, n_obs, anchor=None):
         return proposed, _log_ratio(theta, proposed, m(theta), m(proposed), precision, alpha)
 
     return propose
-
-
-def plain(function, bugs=None):
-    """Return a kernel as plain Python, and all that it calls; `bugs` maps names to (right, wrong) pieces of source."""
-    return _plain(getattr(function, "py_func", function), dict(bugs or {}))
-
-
-def _plain(function, bugs):
-    if function.__name__ in bugs:
-        right, wrong = bugs[function.__name__]
-        source = textwrap.dedent(inspect.getsource(function))
-        source = source[source.index("def ") :]
-        assert right in source, f"{function.__name__} no longer holds {right!r}: mend the planted bug"
-        scope = dict(function.__globals__)
-        exec(source.replace(right, wrong), scope)
-        function = scope[function.__name__]
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        inner = getattr(scope.get(name), "py_func", scope.get(name))
-        if isinstance(inner, types.FunctionType) and inner.__module__.startswith("approxmcmc"):
-            scope[name] = _plain(inner, bugs)
-    return types.FunctionType(function.__code__, scope, function.__name__)
 
 
 class Script:

@@ -1,12 +1,21 @@
 """Chains of Langevin proposals equal the textbook, draw for draw; each planted bug makes a proposal differ."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.vectors import equal
+from approxmcmc.proposals import langevin
+from approxmcmc.proposals import stochastic_gradient_langevin as sgld
+from approxmcmc.proposals.langevin_step import add_noise, drift, squared_distance
 from tests import langevin as book
 from tests import textbook
+from tests.planting import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
 SEED, STEPS, N, BATCH = 20110628, 120, 60, 20
@@ -95,15 +104,15 @@ PROPOSALS = {
 }
 
 
-def differs(case, bugs=None):
+def differs(case, wrong=None):
     """Make 12 proposals by both implementations; return whether a theta' or a log q ratio differs."""
     proposal, book_propose = PROPOSALS[case]
     part = proposal.build_proposal(TARGET)
-    propose, book_propose = book.plain(part.functions["PROPOSE"], bugs), book_propose()
+    propose, book_propose = plain(part.propose, wrong), book_propose()
     state, out, count = part.make_state(), np.empty(2), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     rng, book_rng, theta = np.random.default_rng(SEED), np.random.default_rng(SEED), np.array([0.5, 0.1])
     for step in range(12):
-        ratio = propose(rng, part.params, state, theta, out, count)
+        ratio = propose(rng, state, theta, out, count)
         proposed, book_ratio = book_propose(book_rng, theta)
         if not (np.allclose(out, proposed, rtol=0, atol=1e-11) and abs(ratio - book_ratio) < 1e-9):
             return True
@@ -111,43 +120,91 @@ def differs(case, bugs=None):
     return False
 
 
-DRAW = "_draw_minibatch(rng, model, state, order, at_anchor, count)"
-ESTIMATE = "_estimate(model, theta, order, at_anchor, slope, count)"
+ALPHA = 0.03
+estimate, next_step_size = plain(sgld._estimate), plain(sgld._next_step_size)
+
+
+def in_turn(first, second):
+    """Return a function that does what the first does, then what the second does, and so on."""
+    turns = itertools.cycle((first, second))
+    return lambda *arguments: next(turns)(*arguments)
+
+
+def with_settings(function, change):
+    """Return a function that sees other settings in its state than there are."""
+    return lambda state, *rest: function(state._replace(**change(state)), *rest)
+
+
+def drift_back_as_out():
+    """Return a drift that on the way back follows the gradient of the way out."""
+    kept = []
+
+    def out(alpha, scale, upper, theta, gradient, result):
+        kept[:] = [gradient.copy()]
+        drift(alpha, scale, upper, theta, gradient, result)
+
+    return in_turn(out, lambda alpha, scale, upper, theta, _, result: drift(alpha, scale, upper, theta, *kept, result))
+
+
+def draw_after_the_gradient(rng, state, theta, out, count):
+    """Do what `propose` does, but estimate the way out on the last step's minibatch."""
+    scale, upper, slope = state.scale, state.upper, state.slope
+    alpha = next_step_size(state)
+    estimate(state, theta, slope, count)
+    plain(sgld._draw_minibatch)(rng, state, count)
+    drift(alpha, scale, upper, theta, slope, out)
+    squared = add_noise(rng, alpha, scale, upper, out)
+    estimate(state, out, slope, count)
+    drift(alpha, scale, upper, out, slope, state.mean)
+    return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
+
+
+def reversed_order(state):
+    return {"minibatch": state.minibatch._replace(order=state.minibatch.order[::-1].copy())}
+
+
+def unscaled(state):
+    return {"minibatch": state.minibatch._replace(n_obs=state.minibatch.batch_size)}
+
+
+def scale_the_prior(state, theta, out, count):
+    """Add the gradient of the prior N/n times."""
+    estimate(state, theta, out, count)
+    for _ in range(state.minibatch.n_obs // state.minibatch.batch_size - 1):
+        state.minibatch.add_prior_gradient(theta, out)
+
+
 BUGS = {
-    "drift has alpha, not alpha/2": ("langevin", {"drift": ("0.5 * alpha * component", "alpha * component")}),
-    "drift has alpha, diagonal": ("falling", {"drift": ("0.5 * alpha * scale[j]", "alpha * scale[j]")}),
-    "noise has variance 2 alpha": ("constant", {"add_noise": ("math.sqrt(alpha)", "math.sqrt(2.0 * alpha)")}),
-    "noise has standard deviation alpha": ("constant", {"add_noise": ("math.sqrt(alpha)", "alpha")}),
-    "noise not preconditioned": ("falling", {"add_noise": ("spread * scale[j] * z", "spread * z")}),
-    "distance for squared distance": ("langevin", {"squared_distance": ("return total", "return math.sqrt(total)")}),
-    "density ratio upside down": (
-        "langevin",
-        {"_propose": ("squared - squared_distance(scale, upper, mean, theta, work) / alpha",
-                      "squared_distance(scale, upper, mean, theta, work) / alpha - squared")},
+    "drift has alpha, not alpha/2": ("langevin", {drift: lambda alpha, *rest: drift(2.0 * alpha, *rest)}),
+    "drift has alpha, diagonal": ("falling", {drift: lambda alpha, *rest: drift(2.0 * alpha, *rest)}),
+    "noise has variance 2 alpha": ("constant", {add_noise: lambda rng, alpha, *rest: add_noise(rng, 2 * alpha, *rest)}),
+    "noise has standard deviation alpha": (
+        "constant", {add_noise: lambda rng, alpha, *rest: add_noise(rng, alpha**2, *rest)},
     ),
-    "density ratio without alpha": ("langevin", {"_propose": ("theta, work) / alpha", "theta, work)")}),
-    "way back with the gradient of the way out": (
-        "langevin",
-        {"_propose": ("there, slope_there, mean)", "there, slope, mean)")},
+    "noise not preconditioned": (
+        "falling", {add_noise: lambda rng, alpha, scale, *rest: add_noise(rng, alpha, np.ones_like(scale), *rest)},
     ),
-    "gradient of a rejected point is kept": ("langevin", {"_propose": ("not equal(theta, here)", "step_size < 0")}),
-    "minibatch never refreshed": ("constant", {"_draw_minibatch": ("draw_next(rng, order, 0, batch_size)", "pass")}),
-    "minibatch drawn after its gradient": (
-        "constant",
-        {"_propose": (f"    {DRAW}\n    {ESTIMATE}\n", f"    {ESTIMATE}\n    {DRAW}\n")},
-    ),
+    "distance for squared distance": ("langevin", {squared_distance: lambda *a: math.sqrt(squared_distance(*a))}),
+    "density ratio upside down": ("langevin", {langevin.propose: lambda *a: -plain(langevin.propose)(*a)}),
+    "density ratio without alpha": ("langevin", {squared_distance: lambda *a: ALPHA * squared_distance(*a)}),
+    "way back with the gradient of the way out": ("langevin", {drift: drift_back_as_out()}),
+    "gradient of a rejected point is kept": ("langevin", {equal: lambda one, other: not np.isnan(other).any()}),
+    "minibatch never refreshed": ("constant", {draw_next: lambda *a: None}),
+    "minibatch drawn after its gradient": ("constant", {sgld.propose: draw_after_the_gradient}),
     "way back with another minibatch": (
-        "constant",
-        {"_propose": ("(model, out, order,", "(model, out, order[::-1].copy(),")},
+        "constant", {sgld._estimate: in_turn(estimate, with_settings(estimate, reversed_order))},
     ),
-    "prior counted N/n times": (
-        "constant",
-        {"_estimate": ("    out[:] = 0.0\n", "    out[:] = 0.0\n    add_prior_gradient(theta, out)\n")},
+    "prior counted N/n times": ("constant", {sgld._estimate: scale_the_prior}),
+    "minibatch not scaled to all data": ("constant", {sgld._estimate: with_settings(estimate, unscaled)}),
+    "control variate not subtracted": (
+        "falling", {sgld._estimate: with_settings(estimate, lambda state: {"at_anchor": 0.0 * state.at_anchor})},
     ),
-    "minibatch not scaled to all data": ("constant", {"_estimate": ("n_obs / batch_size *", "1.0 *")}),
-    "control variate not subtracted": ("falling", {"_estimate": ("(out[j] - at_anchor[j])", "out[j]")}),
-    "control variate's total forgotten": ("falling", {"_estimate": ("+ anchor_total[j]", "")}),
-    "step size falls one step late": ("falling", {"_next_step_size": ("b + state[TIME]", "b + state[TIME] - 1")}),
+    "control variate's total forgotten": (
+        "falling", {sgld._estimate: with_settings(estimate, lambda state: {"anchor_total": 0.0 * state.anchor_total})},
+    ),
+    "step size falls one step late": (
+        "falling", {sgld._next_step_size: with_settings(next_step_size, lambda state: {"b": state.b - 1.0})},
+    ),
 }  # fmt: skip
 
 
@@ -158,5 +215,5 @@ def test_proposals_equal_the_textbook(case):
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug):
-    case, bugs = BUGS[bug]
-    assert differs(case, bugs)
+    case, wrong = BUGS[bug]
+    assert differs(case, wrong)

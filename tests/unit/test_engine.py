@@ -10,6 +10,7 @@ import sys
 import textwrap
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -218,7 +219,7 @@ def test_the_disk_cache_never_imports_the_module_that_compiled_first(tmp_path):
 def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
     from numba import types as nb
 
-    from approxmcmc.engine.compile import VECTOR, _bind, bind
+    from approxmcmc.engine.compile import VECTOR, _compile, kernel
 
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
 
@@ -226,22 +227,101 @@ def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
         return 2.0 * x[0]
 
     signature = nb.float64(VECTOR)
-    _bind.cache_clear()
-    bind(doubled, signature)
+    _compile.cache_clear()
+    kernel(doubled, signature)
     (path,) = tmp_path.rglob("*.nbc")
     path.write_bytes(b"not a kernel")
-    _bind.cache_clear()
+    _compile.cache_clear()
     with pytest.warns(UserWarning, match="could not be read back"):
-        kernel = bind(doubled, signature)
-    assert kernel(np.full(1, 4.0)) == 8.0
+        anew = kernel(doubled, signature)
+    assert anew(np.full(1, 4.0)) == 8.0
     assert path.stat().st_size > 100
+
+
+class Ahead(NamedTuple):
+    low: float
+    high: float
+
+
+class Behind(NamedTuple):
+    high: float
+    low: float
+
+
+@pytest.mark.needs_jit
+def test_states_whose_fields_have_another_order_share_no_kernel(tmp_path, monkeypatch):
+    """Numba names the type of a named tuple by its class alone, and compiled code reads fields by their places."""
+    from numba import types as nb
+
+    from approxmcmc.engine.compile import _compile, entry_point, kernel, type_of
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+    Behind.__name__ = Behind.__qualname__ = "Ahead"
+
+    def width(state):
+        return state.high - state.low
+
+    for state in (Ahead(low=1.0, high=4.0), Behind(low=1.0, high=4.0)):
+        signature = nb.float64(type_of(state))
+        _compile.cache_clear()  # as in a process of its own: the file alone tells
+        assert entry_point(kernel(width, signature), signature)(state) == 3.0
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+STATE_OF_A_SCRIPT = """
+from typing import NamedTuple
+import numpy as np, approxmcmc as amc
+from approxmcmc.contracts import CompiledProposal, Component, Proposal
+from approxmcmc.engine.compile import compiled
+from tests.models import normal_mean
+
+class State(NamedTuple):
+    {fields}
+
+@compiled
+def propose(rng, state, theta, out, count):
+    out[0] = theta[0] + state.scale * rng.standard_normal() + state.shift
+    return 0.0
+
+class Walk(Component, Proposal):
+    def build_proposal(self, target):
+        return CompiledProposal(propose, lambda: State(scale=0.2, shift=0.0))
+
+sampler = amc.MetropolisHastings(Walk(), amc.ExactTest())
+trace = amc.sample(normal_mean(), sampler, draws=20, tune=0, chains=1, random_seed=1, progressbar=False)
+print(float(trace.posterior["mu"].sum()))
+"""
+
+
+@pytest.mark.needs_jit
+@pytest.mark.slow
+def test_a_state_of_a_script_is_read_from_the_disk_cache(tmp_path):
+    """Its class cannot be imported by another process, which has its own."""
+    environment = {
+        **os.environ,
+        "APPROXMCMC_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+    }
+
+    def run(fields):
+        (tmp_path / "script.py").write_text(STATE_OF_A_SCRIPT.format(fields=fields))
+        command = [sys.executable, "-B", "-W", "error::UserWarning", str(tmp_path / "script.py")]
+        done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout), {path.name for path in (tmp_path / "cache").rglob("*.nbc")}
+
+    found, files = run("scale: float; shift: float")
+    assert run("scale: float; shift: float") == (found, files)
+    swapped, more = run("shift: float; scale: float")
+    assert swapped == found
+    assert len(more) == len(files) + 1
 
 
 def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
     """As in a container whose user is a bare number: kernels are compiled, downloads say what to name."""
     from numba import types as nb
 
-    from approxmcmc.engine.compile import VECTOR, bind
+    from approxmcmc.engine.compile import VECTOR, kernel
     from approxmcmc.engine.paths import user_cache
 
     for name in ("APPROXMCMC_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
@@ -253,7 +333,7 @@ def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
     monkeypatch.setattr(Path, "home", homeless)
     with pytest.raises(FileNotFoundError, match="APPROXMCMC_CACHE_DIR"):
         user_cache("kernels")
-    assert bind(lambda x: 3.0 * x[0], nb.float64(VECTOR))(np.full(1, 4.0)) == 12.0
+    assert kernel(lambda x: 3.0 * x[0], nb.float64(VECTOR))(np.full(1, 4.0)) == 12.0
     monkeypatch.setenv("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "announced")
     if sys.platform != "darwin":
         assert user_cache("kernels") == Path("announced", "approxmcmc", "kernels")

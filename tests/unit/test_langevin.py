@@ -10,6 +10,7 @@ from approxmcmc.contracts import COUNT_NAMES, Component
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from tests import langevin as book
 from tests.models import logistic, normal_mean
+from tests.planting import plain
 
 COVARIANCE = np.array([[2.0, 0.5], [0.5, 1.0]])
 
@@ -114,15 +115,14 @@ class Counter:
 def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rng):
     target = book.normal_means(30, 2)
     part = (proposal.build_unadjusted if unadjusted else proposal.build_proposal)(target)
-    model, *others = part.params
-    counters = [Counter(item) if callable(item) and item is not None else item for item in model]
-    counter = next(item for item in counters if isinstance(item, Counter))
-    model = [counter if item is counter else original for item, original in zip(counters, model, strict=True)]
-    propose, theta, out, state = book.plain(part.functions["PROPOSE"]), np.zeros(2), np.empty(2), part.make_state()
+    propose, theta, out, state = plain(part.propose), np.zeros(2), np.empty(2), part.make_state()
+    reader = "gradient" if isinstance(proposal, amc.Langevin) else "minibatch"
+    counter = Counter(getattr(state, reader).add_gradient)
+    state = state._replace(**{reader: getattr(state, reader)._replace(add_gradient=counter)})
     for step in range(5):
         counter.evaluations, counter.touched = 0, set()
         count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
-        propose(rng, (tuple(model), *others), state, theta, out, count)
+        propose(rng, state, theta, out, count)
         assert count[COUNT_NAMES.index("gradient_evaluations")] == counter.evaluations > 0
         assert count[COUNT_NAMES.index("datapoints_touched")] == len(counter.touched)
         theta = out.copy() if step % 2 else theta

@@ -11,11 +11,10 @@ from numba import types as nb
 import approxmcmc as amc
 from approxmcmc.engine import identity
 from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.compile import bind
+from approxmcmc.engine.compile import bind, closure
 from approxmcmc.engine.disk_cache import ContentCache
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import CompilationError, InvalidInputError
-from approxmcmc.samplers.noisy.chain import with_part
 from approxmcmc.targets.linear import numerical_derivatives
 from tests.models import logistic, normal_logprior
 
@@ -33,8 +32,8 @@ def _loglik_eta(eta, y):
     return -0.5 * ((y - eta) / scale) ** 2
 
 
-def _square(x):
-    return PART(x) ** 2  # noqa: F821 (a template: `bind` supplies PART)
+def _make_square(function):
+    return lambda x: function(x) ** 2
 
 
 def _logprior(theta):
@@ -84,11 +83,11 @@ class TestNumbersThatChange:
         np.testing.assert_allclose(_terms(target, [0.3, 0.2]), before / 4.0, rtol=1e-12)
         assert numerical_derivatives(_loglik_eta)(0.3, 1.0)[0] == pytest.approx(slope / 4.0)
 
-    def test_a_global_of_an_estimator(self, monkeypatch):
-        before = with_part(_logprior, "PART", _loglik_eta)
-        assert with_part(_logprior, "PART", _loglik_eta) is before
+    def test_a_global_of_a_part_of_a_closure(self, monkeypatch):
+        before = closure(_make_square, _loglik_eta)
+        assert closure(_make_square, _loglik_eta) is before
         monkeypatch.setitem(globals(), "scale", 2.0)
-        assert with_part(_logprior, "PART", _loglik_eta) is not before
+        assert closure(_make_square, _loglik_eta) is not before
 
     def test_equal_numbers_are_compiled_once(self):
         made = []
@@ -146,7 +145,7 @@ class TestNumbersThatChange:
         called_before(0.0, 1.0)
 
         def kernel_of(helper):
-            return bind(_square, nb.float64(nb.float64), PART=lambda x: helper(x, 2.0))
+            return bind(_make_square, lambda x: helper(x, 2.0), signature=nb.float64(nb.float64))
 
         assert isinstance(kernel_of(helper)._cache, ContentCache)
         assert not isinstance(kernel_of(called_before)._cache, ContentCache)
