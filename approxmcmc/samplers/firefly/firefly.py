@@ -12,18 +12,20 @@ Reference: Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subs
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, Component, DiscreteTarget, Part, Proposal, ProposalSampler, Target
+from approxmcmc.contracts import Component, DiscreteTarget, Proposal, ProposalSampler, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
-from approxmcmc.samplers.firefly.chain import FireflyProgram
-from approxmcmc.samplers.firefly.joint import JointTarget
+from approxmcmc.samplers.firefly.bright import Bright
+from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
+from approxmcmc.samplers.firefly.joint_target import JointTarget
+from approxmcmc.samplers.firefly.program import FireflyProgram
 from approxmcmc.samplers.firefly.slice import Slice
-from approxmcmc.samplers.firefly.z import ExplicitZ, ImplicitZ
+from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate, metropolis_update
+from approxmcmc.samplers.firefly.z_update import ZUpdate
 
 BOUNDS = ("tuned", "untuned", "taylor", "own")
 
@@ -98,7 +100,7 @@ class Firefly(Component, ProposalSampler):
             )
         if self.bound not in BOUNDS:
             raise InvalidInputError(f"Firefly: bound must be one of {BOUNDS}, found {self.bound!r}")
-        if not isinstance(self.z_update, (ImplicitZ, ExplicitZ)):
+        if not isinstance(self.z_update, ZUpdate):
             raise InvalidInputError(
                 f"Firefly: z_update must be ImplicitZ(q) or ExplicitZ(fraction), found {self.z_update!r}"
             )
@@ -112,25 +114,21 @@ class Firefly(Component, ProposalSampler):
         point, mode_attrs = touching_point(target, self.bound, self.at)
         compiled = target.compile()
         bound, bound_attrs = checked_bound(target, compiled, self.bound, point)
-        theta_update = self._theta_update(target, bound)
-        return FireflyProgram(compiled, bound, theta_update, self.z_update, {**mode_attrs, **bound_attrs})
 
-    def _theta_update(self, target: Target, bound: CompiledBound) -> Callable[[np.ndarray, np.ndarray], Part]:
-        """Return what makes the part that moves theta, given a chain's order of data and its bright count."""
+        def theta_update(bright: Bright) -> CompiledThetaUpdate:
+            return self._theta_update(JointTarget(target, bound, bright))
 
-        def part(order: np.ndarray, size: np.ndarray) -> Part:
-            joint = JointTarget(target, bound, order, size)
-            slices = isinstance(self.proposal, Slice)
-            made = self.proposal.build_slice(joint) if slices else self.proposal.build_proposal(joint)
-            if "gradient_evaluations" in made.records and "FORGET" not in made.functions:
-                raise IncompatibleError(
-                    f"Firefly: {self.proposal!r} reads gradients, and may remember them from before the bright set has "
-                    "changed; use RandomWalk, Slice, or Langevin, which says how to forget"
-                )
-            return made._replace(functions={"FORGET": _nothing_to_forget, **made.functions, "SLICES": slices})
+        z_update = self.z_update.build_z_update()
+        return FireflyProgram(compiled, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
 
-        return part
-
-
-def _nothing_to_forget(state):  # type: ignore[no-untyped-def]  # bound into a template
-    pass
+    def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
+        """Compile what moves theta at fixed z."""
+        if isinstance(self.proposal, Slice):
+            return self.proposal.build_update(joint.variables.size)
+        proposal = self.proposal.build_proposal(joint)
+        if "gradient_evaluations" in proposal.records and proposal.forget is None:
+            raise IncompatibleError(
+                f"Firefly: {self.proposal!r} reads gradients, and may remember them from before the bright set has "
+                "changed; use RandomWalk, Slice, or Langevin, which says how to forget"
+            )
+        return metropolis_update(proposal)

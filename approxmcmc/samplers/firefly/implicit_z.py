@@ -1,0 +1,184 @@
+"""The implicit update of z: Metropolis-Hastings on every indicator, at the price of the dark data that propose."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Component
+from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.firefly.bright import LEAST_GAP, Bright, log_odds_of, make_bright, make_dark
+from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
+from approxmcmc.samplers.firefly.z_update import CompiledZUpdate, ZUpdate
+
+MOST_Q = 0.1  # of the automatic choice
+MOST_GAP = 700.0  # exp(700) = 1e304; any larger gap makes the same decisions
+
+
+class ImplicitState(NamedTuple):
+    """The two probabilities and the running mean of the bright count; scratch for the dark data that propose."""
+
+    q: np.ndarray
+    q_bright: float
+    mean_bright: np.ndarray
+    candidates: np.ndarray
+    gaps: np.ndarray
+
+
+@compiled
+def update_implicit(
+    rng: np.random.Generator,
+    theta: np.ndarray,
+    joint: JointDensity,
+    bright: Bright,
+    state: ImplicitState,
+    count: np.ndarray,
+) -> bool:
+    """Let bright data go dark or stay, and dark data, reached by geometric jumps, go bright or stay."""
+    first_dark = bright.size[0]  # the snapshot: darkening moves data within order[:first_dark] alone
+    darken(rng, bright, state)
+    n = choose_dark(rng, bright, first_dark, state)
+    count[TOUCHED] += first_dark + n
+    count[EVALUATIONS] += n
+    count[DARK] += n
+    return brighten(rng, theta, joint, bright, state, n)
+
+
+@compiled
+def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
+    """Let every bright datum go dark or stay, from its kept odds."""
+    q, q_bright = state.q[0], state.q_bright
+    for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has had its turn
+        if q_bright < 1.0 and rng.random() >= q_bright:
+            continue
+        if rng.random() < go_dark_probability(bright.log_odds[place], q, q_bright):
+            make_dark(bright, place)
+
+
+@compiled
+def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
+    """Choose each datum from a place on with probability q, by jumps of geometric length; return how many."""
+    q, n_obs = state.q[0], bright.order.shape[0]
+    rate = -math.log1p(-q) if q < 1.0 else math.inf
+    n, place = 0, first_dark - 1
+    while True:
+        jump = rng.standard_exponential() / rate  # its whole part is geometric on 0, 1, 2, ...
+        if jump >= n_obs - 1 - place:
+            return n
+        place += 1 + int(jump)
+        state.candidates[n] = bright.order[place]
+        n += 1
+
+
+@compiled
+def brighten(
+    rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
+) -> bool:
+    """Let every candidate, dark in the snapshot, go bright or stay; False where a gap is NaN or negative."""
+    q, q_bright = state.q[0], state.q_bright
+    write_gaps(joint, theta, state.candidates, n, state.gaps)
+    for k in range(n):
+        gap, u = state.gaps[k], rng.random()
+        if not gap >= LEAST_GAP:
+            return False
+        # exp(gap) - 1 <= gap / (1 - gap): where even that is too little, most of the time, no exponential is needed.
+        if gap < 1.0 and u >= q_bright * gap / (q * (1.0 - gap)):
+            continue
+        if u < go_bright_probability(gap, q, q_bright):
+            make_bright(bright, state.candidates[k], log_odds_of(gap))
+    return True
+
+
+@compiled
+def go_dark_probability(log_odds: float, q: float, q_bright: float) -> float:
+    """Return min(1, q r / (q_bright (1 - r))), r = B / L: 1 for a bright datum whose gap has become 0."""
+    return math.exp(min(0.0, math.log(q / q_bright) - log_odds))
+
+
+@compiled
+def go_bright_probability(gap: float, q: float, q_bright: float) -> float:
+    """Return min(1, q_bright (1 - r) / (q r)), r = B / L."""
+    return min(1.0, q_bright * math.expm1(min(gap, MOST_GAP)) / q)
+
+
+@compiled
+def follow_bright_count(state: ImplicitState, n_bright: int, step: int) -> None:
+    """Let q follow the running mean of the bright count over N."""
+    mean = state.mean_bright
+    mean[0] += (n_bright - mean[0]) / (step + 1.0) ** 0.6
+    state.q[0] = automatic_q(mean[0], state.candidates.shape[0])
+
+
+@compiled
+def automatic_q(expected_bright: float, n_obs: int) -> float:
+    """Return the expected bright count over N, kept in [1/N, 0.1]."""
+    return min(MOST_Q, max(expected_bright, 1.0) / n_obs)
+
+
+def describe_q(state: ImplicitState) -> Mapping[str, float]:
+    """Return the q that tuning has settled on."""
+    return {"q": float(state.q[0])}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImplicitZ(Component, ZUpdate):
+    """Metropolis-Hastings on every z_i: bright data propose to go dark, dark data propose to go bright w.p. q.
+
+    Parameters
+    ----------
+    q
+        Probability that a dark datum proposes to go bright, in (0, 1]; each such proposal costs a likelihood
+        evaluation. "auto": the expected bright count over N, kept in [1/N, 0.1]; estimated at the start, followed
+        during tuning, and frozen after.
+    q_bright
+        Probability that a bright datum proposes to go dark, in (0, 1]. This costs nothing: the likelihoods are kept.
+
+    Raises
+    ------
+    InvalidInputError
+        When a probability is out of range.
+
+    Notes
+    -----
+    With r = B / L a bright datum goes dark with probability min(1, q r / (q_bright (1 - r))), a dark one goes bright
+    with probability min(1, q_bright (1 - r) / (q r)): detailed balance with P(z = 1) = 1 - r. Bright and dark data are
+    those of one snapshot: a datum that has just gone dark is not asked again. Dark data that propose are reached by
+    jumps of geometric length, in time proportional to q N.
+
+    References
+    ----------
+    Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithms 4 and
+    5, prints other ratios, which do not leave that law invariant.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.ImplicitZ(q=0.01)
+    ImplicitZ(q=0.01, q_bright=1.0)
+    """
+
+    q: Any = "auto"
+    q_bright: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        probabilities = {"q_bright": self.q_bright, **({} if self.q == "auto" else {"q": self.q})}
+        for name, value in probabilities.items():
+            if isinstance(value, str) or not 0.0 < value <= 1.0:
+                also = ' or "auto"' if name == "q" else ""
+                raise InvalidInputError(f"ImplicitZ: {name} must lie in (0, 1]{also}, found {value!r}")
+
+    def build_z_update(self) -> CompiledZUpdate:
+        """Compile the update; an automatic q is tuned."""
+        if self.q == "auto":
+            return CompiledZUpdate(update_implicit, self._make_state, follow_bright_count, describe_q)
+        return CompiledZUpdate(update_implicit, self._make_state)
+
+    def _make_state(self, expected_bright: float, n_obs: int) -> ImplicitState:
+        q = automatic_q(expected_bright, n_obs) if self.q == "auto" else self.q
+        scratch = np.empty(n_obs, dtype=np.int64), np.empty(n_obs)
+        return ImplicitState(np.array([float(q)]), float(self.q_bright), np.array([expected_bright]), *scratch)

@@ -1,0 +1,112 @@
+"""Firefly bound to a target: what its chains share, and how one starts."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledBound, CompiledTarget, Streams
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.checks import show
+from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.firefly.bright import Bright, new_bright
+from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity
+from approxmcmc.samplers.firefly.state import FireflyState
+from approxmcmc.samplers.firefly.step import firefly_step
+from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate
+from approxmcmc.samplers.firefly.z_update import CompiledZUpdate
+
+
+class FireflyProgram:
+    """A Firefly sampler bound to a target; see the protocol `Program`.
+
+    `theta_update` builds what moves theta around the bright set of a chain, which gradients read.
+    """
+
+    def __init__(
+        self,
+        target: CompiledTarget,
+        bound: CompiledBound,
+        theta_update: Callable[[Bright], CompiledThetaUpdate],
+        z_update: CompiledZUpdate,
+        attrs: Mapping[str, Any],
+    ) -> None:
+        self.target, self.theta_update, self.z_update = target, theta_update, z_update
+        self.attrs: Mapping[str, Any] = attrs
+        self.joint = JointDensity(target.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)
+        bright = new_bright(np.zeros(target.n_obs, dtype=bool), np.zeros(target.n_obs))
+        update = theta_update(bright)
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, "bound_evaluations", "bright_count", "dark_proposals", *update.records} - {*AUDIT_COUNTS},
+            {"acceptance_rate", "perf_counter_diff", *update.records},
+        )
+        stand_in = self.new_state(np.zeros(1), bright, update.make_state(), expected_bright=0.0, n_tune=0)
+        self.loop = compile_chain(firefly_step(update, z_update), stand_in)
+
+    def new_state(
+        self, theta: np.ndarray, bright: Bright, proposal: Any, *, expected_bright: float, n_tune: int
+    ) -> FireflyState:
+        """Return the state of a chain at theta, where neither prior nor bound is evaluated yet."""
+        n_obs = self.target.n_obs
+        return FireflyState(
+            theta=theta,
+            proposed=theta.copy(),
+            log_density=np.full(1, math.nan),
+            clock=new_clock(n_tune),
+            joint=self.joint,
+            current=Factors(np.full(1, math.nan), np.full(1, math.nan), bright.log_odds),
+            candidate=Factors(np.full(1, math.nan), np.full(1, math.nan), np.empty(n_obs)),
+            bright=bright,
+            proposal=proposal,
+            z=self.z_update.make_state(expected_bright, n_obs),
+        )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data at `theta`."""
+        prior = float(self.target.log_prior(theta))
+        if prior == -math.inf:
+            return prior
+        return prior + float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
+
+    def gaps(self, theta: np.ndarray) -> np.ndarray:
+        """Return log p(x_i|theta) - log B_i(theta) of all data."""
+        return full_terms(self.joint.gaps, theta, self.joint.data, self.target.n_obs)
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Start a chain at `theta`, whose log density is finite, with z drawn from its law given theta."""
+        gaps = np.maximum(0.0, self.gaps(theta))
+        probability = -np.expm1(-gaps)
+        bright = new_bright(streams.start.random(gaps.size) < probability, gaps)
+        update = self.theta_update(bright)
+        expected_bright = float(probability.sum())
+        state = self.new_state(
+            theta.copy(), bright, update.make_state(), expected_bright=expected_bright, n_tune=n_tune
+        )
+        state.current.log_prior[0] = self.joint.log_prior(theta)
+        state.current.log_bound[0] = self.joint.log_bound(theta, self.joint.sums)
+        return CompiledChain(
+            self.loop,
+            streams,
+            state,
+            describe=lambda: {**update.describe(state.proposal), **self.z_update.describe(state.z)},
+            explain=lambda: self.explain_failure(state.proposed),
+            start_evaluations=gaps.size,
+        )
+
+    def explain_failure(self, theta: np.ndarray) -> str:
+        """Say what was NaN at the theta where a chain stopped, or whose bound was above the likelihood."""
+        shown = show(theta)
+        log_prior = self.joint.log_prior(theta)
+        if not log_prior < math.inf:
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {shown}"
+        gaps = self.gaps(theta)
+        bad = np.flatnonzero(~(gaps >= 0.0))
+        if bad.size:
+            worst = bad[np.argmin(np.where(np.isnan(gaps[bad]), -math.inf, gaps[bad]))]
+            return (
+                f"the lower bound of datum {worst} is not below its likelihood at theta = {shown}: log L - log B = "
+                f"{gaps[worst]:.3g}; so for {bad.size} of {gaps.size} data"
+            )
+        return f"the log joint density or the ratio of proposal densities is NaN at theta = {shown}"
