@@ -1,50 +1,85 @@
-"""Tools for tests of the data order: decisions on a given order, and bugs planted in compiled helpers."""
+"""The schedules of subsets in plain Python, and bugs of theirs."""
 
-import inspect
-import textwrap
+import itertools
 
-from approxmcmc.acceptance import barker, sequential_t
-from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine import order as order_module
-from approxmcmc.engine.batches import merge_differences
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.order import rows_order
-from approxmcmc.samplers import metropolis_hastings_step
+import numpy as np
 
-TOUCHED, EVALUATIONS = COUNT_NAMES.index("datapoints_touched"), COUNT_NAMES.index("likelihood_evaluations")
-# Callees before callers: a compiled function keeps the callees that it was made with.
-HELPERS = ("draw_next", "shuffle_rows", "begin", "settle", "read_blocks", "read_differences")
-
-
-def given_order(places):
-    """Return an order of rows whose permutation is given."""
-    return (places, *rows_order(0)[1:])
+from approxmcmc.engine import moments
+from approxmcmc.engine.order import (
+    BLOCK_SIZE,
+    N_OBS,
+    OFFSET,
+    VERSION,
+    begin,
+    read_blocks,
+    read_differences,
+    settle,
+)
+from tests.planting import plain
 
 
-def read_in_given_order(rng, log_terms, data, theta, proposed, start, stop, order, work, count):
-    """Do what `read_differences` does, without drawing."""
-    count[TOUCHED] += stop - start
-    count[EVALUATIONS] += 2 * (stop - start)
-    return merge_differences(log_terms, theta, proposed, data, order[0], start, stop, work)
+class Schedule:
+    """The two functions by which a decision reads and ends, as plain Python; `wrong` maps functions to stand-ins."""
+
+    def __init__(self, wrong=None):
+        self.read_differences, self.settle = (plain(each, wrong) for each in (read_differences, settle))
+
+    def read(self, rng, evidence, stops, count):
+        """Read up to each of the stops in turn; return the last outcome."""
+        moments.reset(evidence.moments)
+        for start, stop in itertools.pairwise((0, *stops)):
+            outcome = self.read_differences(rng, evidence, start, stop, count)
+        return outcome
 
 
-def rebuilt(name: str = "", right: str = "", wrong: str = "", wrap=lambda function: function) -> dict:
-    """Return the module's helpers made anew, plain or compiled, with a piece of one replaced."""
-    scope = order_module.__dict__.copy()
-    for helper in HELPERS:
-        source = textwrap.dedent(inspect.getsource(getattr(order_module, helper)))
-        source = source[source.index("def ") :]
-        if helper == name:
-            assert right in source, f"{name} no longer holds {right!r}: mend the planted bug"
-            source = source.replace(right, wrong)
-        exec(source, scope)
-        scope[helper] = wrap(scope[helper])
-    return scope
+def draw_with_replacement(rng, order, start, stop):
+    """Do what `draw_next` does, but leave what was drawn where it lay."""
+    for place in range(start, stop):
+        order[place] = order[place + int(rng.random() * (order.shape[0] - place))]
 
 
-def plant_in_order(monkeypatch, name: str, right: str, wrong: str) -> None:
-    """Replace a piece of a helper's source, and compile all that is made of it anew."""
-    scope = rebuilt(name, right, wrong, compiled)
-    for user in (sequential_t, barker):
-        monkeypatch.setattr(user, "read_differences", scope["read_differences"])
-    monkeypatch.setattr(metropolis_hastings_step, "settle", scope["settle"])
+def skip_the_rest_of_a_block(rng, evidence, start, stop, count):
+    """Let the next look go on at the next block."""
+    outcome = plain(read_blocks)(rng, evidence, start, stop, count)
+    evidence.order.cursor[OFFSET] = 0
+    return outcome
+
+
+def drop_the_ragged_tail(rng, order):
+    """Believe that all blocks have one size."""
+    plain(begin)(rng, order)
+    order.cursor[N_OBS] -= order.cursor[N_OBS] % order.cursor[BLOCK_SIZE]
+
+
+def keep_terms_past_a_move(order, accepted):
+    """Let the terms of the last theta pass for those of the new one."""
+    version = order.cursor[VERSION]
+    plain(settle)(order, accepted)
+    order.cursor[VERSION] = version
+    order.kept[:, 0] = np.minimum(order.kept[:, 0], version)
+
+
+def keep_terms_of_a_rejection(order, accepted):
+    """Take every proposal for a move."""
+    plain(settle)(order, True)
+
+
+def keep_whole_blocks(rng, evidence, start, stop, count):
+    """Count the rows of a block that were not read as kept."""
+    outcome = plain(read_blocks)(rng, evidence, start, stop, count)
+    kept, cursor = evidence.order.kept, evidence.order.cursor
+    sizes = np.minimum(cursor[BLOCK_SIZE], cursor[N_OBS] - cursor[BLOCK_SIZE] * np.arange(len(kept)))
+    kept[:, 1] = np.where(kept[:, 0] == cursor[VERSION], sizes, kept[:, 1])
+    return outcome
+
+
+def keep_terms_in_the_wrong_block(order, accepted):
+    """Write the terms of a move to other blocks than they were read from."""
+    plain(settle)(order._replace(blocks=np.roll(order.blocks, 1)), accepted)
+
+
+def reshuffle_and_keep_the_terms(rng, order):
+    """Move the rows, and not the terms."""
+    version = order.cursor[VERSION]
+    plain(begin)(rng, order)
+    order.cursor[VERSION] = version

@@ -1,28 +1,27 @@
-"""One acceptance test asked again and again about one population of terms."""
+"""One acceptance test asked again and again about one pair of states."""
 
 import dataclasses
-from typing import Any
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
 from numba import types as nb
 from scipy import stats
 
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTermRange
-from approxmcmc.engine.batches import BATCH, batch_kernel, log_terms_type
-from approxmcmc.engine.compile import MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.order import rows_order
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, BoundedTermsTarget, CompiledTermRange
+from approxmcmc.contracts.records import BLANK_VALUES, EVALUATIONS, TOUCHED
+from approxmcmc.engine.batches import batch_kernel
+from approxmcmc.engine.compile import bind, compiled, entry_point, type_of
+from approxmcmc.engine.evidence import merge_differences, new_evidence
+from approxmcmc.engine.order import read_differences, rows_order
 from approxmcmc.engine.term_range import constant_range
-
-
-def scaled_term(theta, data, i):
-    """Return theta times the i-th number: between theta = 0 and theta' = 1 the differences are the numbers."""
-    (terms,) = data
-    return terms[i] * theta[0]
+from approxmcmc.engine.vectors import assign
+from tests.planting import plain
 
 
 @dataclasses.dataclass(frozen=True)
-class Population:
+class Population(BoundedTermsTarget):
     """Stands in for a target: its terms are known, and so is their range."""
 
     terms: Any
@@ -35,42 +34,91 @@ class Population:
         return CompiledTermRange(constant_range(), np.array([float(np.ptp(self.terms))]))
 
 
-def _ask(rng, log_terms, data, n_obs, theta, proposed, mu_0, order, work, params, state, count, value, out):
-    for r in range(out.shape[0]):
-        count[:] = 0
-        decision, _ = TEST(  # noqa: F821 (bound)
-            rng, log_terms, data, n_obs, theta, proposed, n_obs * mu_0, 0.0, order, work, params, state, count, value
-        )
-        out[r, 0] = decision
-        out[r, 1] = count[READ]  # noqa: F821 (bound)
+class Decisions(NamedTuple):
+    """Answers, acceptance probabilities, and numbers of terms read; shape (repeats,) each."""
+
+    accepted: np.ndarray
+    probability: np.ndarray
+    read: np.ndarray
 
 
-def ask(test, terms, mu_0, repeats, seed, decide=None):
-    """Ask whether the mean of `terms` exceeds `mu_0`; return decisions and numbers of terms read, shape (repeats,).
+def scaled_term(theta, data, i):
+    """Return theta times the i-th number: between theta = 0 and theta' = 1 the differences are the numbers."""
+    (terms,) = data
+    return terms[i] * theta[0]
 
-    `decide` replaces the test's own decision function: a place for planted bugs.
-    """
-    terms = np.ascontiguousarray(terms, dtype=np.float64)
+
+def evidence_of(terms, places=None):
+    """Return the evidence on a pair of states whose differences are `terms`, read in the order of `places` if given."""
+    data, order = (np.ascontiguousarray(terms, dtype=np.float64),), rows_order(len(terms))
+    order = order if places is None else order._replace(places=np.array(places))
+    return new_evidence(batch_kernel(scaled_term, data), data, len(terms), np.zeros(1), np.ones(1), order)
+
+
+def make_repetition(
+    draw_threshold: Callable[..., float],
+    decide: Callable[..., tuple[int, float]],
+    probability: Callable[[float], float],
+) -> Callable[..., None]:
+    """Return the loop that asks a test once for each row of `out`."""
+
+    def repetition(uniform, rng, evidence, log_rest, test, count, value, out):
+        for r in range(out.shape[0]):
+            count[:] = 0
+            assign(value, BLANK_VALUES)
+            decision, log_ratio = decide(rng, evidence, draw_threshold(uniform), log_rest, test, count, value)
+            out[r, 0] = decision
+            out[r, 1] = probability(log_ratio)
+            out[r, 2] = count[TOUCHED]
+
+    return repetition
+
+
+@compiled
+def zero(rng: np.random.Generator) -> float:
+    """Return a threshold that is not random."""
+    return 0.0
+
+
+def repeat(test, terms, log_rest, repeats, seed) -> Decisions:
+    """Ask `test` `repeats` times about one pair of states, with a threshold of its rule each time."""
+    uniform, rng = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
     part = test.build_test(Population(terms))
-    data, n_obs = (terms,), len(terms)
-    arguments = (
-        np.random.default_rng(seed), batch_kernel(scaled_term, data), data, n_obs, np.zeros(1), np.ones(1),
-        float(mu_0), rows_order(n_obs), np.empty((3, BATCH)), part.params, np.zeros(4),
-        np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES)), np.empty((repeats, 2)),
-    )  # fmt: skip
-    functions = {"TEST": decide or part.functions["TEST"], "READ": COUNT_NAMES.index("datapoints_touched")}
-    bind(_ask, _signature(arguments), cache=decide is None, **functions)(*arguments)
-    return arguments[-1].T
+    return _repeat(part, part.threshold, uniform, rng, terms, log_rest, repeats)
 
 
-def _signature(arguments):
-    if config.DISABLE_JIT:
-        return None
-    generator, data, order, params = (type_of(arguments[k]) for k in (0, 2, 7, 9))
-    return nb.void(
-        generator, log_terms_type(data), data, nb.int64, VECTOR, VECTOR, nb.float64, order, MATRIX, params, VECTOR,
-        nb.Array(nb.int64, 1, "C"), VECTOR, MATRIX,
-    )  # fmt: skip
+def ask(test, terms, mu_0, repeats, seed) -> Decisions:
+    """Ask `repeats` times whether the mean of `terms` exceeds `mu_0`."""
+    rng, part = np.random.default_rng(seed), test.build_test(Population(np.asarray(terms, dtype=np.float64)))
+    return _repeat(part, zero, rng, rng, terms, -len(terms) * mu_0, repeats)
+
+
+def _repeat(part, draw_threshold, uniform, rng, terms, log_rest, repeats):
+    out = np.empty((repeats, 3))
+    count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
+    arguments = (uniform, rng, evidence_of(terms), float(log_rest), part.make_state(), count, value, out)
+    signature = nb.void(*(type_of(argument) for argument in arguments))
+    parts = draw_threshold, part.decide, part.probability
+    entry_point(bind(make_repetition, *parts, signature=signature), signature)(*arguments)
+    return Decisions(*out.T)
+
+
+def read_without_drawing(rng, evidence, start, stop, count):
+    """Do what `read_differences` does in the order of the places as they are."""
+    count[TOUCHED] += stop - start
+    count[EVALUATIONS] += 2 * (stop - start)
+    return plain(merge_differences)(evidence, evidence.order.places, start, stop)
+
+
+def in_all_orders(test, terms, threshold, log_rest):
+    """Yield (decision, log ratio, data read) for every order of the terms, by the library's own decision function."""
+    part = test.build_test(Population(terms))
+    decide = plain(part.decide, {read_differences: read_without_drawing})
+    for places in itertools.permutations(range(len(terms))):
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy()
+        evidence = evidence_of(terms, places)
+        decision, log_ratio = decide(None, evidence, threshold, log_rest, part.make_state(), count, value)
+        yield decision, log_ratio, count[TOUCHED]
 
 
 def log_normal(n_obs: int, log_sd: float) -> np.ndarray:

@@ -6,7 +6,9 @@ formulas say. Slow, and meant to be.
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtr
 
+from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.engine.streams import seed_sequences, streams
 
 
@@ -67,3 +69,20 @@ def sequential_t(epsilon, batch_size):
                 return t > 0.0, n
 
     return decide
+
+
+def minibatch_barker_probability(seen, n_obs, log_rest, *, target_variance=1.0, temperature=1.0):
+    """Return A given the terms seen, or None when their variance asks for more: one look of the minibatch Barker test.
+
+    The correction distribution is the library's.
+    """
+    n = len(seen)
+    estimates = log_rest + n_obs / temperature * seen
+    if n == n_obs:
+        return 1.0 / (1.0 + np.exp(-estimates.mean()))
+    variance = ((estimates - estimates.mean()) ** 2).sum() / (n * (n - 1)) * (1.0 - n / n_obs)
+    if variance >= target_variance:
+        return None
+    correction = correction_distribution(np.sqrt(target_variance))
+    z = (estimates.mean() + correction.atoms) / np.sqrt(target_variance - variance)
+    return float(correction.weights @ ndtr(z))

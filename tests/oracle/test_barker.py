@@ -1,10 +1,7 @@
 """The minibatch Barker test against the textbook, against enumeration, and against its exact partner."""
 
-import inspect
 import itertools
 import math
-import textwrap
-import types
 
 import numpy as np
 import pytest
@@ -15,19 +12,17 @@ from approxmcmc.acceptance import ExactTest, MinibatchBarker, barker
 from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine import moments
-from approxmcmc.engine.batches import BATCH, batch_kernel, full_terms
-from approxmcmc.engine.compile import _bind, compiled
+from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import GaussianMixture
-from tests.barker import Population, acceptance_probability, repeat, scaled_term
-from tests.data_order import given_order, read_in_given_order
+from tests.decisions import Population, in_all_orders, repeat
 from tests.models import normal_mean
 from tests.oracle.test_textbook import Scaling, scaling
-from tests.textbook import random_walk
+from tests.planting import plain, plant
+from tests.textbook import minibatch_barker_probability, random_walk
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
 
@@ -63,7 +58,7 @@ def textbook_chain(propose, *, batch_size, target_variance=1.0, temperature=1.0)
                 other = place + int(own.order.random() * (len(x) - place))
                 order[[place, other]] = order[[other, place]]
             n = stop
-            probability = acceptance_probability(
+            probability = minibatch_barker_probability(
                 differences[order[:n]], len(x), log_rest, target_variance=target_variance, temperature=temperature
             )
         theta = proposed if u < probability else theta
@@ -95,50 +90,49 @@ def test_the_cases_stop_early_and_late():
     assert {37, 74, 100} == set(read.tolist())
 
 
+log_ratio_variance, acceptance_log_odds = plain(barker.log_ratio_variance), plain(barker.acceptance_log_odds)
+
+
+def forget_temperature_of_the_mean(seen, n, n_obs, log_rest, test):
+    scaled = seen.copy()
+    scaled[moments.MEAN] *= test.temperature
+    return acceptance_log_odds(scaled, n, n_obs, log_rest, test)
+
+
+def add_whole_target_variance(seen, n, n_obs, log_rest, test):
+    variance = log_ratio_variance(seen, n, n_obs, test.temperature)
+    test = test._replace(target_variance=test.target_variance + variance)
+    return acceptance_log_odds(seen, n, n_obs, log_rest, test)
+
+
+def leave_out_the_correction(seen, n, n_obs, log_rest, test):
+    return acceptance_log_odds(seen, n, n_obs, log_rest, test._replace(atoms=0.0 * test.atoms))
+
+
 BUGS = {
-    "variance of the sum, not of the mean": ("log_ratio_variance", "/ (n - 1)) / n *", "/ (n - 1)) *", "random walk"),
-    "correction factor dropped": ("log_ratio_variance", " * (1.0 - n / n_obs)", "", "random walk"),
-    "temperature forgotten in the variance": ("log_ratio_variance", "n_obs / temperature", "n_obs", "tempered"),
-    "temperature forgotten in the mean": ("acceptance_log_odds", "moments[MEAN] / temperature", "moments[MEAN]",
-                                          "tempered"),
-    "prior and proposal ratio dropped": ("acceptance_log_odds", "log_rest + n_obs", "n_obs", "asymmetric"),
-    "whole of the target variance added": ("acceptance_log_odds", "target_variance - variance", "target_variance",
-                                           "random walk"),
-    "correction left out": ("acceptance_log_odds", "sign * atoms[j]", "0.0", "random walk"),
+    "variance of the sum, not of the mean": (
+        {barker.log_ratio_variance: lambda seen, n, *rest: n * log_ratio_variance(seen, n, *rest)}, "random walk"),
+    "correction factor dropped": (
+        {barker.log_ratio_variance: lambda seen, n, n_obs, temperature: (
+            log_ratio_variance(seen, n, n_obs, temperature) / (1.0 - n / n_obs) if n < n_obs else 0.0)}, "random walk"),
+    "temperature forgotten in the variance": (
+        {barker.log_ratio_variance: lambda seen, n, n_obs, _: log_ratio_variance(seen, n, n_obs, 1.0)}, "tempered"),
+    "temperature forgotten in the mean": ({barker.acceptance_log_odds: forget_temperature_of_the_mean}, "tempered"),
+    "prior and proposal ratio dropped": (
+        {barker.acceptance_log_odds: lambda seen, n, n_obs, _, test: (
+            acceptance_log_odds(seen, n, n_obs, 0.0, test))}, "asymmetric"),
+    "whole of the target variance added": ({barker.acceptance_log_odds: add_whole_target_variance}, "random walk"),
+    "correction left out": ({barker.acceptance_log_odds: leave_out_the_correction}, "random walk"),
     "no logistic noise at the end of the data": (
-        "acceptance_log_odds", "        return estimate\n", "        return estimate * 1e9\n", "ragged"),
+        {barker.acceptance_log_odds: lambda seen, n, n_obs, *rest: (
+            (1e9 if n == n_obs else 1.0) * acceptance_log_odds(seen, n, n_obs, *rest))}, "ragged"),
 }  # fmt: skip
 
 
-@pytest.fixture
-def fresh_kernels():
-    """Forget bound kernels before and after: a function whose callee was exchanged looks the same to the memory."""
-    _bind.cache_clear()
-    yield
-    _bind.cache_clear()
-
-
-def broken(function: str, right: str, wrong: str, scope: dict):
-    """Return a function of the module, compiled from a source with one piece replaced."""
-    module_function = getattr(barker, function)
-    source = textwrap.dedent(inspect.getsource(getattr(module_function, "py_func", module_function)))
-    source = source[source.index("def ") :]
-    assert right in source, f"{function} no longer holds {right!r}: mend the planted bug"
-    exec(source.replace(right, wrong), scope)
-    return scope[function]
-
-
-@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", BUGS)
-@pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_are_seen(bug, monkeypatch):
-    function, right, wrong, case = BUGS[bug]
-    monkeypatch.setattr(barker, function, compiled(broken(function, right, wrong, barker.__dict__.copy())))
-    for caller in ("has_read_enough", "acceptance_log_odds"):  # compiled functions keep the callees they were made with
-        if caller != function:
-            scope = barker.__dict__.copy()
-            monkeypatch.setattr(barker, caller, compiled(broken(caller, "def ", "def ", scope)))
-    monkeypatch.setattr(barker, "_decide", broken("_decide", "def ", "def ", barker.__dict__.copy()))
+    wrong, case = BUGS[bug]
+    plant(monkeypatch, wrong)
     assert differs(case)
 
 
@@ -147,21 +141,9 @@ def test_planted_bugs_are_seen(bug, monkeypatch):
 
 def outcomes(test, terms, log_rest):
     """Return the mean acceptance probability and mean data read over all orders of the terms."""
-    part = test.build_test(Population(len(terms)))
-    decide = part.functions["TEST"]
-    decide = types.FunctionType(decide.__code__, {**decide.__globals__, "read_differences": read_in_given_order})
-    kernel = batch_kernel(scaled_term, (terms,))
-    probabilities, read = [], []
-    for order in itertools.permutations(range(len(terms))):
-        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
-        decision, log_odds = decide(
-            None, kernel, (terms,), len(terms), np.zeros(1), np.ones(1), 0.3, log_rest,
-            given_order(np.array(order)), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
-        )  # fmt: skip
-        assert decision == (log_odds > 0.3)
-        probabilities.append(expit(log_odds))
-        read.append(count[COUNT_NAMES.index("datapoints_touched")])
-    return float(np.mean(probabilities)), float(np.mean(read))
+    decisions, log_odds, read = map(np.array, zip(*in_all_orders(test, terms, 0.3, log_rest), strict=True))
+    np.testing.assert_array_equal(decisions, log_odds > 0.3)
+    return float(expit(log_odds).mean()), float(read.mean())
 
 
 @pytest.mark.parametrize("log_rest", [-1.5, 0.0, 2.0])
@@ -171,7 +153,7 @@ def test_all_orders_of_five_terms(log_rest):
     expected, read = [], []
     for order in itertools.permutations(terms):
         for n in (2, 4, 5):
-            probability = acceptance_probability(np.array(order[:n]), 5, log_rest)
+            probability = minibatch_barker_probability(np.array(order[:n]), 5, log_rest)
             if probability is not None:
                 break
         expected.append(probability)
@@ -183,7 +165,7 @@ def test_all_orders_of_five_terms(log_rest):
 
 def averaged_over_noise(delta: float, s: float, target_variance: float = 1.0) -> float:
     """Return the integral of A(Delta*, s^2) over Delta* ~ N(Delta, s^2), by the library's own function."""
-    params = MinibatchBarker(target_variance).build_test(Population(1000)).params
+    test = MinibatchBarker(target_variance).build_test(Population(np.zeros(1000))).make_state()
     state = np.zeros(moments.SIZE)
     n, n_obs = 100, 1000
     # Moments whose variance of the estimate is s^2.
@@ -192,7 +174,7 @@ def averaged_over_noise(delta: float, s: float, target_variance: float = 1.0) ->
     grid = np.linspace(-9.0, 9.0, 721)
     for z, weight in zip(grid, norm.pdf(grid) * (grid[1] - grid[0]), strict=True):
         state[moments.MEAN] = (delta + s * z) / n_obs
-        total += weight * expit(barker.acceptance_log_odds(state, n, n_obs, 0.0, params))
+        total += weight * expit(barker.acceptance_log_odds(state, n, n_obs, 0.0, test))
     return total
 
 
@@ -205,28 +187,28 @@ def test_normal_noise_leaves_only_the_error_of_the_correction(delta, s):
 
 def test_the_tails_of_the_acceptance_probability_keep_their_digits():
     """logit(A) is odd in Delta*, increasing, and finite as long as a double can hold the tail."""
-    params = MinibatchBarker().build_test(Population(1000)).params
+    test = MinibatchBarker().build_test(Population(np.zeros(1000))).make_state()
     state = np.zeros(moments.SIZE)
     state[moments.N], state[moments.M2] = 100, 0.4 * 100 * 99 / (1e6 * 0.9)
     odds = []
     for estimate in np.linspace(-30.0, 30.0, 121):
         state[moments.MEAN] = estimate / 1000
-        odds.append(barker.acceptance_log_odds(state, 100, 1000, 0.0, params))
+        odds.append(barker.acceptance_log_odds(state, 100, 1000, 0.0, test))
     np.testing.assert_allclose(odds, -np.array(odds)[::-1], rtol=1e-9, atol=1e-9)
     assert np.all(np.diff(odds) > 0.0) and np.isfinite(odds).all()
     state[moments.MEAN] = 1.0
-    assert barker.acceptance_log_odds(state, 100, 1000, 0.0, params) == math.inf
-    assert barker.acceptance_log_odds(state, 100, 1000, -2000.0, params) == -math.inf
+    assert barker.acceptance_log_odds(state, 100, 1000, 0.0, test) == math.inf
+    assert barker.acceptance_log_odds(state, 100, 1000, -2000.0, test) == -math.inf
 
 
 def test_a_variance_just_below_the_target_is_a_step():
-    params = MinibatchBarker().build_test(Population(1000)).params
+    test = MinibatchBarker().build_test(Population(np.zeros(1000))).make_state()
     state = np.zeros(moments.SIZE)
     state[moments.N], state[moments.M2] = 100, (1.0 - 1e-15) * 100 * 99 / (1e6 * 0.9)
     state[moments.MEAN] = 0.3 / 1000
     correction = correction_distribution(1.0)
     step = correction.weights[correction.atoms > -0.3].sum()
-    assert expit(barker.acceptance_log_odds(state, 100, 1000, 0.0, params)) == pytest.approx(step, abs=1e-12)
+    assert expit(barker.acceptance_log_odds(state, 100, 1000, 0.0, test)) == pytest.approx(step, abs=1e-12)
 
 
 # --- the exact partner ------------------------------------------------------------------------------------------------
@@ -236,13 +218,11 @@ def test_a_variance_just_below_the_target_is_a_step():
     ("proposal", "settings"),
     [
         (RandomWalk(0.2), {"batch_size": 100}),
-        pytest.param(RandomWalk(0.2), {"batch_size": 5000, "form": "sampling"}, marks=pytest.mark.recompiles),
+        (RandomWalk(0.2), {"batch_size": 5000}),
         (RandomWalk(0.2), {"batch_size": 37, "max_error": 0.05}),  # ragged: 37, 74, 100
-        pytest.param(
-            Scaling(), {"batch_size": 33, "max_error": 0.05, "form": "sampling"}, marks=pytest.mark.recompiles
-        ),
+        pytest.param(Scaling(), {"batch_size": 33, "max_error": 0.05}, marks=pytest.mark.recompiles),
     ],
-    ids=["one look", "one look, sampling form", "ragged", "ragged, asymmetric, sampling form"],
+    ids=["one look", "a batch beyond the data", "ragged", "ragged, asymmetric"],
 )
 def test_where_all_data_are_read_it_is_the_exact_test(proposal, settings):
     """Prior off the data, N not divisible by the batch: the same draws as ``ExactTest("barker")``.

@@ -176,7 +176,7 @@ def test_decisions_have_the_designed_error():
         terms = normal + ratio / n_obs
         strata = (np.arange(100) + 0.5) / 100
         outcome = [ask(found.test, terms, np.log(u) / n_obs, 40, [1, k]) for k, u in enumerate(strata)]
-        errors.append(np.mean([accepted.mean() for accepted, _ in outcome]) - min(1.0, np.exp(ratio)))
-        read.append(np.mean([touched.mean() for _, touched in outcome]) / n_obs)
+        errors.append(np.mean([asked.accepted.mean() for asked in outcome]) - min(1.0, np.exp(ratio)))
+        read.append(np.mean([asked.read.mean() for asked in outcome]) / n_obs)
     assert np.mean(np.abs(errors)) == pytest.approx(0.05, abs=5 * 0.002 + 0.004)
     assert np.mean(read) == pytest.approx(found.data_fraction, abs=0.015)

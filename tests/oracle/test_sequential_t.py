@@ -1,49 +1,21 @@
 """The sequential t-test on populations small enough to enumerate."""
 
-import itertools
 import math
-import types
 
 import numpy as np
 import pytest
 
 from approxmcmc.acceptance import SequentialTTest, sequential_t
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.batches import BATCH, batch_kernel
-from tests.data_order import given_order, read_in_given_order
+from tests.decisions import in_all_orders
 from tests.models import normal_mean
 
 TERMS = np.array([1.0, 2.0, 3.0, 10.0])
 
 
-def _scaled_term(theta, data, i):
-    (terms,) = data
-    return terms[i] * theta[0]  # theta' = 1 against theta = 0: the differences are the terms
-
-
-class Population:
-    """Stands in for a target where only the number of data counts."""
-
-    n_obs = len(TERMS)
-
-
 def outcomes(epsilon: float, mu_0: float, terms: np.ndarray = TERMS, **settings) -> tuple[float, float]:
     """Return P(accept) and E(data read) over all orders of the terms, by the library's own decision function."""
-    part = SequentialTTest(epsilon=epsilon, batch_size=2, **settings).build_test(Population())
-    decide = part.functions["TEST"]
-    # The order is given, not drawn.
-    scope = {**decide.__globals__, "read_differences": read_in_given_order}
-    decide = types.FunctionType(decide.__code__, scope)
-    kernel = batch_kernel(_scaled_term, (terms,))
-    accepted, read = [], []
-    for order in itertools.permutations(range(len(terms))):
-        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
-        decision, _ = decide(
-            None, kernel, (terms,), len(terms), np.zeros(1), np.ones(1), len(terms) * mu_0, 0.0,
-            given_order(np.array(order)), np.empty((3, BATCH)), part.params, np.zeros(1), count, value,
-        )  # fmt: skip
-        accepted.append(decision)
-        read.append(count[COUNT_NAMES.index("datapoints_touched")])
+    test = SequentialTTest(epsilon=epsilon, batch_size=2, **settings)
+    accepted, _, read = zip(*in_all_orders(test, terms, len(terms) * mu_0, 0.0), strict=True)
     return float(np.mean(accepted)), float(np.mean(read))
 
 
@@ -90,9 +62,9 @@ def test_epsilon_one_half_stops_at_the_first_look():
 
 def test_a_batch_larger_than_the_population_is_one_look():
     part = SequentialTTest(epsilon=0.1, batch_size=500).build_test(normal_mean(20))
-    np.testing.assert_array_equal(part.params[0], [20])
+    np.testing.assert_array_equal(part.make_state().looks, [20])
 
 
 def test_decide_is_the_bound_function():
     """The enumeration above runs the very function that chains run."""
-    assert SequentialTTest().build_test(normal_mean(20)).functions["TEST"] is sequential_t._decide
+    assert SequentialTTest().build_test(normal_mean(20)).decide is sequential_t.decide

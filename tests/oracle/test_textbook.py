@@ -1,23 +1,25 @@
 """The library's chains equal a textbook implementation, draw for draw; each planted bug makes them differ."""
 
 import dataclasses
-import inspect
 import math
-import textwrap
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from approxmcmc.acceptance import ExactTest, SequentialTTest, exact, rules, sequential_t
 from approxmcmc.api import sample
-from approxmcmc.contracts import Component, Part, Proposal
-from approxmcmc.engine import order
-from approxmcmc.engine.compile import _bind
+from approxmcmc.contracts import CompiledProposal, Component, Proposal
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import log_likelihood_at
+from approxmcmc.engine.order import draw_next
 from approxmcmc.proposals import RandomWalk
-from approxmcmc.samplers import MetropolisHastings, metropolis_hastings_step
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.chain import is_chosen_for_audit
 from tests import textbook
-from tests.data_order import plant_in_order
+from tests.data_order import draw_with_replacement
 from tests.models import normal_mean
+from tests.planting import plain, plant
 
 # Ten data to a look make the terms look heavy-tailed, which these tests are not about.
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
@@ -26,15 +28,16 @@ STEPS, SEED = 150, 20140621
 EPSILON, BATCH_SIZE = 0.1, 10
 
 
-def _propose_scaled(rng, params, state, theta, out, count):
-    factor = math.exp(params[0] * rng.standard_normal())
+class ScalingState(NamedTuple):
+    spread: float
+
+
+@compiled
+def propose_scaled(rng, state, theta, out, count):
+    factor = math.exp(state.spread * rng.standard_normal())
     for j in range(theta.shape[0]):
         out[j] = theta[j] * factor
     return theta.shape[0] * math.log(factor)
-
-
-def _keep(params, state, acceptance, step):
-    pass
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Scaling(Component, Proposal):
     spread: float = 0.2
 
     def build_proposal(self, target):
-        return Part({"PROPOSE": _propose_scaled, "ADAPT": _keep}, (self.spread,), lambda: np.zeros(1))
+        return CompiledProposal(propose_scaled, lambda: ScalingState(self.spread))
 
 
 def scaling(spread):
@@ -98,57 +101,52 @@ def test_chains_equal_the_textbook(case):
     assert not differs(case, audit_every=3)
 
 
-def plant(monkeypatch, module, name: str, right: str, wrong: str) -> None:
-    """Replace a piece of a function's source, and put the broken function in its module."""
-    source = textwrap.dedent(inspect.getsource(getattr(module, name)))
-    source = source[source.index("def ") :]
-    assert right in source, f"{name} no longer holds {right!r}: mend the planted bug"
-    scope = module.__dict__.copy()
-    exec(source.replace(right, wrong), scope)
-    monkeypatch.setattr(module, name, scope[name])
+def forget_the_rest(rng, evidence, threshold, log_rest, test, count, value):
+    return plain(exact.decide)(rng, evidence, threshold, 0.0, test, count, value)
+
+
+def flip_the_ratio(rng, state, theta, out, count):
+    return -plain(propose_scaled)(rng, state, theta, out, count)
+
+
+def decide_without_correction(rng, evidence, threshold, log_rest, test, count, value):
+    """Compare with s_l / sqrt(n), as critical values that are larger by the factor do."""
+    early = test.critical[:-1] / np.sqrt(1.0 - test.looks[:-1] / evidence.n_obs)
+    test = test._replace(critical=np.append(early, 0.0))
+    return plain(sequential_t.decide)(rng, evidence, threshold, log_rest, test, count, value)
+
+
+def audit_by_the_uniforms(streams, clock):
+    return clock.audit_probability > 0.0 and streams.uniform.random() < clock.audit_probability
+
+
+def keep_what_was_rejected(rng, evidence, threshold, log_rest, test, count, value):
+    answer = plain(exact.decide)(rng, evidence, threshold, log_rest, test, count, value)
+    test.log_likelihood[0] = plain(log_likelihood_at)(evidence, evidence.proposed, evidence.order.places)
+    return answer
 
 
 BUGS = {
-    "prior ratio forgotten": (
-        metropolis_hastings_step, "_advance",
-        "proposed_log_prior - current_log_prior[0] + log_q_ratio", "log_q_ratio", "exact",
-    ),
-    "q-ratio sign flipped": (metropolis_hastings_step, "_advance", "+ log_q_ratio", "- log_q_ratio", "asymmetric"),
-    "correction factor dropped": (
-        sequential_t, "_decide", "s_l / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)", "s_l / math.sqrt(n)", "sequential",
-    ),
-    "subset drawn with replacement": (order, "draw_next", "order[other] = order[place]", "pass", "sequential"),
+    "prior ratio forgotten": ({exact.decide: forget_the_rest}, "exact"),
+    "q-ratio sign flipped": ({propose_scaled: flip_the_ratio}, "asymmetric"),
+    "correction factor dropped": ({sequential_t.decide: decide_without_correction}, "sequential"),
+    "subset drawn with replacement": ({draw_next: draw_with_replacement}, "sequential"),
     "log u is log(1 - u) in one of two places": (
-        rules, "log_uniform",
-        "-rng.standard_exponential()", "math.log1p(-math.exp(-rng.standard_exponential()))", "exact",
+        {rules.log_uniform: lambda rng: math.log1p(-math.exp(-rng.standard_exponential()))}, "exact",
     ),
-    "audit moves the chain's stream": (
-        metropolis_hastings_step, "_advance", "audit_rng.random() <", "uniform_rng.random() <", "sequential",
-    ),
-    "cached log-likelihood of a rejected proposal": (
-        exact, "_decide", "if threshold < log_ratio:", "state[0] = total\n    if threshold < log_ratio:", "exact",
-    ),
+    "audit moves the chain's stream": ({is_chosen_for_audit: audit_by_the_uniforms}, "sequential"),
+    "cached log-likelihood of a rejected proposal": ({exact.decide: keep_what_was_rejected}, "exact"),
 }  # fmt: skip
 
 
-@pytest.fixture
-def fresh_kernels():
-    """Forget bound kernels before and after: a function whose callee was exchanged looks the same to the memory."""
-    _bind.cache_clear()
-    yield
-    _bind.cache_clear()
+@pytest.mark.parametrize("case", sorted({case for _, case in BUGS.values()}))
+def test_the_plain_chain_without_a_bug_equals_the_textbook(case, monkeypatch):
+    plant(monkeypatch, {})
+    assert not differs(case, audit_every=3)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("bug", BUGS)
-@pytest.mark.usefixtures("fresh_kernels")
 def test_planted_bugs_are_seen(bug, monkeypatch):
-    module, name, right, wrong, case = BUGS[bug]
-    if module is order:
-        plant_in_order(monkeypatch, name, right, wrong)
-    else:
-        plant(monkeypatch, module, name, right, wrong)
-    if module is rules:
-        broken = getattr(module, name)
-        monkeypatch.setitem(rules.RULES, "metropolis", {**rules.RULES["metropolis"], "THRESHOLD": broken})
+    wrong, case = BUGS[bug]
+    plant(monkeypatch, wrong)
     assert differs(case, audit_every=3)

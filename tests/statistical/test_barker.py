@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from approxmcmc.acceptance import MinibatchBarker, barker
+from approxmcmc.acceptance import MinibatchBarker
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.reference.grid import grid_reference
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import GaussianMixture
-from tests.barker import Population, repeat
+from tests.decisions import Population, repeat
 
 pytestmark = [
     pytest.mark.statistical,
@@ -35,10 +35,11 @@ def ks_fails(draws) -> bool:
     return stats.kstest(draws, "logistic").statistic > math.sqrt(math.log(2.0 / KS_LEVEL) / (2.0 * len(draws)))
 
 
-def noisy(rng, s: float, params) -> np.ndarray:
-    """Return draws of N(0, s^2) plus what the library adds to them."""
-    added = np.array([barker.added_noise(rng, s * s, params) for _ in range(KS_DRAWS)])
-    return s * rng.standard_normal(KS_DRAWS) + added
+def noisy(rng, s: float, test) -> np.ndarray:
+    """Return draws of N(0, s^2) plus the normal noise and the correction that the test's state describes."""
+    spread = math.sqrt(max(test.target_variance - s * s, 0.0))
+    correction = rng.choice(test.atoms, KS_DRAWS, p=test.weights / test.weights.sum())
+    return s * rng.standard_normal(KS_DRAWS) + spread * rng.standard_normal(KS_DRAWS) + correction
 
 
 def test_there_are_draws_enough_for_the_power_that_is_stated():
@@ -50,30 +51,30 @@ def test_there_are_draws_enough_for_the_power_that_is_stated():
 @pytest.mark.parametrize("target_variance", [1.0, 0.81])
 def test_normal_noise_and_correction_add_up_to_a_logistic_law(s, target_variance, rng):
     """false_fail 1e-6; a law whose distribution function is off by 0.02 passes with probability 1e-3."""
-    params = MinibatchBarker(target_variance).build_test(Population(1000)).params
-    assert not ks_fails(noisy(rng, s * math.sqrt(target_variance), params))
+    test = MinibatchBarker(target_variance).build_test(Population(np.zeros(1000))).make_state()
+    assert not ks_fails(noisy(rng, s * math.sqrt(target_variance), test))
 
 
 PLANTED_NOISE = {
-    "atoms one place off": lambda p: (*p[:5], np.roll(p[5], 1), p[6], p[7]),
-    "normal part of the whole variance": lambda p: (*p[:2], p[2] + 0.99**2, *p[3:]),
-    "correction made for another variance": lambda p: (
-        *p[:5], correction_distribution(1.3).atoms, p[6], np.cumsum(correction_distribution(1.3).weights)),
+    "atoms one place off": lambda test: test._replace(atoms=np.roll(test.atoms, 1)),
+    "normal part of the whole variance": lambda test: test._replace(target_variance=test.target_variance + 0.99**2),
+    "correction made for another variance": lambda test: test._replace(
+        atoms=correction_distribution(1.3).atoms, weights=correction_distribution(1.3).weights),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", PLANTED_NOISE)
 def test_noise_that_is_not_logistic_is_seen(bug, rng):
-    params = MinibatchBarker().build_test(Population(1000)).params
-    assert ks_fails(noisy(rng, 0.99, PLANTED_NOISE[bug](params)))
+    test = MinibatchBarker().build_test(Population(np.zeros(1000))).make_state()
+    assert ks_fails(noisy(rng, 0.99, PLANTED_NOISE[bug](test)))
 
 
 # --- acceptance frequency ---------------------------------------------------------------------------------------------
 
 DELTAS, SPREADS = (-3.0, -1.0, 0.0, 0.5, 1.0, 3.0), (0.01, 0.1, 0.3, 0.9)
 REPEATS = 20_000
-# 24 cells times two forms at two-sided 1.2e-7 each: false_fail 6e-6 for each form. The standard error of a frequency is
-# at most 0.0035: an acceptance probability off by 0.03 is missed with probability below 1e-3.
+# 24 cells at two-sided 1.2e-7 each: false_fail 6e-6. The standard error of a frequency is at most 0.0035: an acceptance
+# probability off by 0.03 is missed with probability below 1e-3.
 Z = 5.3
 POPULATION, BATCH_SIZE = 10_000, 100
 NORMAL_TERMS = stats.norm.ppf((np.arange(POPULATION) + 0.5) / POPULATION)
@@ -97,10 +98,9 @@ def misses(decide) -> int:
     return wrong
 
 
-@pytest.mark.parametrize("form", ["closed", "sampling"])
-def test_acceptance_frequency_is_the_logistic_function(form, seed):
-    test = MinibatchBarker(batch_size=BATCH_SIZE, form=form)
-    assert misses(lambda delta, terms, k: repeat(test, terms, delta, REPEATS, [seed, k])[0]) == 0
+def test_acceptance_frequency_is_the_logistic_function(seed):
+    test = MinibatchBarker(batch_size=BATCH_SIZE)
+    assert misses(lambda delta, terms, k: repeat(test, terms, delta, REPEATS, [seed, k]).accepted) == 0
 
 
 def test_the_shortcut_at_five_standard_deviations_is_seen(seed):
@@ -110,7 +110,7 @@ def test_the_shortcut_at_five_standard_deviations_is_seen(seed):
     def shortcut(delta, terms, k):
         rng = np.random.default_rng([seed, k])
         estimates = delta + np.std(terms) * POPULATION / math.sqrt(BATCH_SIZE) * rng.standard_normal(REPEATS)
-        decisions = repeat(test, terms, delta, REPEATS, [seed, k])[0]
+        decisions = repeat(test, terms, delta, REPEATS, [seed, k]).accepted
         clear = np.abs(estimates) > 5.0 * np.std(terms) * POPULATION / math.sqrt(BATCH_SIZE)
         return np.where(clear, estimates > 0.0, decisions)
 
@@ -188,8 +188,7 @@ def test_audits_measure_bias_and_not_noise(seed):
     assert coarse > 0.012
 
 
-@pytest.mark.parametrize("form", ["closed", "sampling"])
-def test_chains_draw_from_the_grid_posterior(form, seed):
+def test_chains_draw_from_the_grid_posterior(seed):
     """Start 2000 chains on the exact grid posterior of the mixture, make 30 steps, and compare moments.
 
     Chains are independent: z-tests at 5 standard errors, 6e-7 each. Batches of 500 keep the test's own bias below what
@@ -200,7 +199,7 @@ def test_chains_draw_from_the_grid_posterior(form, seed):
     gold = grid_reference(target.log_density(), target.variables, target.bounds, n_points=201, chains=1, draws=n,
                           random_seed=seed)  # fmt: skip
     start = np.column_stack([gold.posterior[name].values[0] for name in ("theta1", "theta2")])
-    sampler = MetropolisHastings(RandomWalk(0.4), MinibatchBarker(batch_size=500, form=form))
+    sampler = MetropolisHastings(RandomWalk(0.4), MinibatchBarker(batch_size=500))
     trace = sample(target, sampler, draws=1, tune=0, thin=30, chains=n, initvals=start, random_seed=seed,
                    progressbar=False)  # fmt: skip
     assert 0.1 < trace.sample_stats["accepted"].mean() < 0.5

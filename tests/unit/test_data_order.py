@@ -11,12 +11,24 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine import moments
-from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
-from approxmcmc.engine.order import PERIOD, VERSION, block_size, blocks_order, rows_order, shuffle_rows
+from approxmcmc.engine.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
+from approxmcmc.engine.evidence import new_evidence
+from approxmcmc.engine.order import (
+    PERIOD,
+    VERSION,
+    begin,
+    block_size,
+    blocks_order,
+    draw_next,
+    read_blocks,
+    rows_order,
+    settle,
+    shuffle_rows,
+)
 from approxmcmc.engine.shuffled import shuffled_copy
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from tests.data_order import rebuilt
+from tests import data_order as wrong
 from tests.models import normal_logprior, normal_mean
 
 TOUCHED, EVALUATIONS = COUNT_NAMES.index("datapoints_touched"), COUNT_NAMES.index("likelihood_evaluations")
@@ -29,32 +41,29 @@ class Reader:
     The helpers run as plain Python, so that bugs can be planted in them; compiled, the equivalences test them.
     """
 
-    def __init__(self, numbers, size, seed=0, period=0, bug=()):
-        self.helpers = rebuilt(*bug)
+    def __init__(self, numbers, size, seed=0, period=0, bug=None):
+        self.schedule = wrong.Schedule(bug)
         self.rng = np.random.default_rng(seed)
         calls = np.zeros(20 * len(numbers) + 1)
         numbers = np.array(numbers, dtype=float)
         self.data, rows = shuffled_copy((numbers, calls), self.rng.permutation(len(numbers)), "memory")
         self.kernel = batch_kernel(counted_term, self.data)
         self.order = blocks_order(len(numbers), size, rows)
-        self.order[4][PERIOD] = period
-        self.theta, self.work, self.count = np.ones(2), np.empty((3, BATCH)), np.zeros(len(COUNT_NAMES), int)
+        self.order.cursor[PERIOD] = period
+        self.theta, self.count = np.ones(2), np.zeros(len(COUNT_NAMES), int)
 
     def decide(self, stops, accept=False, proposed=None):
         """Read up to each of the stops; return the outcome, the rows evaluated, and the differences' moments."""
         proposed = self.theta + np.array([1.0, 0.0]) if proposed is None else np.array(proposed)
         self.data[1][0] = 0.0
-        moments.reset(self.work[2])
-        for start, stop in itertools.pairwise((0, *stops)):
-            outcome = self.helpers["read_differences"](
-                self.rng, self.kernel, self.data, self.theta, proposed, start, stop, self.order, self.work, self.count
-            )
+        evidence = new_evidence(self.kernel, self.data, len(self.data[0]), self.theta, proposed, self.order)
+        outcome = self.schedule.read(self.rng, evidence, stops, self.count)
         self.settle(accept)
         self.theta = proposed if accept else self.theta
-        return outcome, self.data[1][1 : int(self.data[1][0]) + 1].astype(int), self.work[2, : moments.SIZE].copy()
+        return outcome, self.data[1][1 : int(self.data[1][0]) + 1].astype(int), evidence.moments
 
     def settle(self, accept):
-        self.helpers["settle"](self.order, accept)
+        self.schedule.settle(self.order, accept)
 
 
 def counted_term(theta, data, i):
@@ -104,18 +113,16 @@ def number_of(theta, data, i):
     return 2.0 ** data[0][i] * theta[0]
 
 
-def tally(n, size, stops, seed, bug=(), decisions=3000):
+def tally(n, size, stops, seed, bug=None, decisions=3000):
     """Return how often each subset was read by `decisions` decisions, each of a chain with a shuffle of its own."""
-    helpers, rng, numbers = rebuilt(*bug), np.random.default_rng(seed), np.arange(float(n))
+    schedule, rng, numbers = wrong.Schedule(bug), np.random.default_rng(seed), np.arange(float(n))
     kernel, found = batch_kernel(number_of, (numbers,)), collections.Counter()
-    theta, proposed, work, count = np.zeros(1), np.ones(1), np.empty((3, BATCH)), np.zeros(len(COUNT_NAMES), int)
+    theta, proposed, count = np.zeros(1), np.ones(1), np.zeros(len(COUNT_NAMES), int)
     for _ in range(decisions):
         data, rows = shuffled_copy((numbers,), rng.permutation(n), "memory")
-        order = blocks_order(n, size, rows)
-        moments.reset(work[2])
-        for start, stop in itertools.pairwise((0, *stops)):
-            helpers["read_differences"](rng, kernel, data, theta, proposed, start, stop, order, work, count)
-        found[round(work[2, moments.N] * work[2, moments.MEAN])] += 1
+        evidence = new_evidence(kernel, data, n, theta, proposed, blocks_order(n, size, rows))
+        schedule.read(rng, evidence, stops, count)
+        found[round(evidence.moments[moments.N] * evidence.moments[moments.MEAN])] += 1
     return found
 
 
@@ -139,8 +146,8 @@ def test_what_is_read_is_a_simple_random_sample(n, size, stops, seed):
 
 
 SCHEDULE_BUGS = {
-    "blocks drawn with replacement": ("draw_next", "order[other] = order[place]", "pass"),
-    "a look goes on at the next block": ("read_blocks", "0 if hi == end else hi - first", "0"),
+    "blocks drawn with replacement": {draw_next: wrong.draw_with_replacement},
+    "a look goes on at the next block": {read_blocks: wrong.skip_the_rest_of_a_block},
 }
 
 
@@ -151,9 +158,8 @@ def test_planted_schedule_bugs_are_seen(bug, seed):
 
 def test_a_ragged_tail_dropped_is_seen():
     """A subset without the last rows is a simple random sample all the same; all the data are not."""
-    bug = ("read_blocks", "cursor[N_OBS])  #", "cursor[N_OBS] // cursor[SIZE] * cursor[SIZE])  #")
     with pytest.raises(IndexError):
-        Reader(np.arange(1.0, 18.0), 4, bug=bug).decide([17])
+        Reader(np.arange(1.0, 18.0), 4, bug={begin: wrong.drop_the_ragged_tail}).decide([17])
 
 
 def test_a_shuffle_forgotten_is_seen(seed, monkeypatch):
@@ -163,21 +169,21 @@ def test_a_shuffle_forgotten_is_seen(seed, monkeypatch):
 
 
 CACHE_BUGS = {
-    "terms kept past a move": ("settle", "cursor[VERSION] += 1", "pass"),
-    "terms kept of a rejected proposal": ("settle", "if accepted:", "if True:"),
-    "rows not read count as kept": ("read_blocks", "kept[block, 1] = hi - first", "kept[block, 1] = end - first"),
-    "terms of a move kept in the wrong block": ("settle", "done += n", "pass"),
-    "a reshuffle keeps the terms": ("begin", "cursor[VERSION] += 1", "pass"),
+    "terms kept past a move": {settle: wrong.keep_terms_past_a_move},
+    "terms kept of a rejected proposal": {settle: wrong.keep_terms_of_a_rejection},
+    "rows not read count as kept": {read_blocks: wrong.keep_whole_blocks},
+    "terms of a move kept in the wrong block": {settle: wrong.keep_terms_in_the_wrong_block},
+    "a reshuffle keeps the terms": {begin: wrong.reshuffle_and_keep_the_terms},
 }
 
 
-def cache_is_invisible(bug=()):
+def cache_is_invisible(bug=None):
     """Return whether a reader that forgets its terms before every decision finds the same moments."""
     readers = [Reader(np.arange(1.0, 31.0) ** 1.5, 4, seed=3, period=9, bug=bug) for _ in range(2)]
     script = np.random.default_rng(4)
     for _ in range(40):
         stops, accept = np.sort(script.choice(np.arange(2, 31), 2, replace=False)).tolist(), script.random() < 0.4
-        readers[1].order[4][VERSION] += 1  # nothing kept is of this version
+        readers[1].order.cursor[VERSION] += 1  # nothing kept is of this version
         seen = [reader.decide(stops, accept)[2] for reader in readers]
         if not np.array_equal(*seen):
             return False
@@ -261,7 +267,7 @@ class TestChoice:
         for test in (amc.ExactTest(), amc.AlwaysAccept()):
             program, chain = chain_of(target, test)
             assert "data_order" not in program.attrs
-            assert chain.data[0] is target.data[0]
+            assert chain.state.evidence.data[0] is target.data[0]
 
     def test_unknown_orders_are_refused(self):
         for make in (amc.SequentialTTest, amc.MinibatchBarker):
@@ -271,8 +277,9 @@ class TestChoice:
     def test_chains_shuffle_apart(self):
         program, one = chain_of(normal_mean(200), amc.SequentialTTest(0.1, 50, order="blocks"))
         other = program.start(np.array([0.3]), streams(seed_sequences(SEED, 2)[0][1]), 0)
-        assert not np.array_equal(one.data[0], other.data[0])
-        np.testing.assert_array_equal(np.sort(one.data[0]), np.sort(program.target.data[0]))
+        (one,), (other,) = one.state.evidence.data, other.state.evidence.data
+        assert not np.array_equal(one, other)
+        np.testing.assert_array_equal(np.sort(one), np.sort(program.target.data[0]))
 
 
 def test_terms_that_know_their_neighbours_are_refused():
@@ -385,6 +392,6 @@ def test_places_that_do_not_exist_are_refused():
 
 
 def test_rows_order_reads_without_blocks():
-    places, blocks, *_ = rows_order(5)
-    assert places.tolist() == [0, 1, 2, 3, 4]
-    assert blocks.size == 0
+    order = rows_order(5)
+    assert order.places.tolist() == [0, 1, 2, 3, 4]
+    assert order.blocks.size == 0

@@ -6,13 +6,22 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import proposals, samplers
-from approxmcmc.contracts import CompiledTarget, Component, Part, Population, Proposal, Sampler, Target, Variables
+from approxmcmc.contracts import (
+    CompiledProposal,
+    CompiledTarget,
+    Component,
+    Population,
+    Proposal,
+    Sampler,
+    Target,
+    Variables,
+)
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
 from approxmcmc.engine.batches import batch_kernel, prior_kernel
 from approxmcmc.engine.checks import checked_integer, is_integer
+from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.random_walk import keep
 
 NO_MOVE = ("DecreasingStep",)  # a setting of proposals
 NO_STEP = ("Slice", "ImplicitZ", "ExplicitZ")  # settings of Firefly
@@ -43,7 +52,8 @@ class Normal(Target):
         return CompiledTarget(batch_kernel(_loglik, (self.x,)), prior_kernel(_flat), (self.x,), self.n_obs)
 
 
-def _propose(rng, params, state, theta, out, count):
+@compiled
+def _propose(rng, state, theta, out, count):
     out[0] = theta[0] + rng.standard_normal()
     return 0.0
 
@@ -52,7 +62,7 @@ class Walk(Component, Proposal):
     """A proposal of a user's, likewise."""
 
     def build_proposal(self, target):
-        return Part({"PROPOSE": _propose, "ADAPT": keep}, (0.0,), lambda: np.zeros(1))
+        return CompiledProposal(_propose, lambda: np.zeros(1))
 
     def to_dict(self):
         return {"kind": "Walk"}
@@ -102,7 +112,7 @@ def test_the_terms_of_a_site_have_no_sum_to_be_kept():
     annealed = amc.AnnealedEpsilon((0.1, 0.0), (10,), amc.SequentialTTest(0.1, 5))
     with pytest.raises(IncompatibleError, match="give Gibbs a SequentialTTest"):
         annealed.build_test(Population(20, same_terms=False))
-    assert amc.SequentialTTest(0.1, 5).build_test(Population(20)).functions["AUDITED"]
+    assert amc.SequentialTTest(0.1, 5).build_test(Population(20)).is_audited
 
 
 def test_approximations_and_arrays():
