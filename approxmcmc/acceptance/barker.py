@@ -123,12 +123,12 @@ def decide(
     value: np.ndarray,
 ) -> tuple[int, float]:
     """Read until the estimate is precise enough, and compare its log odds of acceptance with logit(u)."""
-    moments, n_obs = evidence.moments, evidence.n_obs
+    moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before, n = n, min(n + np.int64(test.batch_size), n_obs)
+        before, n = n, min(n + test.batch_size, n_obs)
         outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
