@@ -202,7 +202,7 @@ class AnnealedEpsilon(AcceptanceTest):
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides with the epsilon of its step."""
-        if not hasattr(target, "variables"):  # Gibbs: there is no one likelihood to keep in the exact epoch
+        if not target.same_terms:  # Gibbs: there is no one likelihood to keep in the exact epoch
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
         states = [dataclasses.replace(self.test, epsilon=e).state_for(target.n_obs) for e in self.epsilons]
 

@@ -5,38 +5,49 @@ other sites stay where they are, only u and the order of the terms change, and t
 P_epsilon(x_i = 1 | rest) itself.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import config
 from numba import types as nb
 
 from approxmcmc.acceptance.rules import logit_uniform
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, DiscreteTarget
-from approxmcmc.engine.batches import log_terms_type
-from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, DiscreteTarget, Streams
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
+from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.gibbs.gibbs import NO_BLOCKS, Gibbs, GibbsChain
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.chain import FAILED, new_clock
+from approxmcmc.samplers.gibbs.gibbs import build_tests
+from approxmcmc.samplers.gibbs.sweep import GibbsState, evidence_on, new_state
 
 if TYPE_CHECKING:
     import xarray as xr
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
 
+def make_replication(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
+    """Return what decides one site again and again, and counts the ones; FAILED where a term was NaN."""
 
-def _replicate(  # type: ignore[no-untyped-def]  # a template
-    streams, log_terms, data, n, params, state, at_zero, at_one, shift, order, work, count, value, replications
-):
-    uniform_rng, order_rng = streams
-    ones = 0
-    for _ in range(replications):
-        decision, _ = TEST(  # noqa: F821 (bound)
-            order_rng, log_terms, data, n, at_zero, at_one, THRESHOLD(uniform_rng), shift,  # noqa: F821 (bound)
-            order, work, params, state, count, value,
-        )  # fmt: skip
-        ones += decision
-    return ones
+    def count_ones(
+        streams: Streams,
+        state: GibbsState,
+        site: int,
+        shift: float,
+        replications: int,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> int:
+        evidence, test, ones = evidence_on(state, site), state.tests[state.sites.group[site]], 0
+        state.theta[site], state.proposed[site] = 0.0, 1.0
+        for _ in range(replications):
+            threshold = logit_uniform(streams.uniform)
+            decision, _ = decide(streams.order, evidence, threshold, shift, test, count, value)
+            if decision < 0:
+                return FAILED
+            ones += decision
+        return ones
+
+    return count_ones
 
 
 def realised_conditional(
@@ -111,67 +122,46 @@ def realised_conditional(
         raise InvalidInputError(
             f"realised_conditional: probability must lie strictly between 0 and 1, found {probability!r}"
         )
-    program = Gibbs(test, conditional="terms").build(target, audit_every=None)
-    if program.test.functions["CACHES_LIKELIHOOD"]:
+    conditionals = target.compile_conditionals(fields=False)
+    tests = build_tests(test, target, conditionals)
+    if tests[0].log_likelihood is not None:
         raise IncompatibleError("realised_conditional: an exact test realises the exact conditional")
     [sequence], _ = seed_sequences(random_seed, 1)
-    chain = GibbsChain(program, contexts[0], streams(sequence))
-    kernel = bind(_replicate, _signature(program, chain), TEST=program.test.functions["TEST"], THRESHOLD=logit_uniform)
-    rows = [
-        _one_context(program, chain, kernel, context, int(site), replications, probability, test.temperature)
-        for context, site in zip(contexts, sites, strict=True)
-    ]
+    own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
+    types = nb.int64, nb.float64, nb.int64, INDICES, VECTOR
+    signature = nb.int64(type_of(own), type_of(state), *types)
+    count_ones = entry_point(bind(make_replication, tests[0].decide, signature=signature), signature)
+    rows = []
+    for context, site in zip(contexts, sites.tolist(), strict=True):
+        log_odds, tau = _log_odds(conditionals, context, site, test.temperature)
+        shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
+        state.theta[:] = state.proposed[:] = context
+        count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))
+        ones = count_ones(own, state, site, shift, replications, count, value)
+        if ones == FAILED:
+            raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
+        realised = ones / replications
+        rows.append(
+            (
+                1.0 / (1.0 + np.exp(-(log_odds + shift))),
+                realised,
+                float(np.sqrt(realised * (1.0 - realised) / replications)),
+                log_odds + shift,
+                tau,
+                float(count[TOUCHED]) / (replications * int(conditionals.n_terms[site])),
+            )
+        )
     names = ("exact", "realised", "realised_mcse", "log_odds", "tau", "data_fraction")
     return xr.Dataset(
         {name: ("context", list(values)) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
     )
 
 
-def _signature(program: Any, chain: Any) -> Any:
-    if config.DISABLE_JIT:
-        return None
-    generator, data = type_of(np.random.default_rng(0)), type_of(chain.data)
-    return nb.int64(
-        nb.UniTuple(generator, 2), log_terms_type(data), data, nb.int64, type_of(program.test_params[0]), VECTOR,
-        VECTOR, VECTOR, nb.float64, type_of((chain.orders, *NO_BLOCKS)), MATRIX, INDICES, VECTOR, nb.int64,
-    )  # fmt: skip
-
-
-def _one_context(
-    program: Any,
-    chain: Any,
-    kernel: Any,
-    context: np.ndarray,
-    site: int,
-    replications: int,
-    probability: float | None,
-    temperature: float,
-) -> tuple[float, ...]:
-    conditionals = program.conditionals
-    n, group = int(conditionals.n_terms[site]), int(program.group_of[site])
-    start = int(chain.order_start[group])
-    order = chain.orders[start : start + n]
+def _log_odds(
+    conditionals: CompiledConditionals, context: np.ndarray, site: int, temperature: float
+) -> tuple[float, float]:
+    """Return L of a site in a context, and tau = sqrt(N) times the standard deviation of its terms."""
     at_zero, at_one = context.copy(), context.copy()
     at_zero[site], at_one[site] = 0.0, 1.0
-    chain.data[0][0] = conditionals.first[site]
-    terms = np.empty((2, n))
-    for out, x in zip(terms, (at_zero, at_one), strict=True):
-        conditionals.log_terms(x, chain.data, np.arange(n), 0, n, out)
-    differences = (terms[1] - terms[0]) / temperature
-    log_odds = float(differences.sum())
-    shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
-    count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))
-    ones = kernel(
-        (chain.streams.uniform, chain.streams.order), conditionals.log_terms, chain.data, n,
-        program.test_params[group], chain.test_state, at_zero, at_one, shift, (order, *NO_BLOCKS), chain.work, count,
-        value, replications,
-    )  # fmt: skip
-    realised = ones / replications
-    return (
-        1.0 / (1.0 + np.exp(-(log_odds + shift))),
-        realised,
-        float(np.sqrt(realised * (1.0 - realised) / replications)),
-        log_odds + shift,
-        float(np.sqrt(n) * differences.std(ddof=1)),
-        float(count[TOUCHED]) / (replications * n),
-    )
+    differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature
+    return float(differences.sum()), float(np.sqrt(differences.size) * differences.std(ddof=1))

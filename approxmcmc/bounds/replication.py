@@ -6,32 +6,43 @@ sampler's own test, with a new u and new subsets each time.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.bounds.acceptance_law import gaussian_probability
 from approxmcmc.bounds.gibbs_replication import realised_conditional
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Component, Part, Proposal
-from approxmcmc.design.pairs import scale_of
+from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, Proposal
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
+from approxmcmc.design.pairs import compiled_propose, scale_of
 from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.random_walk import keep
 from approxmcmc.samplers import MetropolisHastings
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
 MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
 
 
-def _propose_pinned(rng, params, state, theta, out, count):  # type: ignore[no-untyped-def]  # bound into a template
-    here, there, log_q_ratio = params
-    away = False
-    for j in range(theta.shape[0]):
-        away = away or theta[j] != here[j]
-    for j in range(theta.shape[0]):
-        out[j] = here[j] if away else there[j]
-    return math.inf if away else log_q_ratio[0]  # the way back is accepted for sure
+class PinnedPair(NamedTuple):
+    """The pair (x, x') of a pinned proposal, and log q(x|x') - log q(x'|x), one number."""
+
+    here: np.ndarray
+    there: np.ndarray
+    log_q_ratio: np.ndarray
+
+
+@compiled
+def propose_pinned(
+    rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Propose x' from x, and x from x'; the way back is accepted for sure."""
+    if equal(theta, pair.here):
+        assign(out, pair.there)
+        return pair.log_q_ratio[0]
+    assign(out, pair.here)
+    return math.inf
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,10 +51,10 @@ class _Pinned(Component, Proposal):
 
     proposes_states = True
 
-    def build_proposal(self, target: Any) -> Part:
+    def build_proposal(self, target: Any) -> CompiledProposal:
         dim = target.variables.size
-        params = (np.zeros(dim), np.zeros(dim), np.zeros(1))
-        return Part({"PROPOSE": _propose_pinned, "ADAPT": keep}, params, lambda: np.zeros(1))
+        pair = PinnedPair(np.zeros(dim), np.zeros(dim), np.zeros(1))
+        return CompiledProposal(propose_pinned, lambda: pair)  # one pair for all chains: whoever replicates sets it
 
 
 def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> np.ndarray:
@@ -69,29 +80,29 @@ def replicate_pairs(
     target: Any, sampler: Any, program: Any, chain: Any, visited: np.ndarray, replications: int, own: Any, shown: Any
 ) -> tuple[dict[str, list[float]], int, int]:
     """Draw x' for each state, and let a chain whose proposal is pinned to the pair decide."""
-    propose, params, state = program.proposal.functions["PROPOSE"], program.proposal.params, chain.proposal_state
+    propose, memory = compiled_propose(program.proposal), chain.state.proposal
     # Blocks would let the decisions at one pair share a partition of the data.
     pinned = MetropolisHastings(_Pinned(), sampler.test.with_independent_subsets()).build(target, audit_every=None)
-    here, there, pinned_ratio = pinned.proposal.params
-    compiled, count, touched = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64), 0
+    pair = pinned.proposal.make_state()
+    model, count, touched = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64), 0
     table: dict[str, list[float]] = {name: [] for name in ("log_ratio", "tau", "exact", "accepted", "error_model")}
     for k, theta in enumerate(visited):
         proposed = theta.copy()
-        log_q_ratio = propose(own.proposal, params, state, theta, proposed, count)
-        log_ratio, tau = _pair(compiled, sampler.test, theta, proposed, log_q_ratio)
+        log_q_ratio = propose(own.proposal, memory, theta, proposed, count)
+        log_ratio, tau = _pair(model, sampler.test, theta, proposed, log_q_ratio)
         accepted = 0
         if log_ratio > -math.inf or tau > 0.0:  # else outside the support of the prior, where no test is asked
-            here[:], there[:], pinned_ratio[0] = theta, proposed, log_q_ratio
+            pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, proposed, log_q_ratio
             accepted, cost = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
             touched += cost
         for name, value in zip(
             table,
-            (log_ratio, tau, *_probabilities(sampler.test, log_ratio, tau, compiled.n_obs, accepted)),
+            (log_ratio, tau, *_probabilities(sampler.test, log_ratio, tau, model.n_obs, accepted)),
             strict=True,
         ):
             table[name].append(value)
         shown.update(k + 1)
-    return table, touched, 2 * compiled.n_obs * len(visited)
+    return table, touched, 2 * model.n_obs * len(visited)
 
 
 def replicate_sites(
@@ -122,20 +133,20 @@ def replicate_sites(
 
 
 def _pair(
-    compiled: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
+    model: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
 ) -> tuple[float, float]:
     """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
-    prior = compiled.log_prior(proposed)
+    prior = model.log_prior(proposed)
     if prior == -math.inf:
         return -math.inf, 0.0
-    ends = [full_terms(compiled.log_terms, at, compiled.data, compiled.n_obs) for at in (theta, proposed)]
+    ends = [full_terms(model.log_terms, at, model.data, model.n_obs) for at in (theta, proposed)]
     if not np.isfinite(ends[0]).all():
         raise InvalidInputError(
             f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
             f"theta = {theta}, where no exact chain comes; give `states` of positive density"
         )
     terms = (ends[1] - ends[0]) / test.temperature
-    return prior - compiled.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
+    return prior - model.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
 
 
 def _probabilities(

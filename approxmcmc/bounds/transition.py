@@ -126,7 +126,9 @@ def proposal_matrix(proposal: Any, points: np.ndarray, target: Any) -> np.ndarra
 
 def walk_covariance(proposal: RandomWalk, target: Any) -> np.ndarray:
     """Return the covariance of a random walk's steps, shape (dim, dim)."""
-    spread = np.asarray(proposal.build_proposal(target).params[0])  # standard deviations, or U with U' U = Sigma
+    spread: np.ndarray = (
+        proposal.build_proposal(target).make_state().spread
+    )  # standard deviations, or U with U' U = Sigma
     return np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
 
 

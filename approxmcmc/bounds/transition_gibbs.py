@@ -10,6 +10,7 @@ from approxmcmc.bounds.acceptance_law import acceptance_probability, has_closed_
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import Gibbs
+from approxmcmc.samplers.gibbs.gibbs import build_tests
 
 
 def gibbs_matrix(
@@ -46,18 +47,15 @@ def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, met
     """Return the realised conditional law of a site in every state, shape (states, n_states[site])."""
     if isinstance(sampler.test, ExactTest):
         return np.asarray(target.conditional(points, site)), "closed form"
-    # The sampler's own checks: two states, and enough terms for the test.
-    sampler._build_tests(
-        target, conditionals := target.compile_conditionals(fields=False), np.unique(conditionals.n_terms)
-    )
+    conditionals = target.compile_conditionals(fields=False)
+    build_tests(sampler.test, target, conditionals)  # the sampler's own checks: two states, and enough terms
     n = int(conditionals.n_terms[site])
-    data = (np.array([conditionals.first[site]]), *conditionals.tables)
     values = np.empty((2, len(points), n))
-    for state in (0.0, 1.0):
+    for state in (0, 1):
         at = points.copy()
         at[:, site] = state
         for row, x in enumerate(at):
-            conditionals.log_terms(x, data, np.arange(n), 0, n, values[int(state), row])
+            values[state, row] = conditionals.terms_at(x, site)
     if not has_closed_form(sampler.test, n):
         refuse_impossible_terms(sampler.test, values)
     one, used = acceptance_probability(

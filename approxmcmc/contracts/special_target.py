@@ -28,6 +28,13 @@ class CompiledConditionals(NamedTuple):
     n_states: np.ndarray
     fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None
 
+    def terms_at(self, x: np.ndarray, site: int) -> np.ndarray:
+        """Return the terms of one site at the states `x` of all sites; shape (n_terms[site],)."""
+        out = np.empty(self.n_terms[site])
+        as_they_lie = np.empty(0, dtype=np.int64)
+        self.log_terms(x, (self.first[site : site + 1], *self.tables), as_they_lie, 0, out.size, out)
+        return out
+
 
 class DiscreteTarget(Target):
     """A distribution over sites with finitely many states, log p(x) = sum of terms that depend on a few sites each.

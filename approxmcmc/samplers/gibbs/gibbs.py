@@ -13,38 +13,40 @@ supplement F.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numba import config
-from numba import types as nb
 
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import (
-    CORE_COUNTS,
-    COUNT_NAMES,
-    VALUE_NAMES,
     AcceptanceTest,
     CompiledConditionals,
+    CompiledTest,
     Component,
     DiscreteTarget,
-    Part,
     Population,
     Sampler,
     Streams,
 )
-from approxmcmc.engine.batches import BATCH, log_terms_type
-from approxmcmc.engine.compile import COUNTS, INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.order import rows_order
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.gibbs.sweep import FIELDS, STATES, TERMS, advance
-from approxmcmc.samplers.metropolis_hastings_step import AUDIT_COUNTS, audit
+from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.gibbs.sweep import (
+    SCANS,
+    GibbsState,
+    draw_by_states,
+    draw_by_terms,
+    make_draw_by_field,
+    make_sweep,
+    new_state,
+    prepare_nothing,
+    refresh_field,
+)
 
-SCANS = ("systematic", "random")
 CONDITIONALS = ("auto", "terms")
-NO_BLOCKS = rows_order(0)[1:]  # sites have few terms, and read them by row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ class Gibbs(Component, Sampler):
 
     def __post_init__(self) -> None:
         """Check the names and the role of the test."""
-        for name, value, known in (("scan", self.scan, SCANS), ("conditional", self.conditional, CONDITIONALS)):
+        for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
             if value not in known:
                 raise InvalidInputError(f"Gibbs: {name} must be one of {known}, found {value!r}")
         if isinstance(self.test, type) or not isinstance(self.test, AcceptanceTest):
@@ -118,41 +120,39 @@ class Gibbs(Component, Sampler):
                 f"Gibbs needs a discrete target such as targets.BinaryMRF or targets.BayesianNetwork, found "
                 f"{target!r}; sample it with MetropolisHastings"
             )
-        conditionals = target.compile_conditionals(fields=self._is_exact and self.conditional == "auto")
-        sizes, group_of = np.unique(conditionals.n_terms, return_inverse=True)
-        tests = self._build_tests(target, conditionals, sizes)
+        exact = isinstance(self.test, ExactTest)
+        conditionals = target.compile_conditionals(fields=exact and self.conditional == "auto")
+        tests = build_tests(self.test, target, conditionals)
         if isinstance(audit_every, str):
             most = int(conditionals.n_terms.max())
             audit_every = max(50, round(20 * most / getattr(self.test, "batch_size", most)))
-        return GibbsProgram(target, conditionals, tests, group_of.astype(np.int64), self.scan, audit_every)
+        return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
 
-    @property
-    def _is_exact(self) -> bool:
-        return isinstance(self.test, ExactTest)
 
-    def _build_tests(
-        self, target: DiscreteTarget, conditionals: CompiledConditionals, sizes: np.ndarray
-    ) -> tuple[Part, ...]:
-        """Return one test for each number of terms that a site can have."""
-        kind = type(self.test).__name__
-        if not self._is_exact and conditionals.n_states.max() > 2:
-            site = int(np.argmax(conditionals.n_states))
-            raise IncompatibleError(
-                f"Gibbs: {kind} decides between two states, site {site} of {target!r} has "
-                f"{conditionals.n_states[site]}; use ExactTest"
-            )
-        if not self._is_exact and sizes[0] < 2:
-            site = int(np.argmin(conditionals.n_terms))
-            raise IncompatibleError(
-                f"Gibbs: {kind} needs at least 2 terms per site, site {site} of {target!r} has {sizes[0]}; "
-                "use ExactTest"
-            )
-        tests = tuple(self.test.build_test(Population(int(size), same_terms=False)) for size in sizes)
-        if not tests[0].functions["USES_RATIO"]:
-            raise IncompatibleError(
-                f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest"
-            )
-        return tests
+def build_tests(
+    test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
+) -> tuple[CompiledTest, ...]:
+    """Return one test for each number of terms that a site can have, ascending, or refuse sites that it cannot decide.
+
+    What only an exact test can decide: sites of several states, and sites of a single term.
+    """
+    kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
+    exact = isinstance(test, ExactTest)
+    if not exact and conditionals.n_states.max() > 2:
+        site = int(np.argmax(conditionals.n_states))
+        raise IncompatibleError(
+            f"Gibbs: {kind} decides between two states, site {site} of {target!r} has "
+            f"{conditionals.n_states[site]}; use ExactTest"
+        )
+    if not exact and sizes[0] < 2:
+        site = int(np.argmin(conditionals.n_terms))
+        raise IncompatibleError(
+            f"Gibbs: {kind} needs at least 2 terms per site, site {site} of {target!r} has {sizes[0]}; use ExactTest"
+        )
+    tests = tuple(test.build_test(Population(int(size), same_terms=False)) for size in sizes)
+    if not tests[0].uses_ratio:
+        raise IncompatibleError(f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest")
+    return tests
 
 
 class GibbsProgram:
@@ -162,89 +162,52 @@ class GibbsProgram:
         self,
         target: DiscreteTarget,
         conditionals: CompiledConditionals,
-        tests: tuple[Part, ...],
-        group_of: np.ndarray,
+        tests: tuple[CompiledTest, ...],
         scan: str,
         audit_every: int | None,
     ) -> None:
-        self.target, self.conditionals, self.group_of = target, conditionals, group_of
-        self.test, self.test_params = tests[0], tuple(test.params for test in tests)
-        audited = bool(self.test.functions["AUDITED"])
-        exact = bool(self.test.functions["CACHES_LIKELIHOOD"])
-        self.audit_probability = 1.0 / audit_every if audited and audit_every else 0.0
-        written = {*CORE_COUNTS, *self.test.records} - {"accepted", *(() if audited else AUDIT_COUNTS)}
-        self.count_names = [name for name in COUNT_NAMES if name in written]
-        recorded = {"perf_counter_diff", *self.test.records, *(("lp",) if exact else ())}
-        self.value_names = [name for name in VALUE_NAMES if name in recorded]
+        self.target, self.conditionals, self.tests = target, conditionals, tests
+        test = tests[0]
+        self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, *test.records} - {"accepted", *(() if test.is_audited else AUDIT_COUNTS)},
+            {"perf_counter_diff", *test.records, *(() if test.log_likelihood is None else ("lp",))},
+        )
         n_obs = float(conditionals.n_terms.mean())
         self.attrs: Mapping[str, Any] = {
             "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,  # terms per decision, not factors of the target
-            **({"audit_every": audit_every or 0} if audited else {}),
+            **({"audit_every": audit_every or 0} if test.is_audited else {}),
         }
-        form = STATES if conditionals.n_states.max() > 2 else TERMS
-        form = FIELDS if conditionals.fields is not None else form
-        empty = (np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0)))
-        self.coefficients = conditionals.fields or empty
-        constants = {"FORM": form, "SYSTEMATIC": scan == "systematic"}
-        parts = {"AUDIT": audit, **self.test.functions, "THRESHOLD": logit_uniform, **constants}
-        self.kernel = bind(advance, self._signature(), **parts)
+        if conditionals.fields is not None:
+            sweep = make_sweep(refresh_field, SCANS[scan], make_draw_by_field(logit_uniform))
+        elif conditionals.n_states.max() > 2:
+            sweep = make_sweep(prepare_nothing, SCANS[scan], draw_by_states)
+        else:
+            sweep = make_sweep(prepare_nothing, SCANS[scan], draw_by_terms(logit_uniform, test))
+        self.loop = compile_chain(sweep, self.new_state(target.initial_point()))
 
-    def _signature(self) -> Any:
-        if config.DISABLE_JIT:
-            return None
-        generator = type_of(np.random.default_rng(0))
-        data = type_of((np.zeros(1, dtype=np.int64), *self.conditionals.tables))
-        return nb.int64(
-            nb.UniTuple(generator, 4), log_terms_type(data), data, INDICES, INDICES, INDICES, INDICES,
-            type_of(self.coefficients), type_of(self.test_params), VECTOR,
-            VECTOR, VECTOR, VECTOR, VECTOR, INDICES, INDICES, type_of(NO_BLOCKS), MATRIX,
-            nb.int64, nb.int64, nb.float64, MATRIX, COUNTS, MATRIX,
-        )  # fmt: skip
+    def new_state(self, theta: np.ndarray) -> GibbsState:
+        """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
+        return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
 
     def log_density(self, theta: np.ndarray) -> float:
         """Return the unnormalised log density of a state."""
         return float(self.target.log_density(theta))
 
-    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> "GibbsChain":
-        """Start a chain at a state of positive probability; nothing adapts, so tuning is burn-in."""
-        return GibbsChain(self, theta, streams)
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Start a chain at a state of positive probability."""
+        state = self.new_state(theta.copy())
+        state.log_density[0] = self.log_density(theta)
+        return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
-
-class GibbsChain:
-    """One chain in flight; see the protocol `Chain`."""
-
-    def __init__(self, program: GibbsProgram, theta: np.ndarray, streams: Streams) -> None:
-        self.program, self.streams = program, streams
-        self.x, self.other = theta.copy(), theta.copy()
-        self.fields = np.zeros(theta.size)
-        self.log_density = np.array([program.log_density(theta)])
-        self.data = (np.zeros(1, dtype=np.int64), *program.conditionals.tables)  # the first one says which site
-        sizes = np.unique(program.conditionals.n_terms)
-        self.orders = np.concatenate([np.arange(size) for size in sizes])
-        self.order_start = np.cumsum(sizes) - sizes
-        self.work = np.empty((3, BATCH))
-        self.test_state = program.test.make_state()
-        self.sweeps = 0
-        self.start_evaluations, self.proposed = 0, None  # a site is drawn, not proposed
-
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` sweeps and record every `thin`-th state."""
-        program, streams = self.program, self.streams
-        made = program.kernel(
-            (streams.proposal, streams.uniform, streams.order, streams.audit),
-            program.conditionals.log_terms, self.data, program.conditionals.first, program.conditionals.n_terms,
-            program.conditionals.n_states, program.group_of, program.coefficients, program.test_params,
-            self.test_state, self.x, self.other, self.fields, self.log_density, self.orders, self.order_start,
-            NO_BLOCKS, self.work, self.sweeps, thin, program.audit_probability, draws[:n_draws], counts[:n_draws],
-            values[:n_draws],
-        )  # fmt: skip
-        self.sweeps += n_draws * thin
-        return int(made)
-
-    def adapted(self) -> Mapping[str, float]:
-        """Return nothing: Gibbs has nothing to tune."""
-        return {}
-
-    def explain_failure(self) -> str:
-        """Say where the chain stood; tables are checked before, so that this should not happen."""
-        return f"a term was NaN near x = {self.x.astype(int).tolist()}"
+    def explain_failure(self, state: GibbsState) -> str:
+        """Say which term is NaN, of which site and at which states of all."""
+        for site, n_states in enumerate(self.conditionals.n_states):
+            for k in range(n_states):
+                x = state.theta.copy()
+                x[site] = k
+                bad = np.flatnonzero(~(self.conditionals.terms_at(x, site) < math.inf))
+                if bad.size:
+                    more = f" and {bad.size - 1} more" if bad.size > 1 else ""
+                    return f"term {bad[0]}{more} of site {site} is NaN or +inf at x = {x.astype(int).tolist()}"
+        return f"the conditional of a site is not defined near x = {state.theta.astype(int).tolist()}"
