@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.compile import _bind
+from approxmcmc.acceptance import exact
+from approxmcmc.acceptance.rules import log_uniform, logit_uniform
+from approxmcmc.contracts import Population
+from approxmcmc.engine.order import draw_next
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.gibbs import gibbs
-from approxmcmc.samplers.gibbs import sweep as gibbs_sweep
+from approxmcmc.samplers.chain import is_chosen_for_audit
+from approxmcmc.samplers.gibbs.sweep import draw_by_terms, evidence_on, one_after_the_other
 from tests import textbook
-from tests.data_order import plant_in_order
-from tests.oracle.test_textbook import plant
+from tests.data_order import draw_with_replacement
+from tests.planting import plain, plant
 
 N, SWEEPS, SEED = 6, 60, 20140621
 
@@ -73,49 +76,63 @@ def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
 
-@pytest.fixture
-def fresh_kernels():
-    _bind.cache_clear()
-    yield
-    _bind.cache_clear()
+def read_the_first_site(state, site):
+    """Look at the terms of site 0, whatever the site."""
+    evidence = plain(evidence_on)(state, site)
+    state.sites.base[0] = state.sites.first[0]
+    return evidence
 
 
-SWEEP_BUGS = {
-    "all sites read the terms of the first": ("base[0] = first[site]", "pass", "sequential"),
-    "the other state is left behind": ("x[site] = other[site] = decision", "x[site] = decision", "sequential"),
-    "the audit draws from the chain's stream": ("audit_rng.random() <", "uniform_rng.random() <", "sequential"),
-    "the last site is never visited": ("in range(x.shape[0])", "in range(x.shape[0] - 1)", "fields"),
-    "the cached sum is that of another site": ("if CACHES_LIKELIHOOD:", "if CACHES_LIKELIHOOD and site == 0:", "terms"),
-    "answers are turned round": (
-        "decision, log_odds = TEST(",
-        "decision, log_odds = 0, 0.0\n                TEST(",
-        "terms",
-    ),
+def leave_the_other_state(streams, state, site, count, value):
+    """Keep the site at 1 in x'."""
+    status = plain(DRAW)(streams, state, site, count, value)
+    state.proposed[site] = 1.0
+    return status
+
+
+def never_the_last(rng, place, n_sites):
+    return min(place, n_sites - 2)
+
+
+def audit_by_the_uniforms(streams, clock):
+    return clock.audit_probability > 0.0 and streams.uniform.random() < clock.audit_probability
+
+
+def keep_the_first(test, total):
+    """Keep the sum of the first site for all."""
+    if math.isnan(test.log_likelihood[0]):
+        test.log_likelihood[0] = total
+
+
+def turn_round(rng, evidence, threshold, log_rest, test, count, value):
+    answer, log_odds = plain(exact.decide)(rng, evidence, threshold, log_rest, test, count, value)
+    return 1 - answer, log_odds
+
+
+DRAW = draw_by_terms(logit_uniform, CASES["sequential"][0].test.build_test(Population(10)))
+BUGS = {
+    "all sites read the terms of the first": ({evidence_on: read_the_first_site}, "sequential"),
+    "the other state is left behind": ({DRAW: leave_the_other_state}, "sequential"),
+    "the audit draws from the chain's stream": ({is_chosen_for_audit: audit_by_the_uniforms}, "sequential"),
+    "the last site is never visited": ({one_after_the_other: never_the_last}, "fields"),
+    "the cached sum is that of another site": ({exact.keep_log_likelihood: keep_the_first}, "terms"),
+    "answers are turned round": ({exact.decide: turn_round}, "terms"),
+    "a threshold of Metropolis": ({logit_uniform: log_uniform}, "terms"),
+    "subsets with replacement": ({draw_next: draw_with_replacement}, "sequential"),
 }
 
 
-@pytest.mark.recompiles
-@pytest.mark.parametrize("bug", SWEEP_BUGS)
-@pytest.mark.usefixtures("fresh_kernels")
-def test_planted_bugs_of_the_sweep_are_seen(bug, monkeypatch):
-    right, wrong, case = SWEEP_BUGS[bug]
-    plant(monkeypatch, gibbs_sweep, "advance", right, wrong)
-    monkeypatch.setattr(gibbs, "advance", gibbs_sweep.advance)
+@pytest.mark.parametrize("case", CASES)
+def test_the_plain_chain_without_a_bug_equals_the_textbook(case, monkeypatch):
+    plant(monkeypatch, {})
+    assert not differs(case)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_seen(bug, monkeypatch):
+    wrong, case = BUGS[bug]
+    plant(monkeypatch, wrong)
     assert differs(case)
-
-
-@pytest.mark.recompiles
-@pytest.mark.usefixtures("fresh_kernels")
-def test_a_metropolis_threshold_is_seen(monkeypatch):
-    monkeypatch.setattr(gibbs, "logit_uniform", lambda rng: -rng.standard_exponential())
-    assert differs("terms")
-
-
-@pytest.mark.recompiles
-@pytest.mark.usefixtures("fresh_kernels")
-def test_subsets_with_replacement_are_seen(monkeypatch):
-    plant_in_order(monkeypatch, "draw_next", "order[other] = order[place]", "pass")
-    assert differs("sequential")
 
 
 def test_fields_without_third_order_are_seen(monkeypatch):

@@ -1,11 +1,15 @@
 """Gibbs: what it counts and records, what it starts from, and which pairings it refuses."""
 
+import re
+
 import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Variables
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import logistic
 from tests.unit.test_bayesian_network import weather
 from tests.unit.test_mrf import mixed
@@ -133,6 +137,54 @@ def test_impossible_states_are_never_drawn():
     tables = {"cause": [0.5, 0.5, 0.0], "effect": [[1.0, 0.0], [0.3, 0.7], [0.5, 0.5]]}
     trace = run(amc.targets.BayesianNetwork(tables, {"effect": ["cause"]}, {"effect": 1}), amc.Gibbs(), draws=50)
     assert (trace.posterior["cause"] == 1).all()
+
+
+def with_a_nan(n_states: int = 2, copies: int = 1):
+    """Return three sites in pairs, `copies` of each pair; a term of sites 0 and 1 is NaN where both are in state 1."""
+    pairs = np.array([[0, 1], [1, 2], [0, 2]] * copies)
+    tables = np.random.default_rng(3).normal(0.0, 0.1, (len(pairs), *[n_states] * 2))
+    tables[0, 1, 1] = np.nan
+    return FactorGraph([n_states] * 3, [FactorGroup(pairs, tables)], Variables({"x": (3,)}, dtype="int64"))
+
+
+NAN_CASES = {
+    "terms": (with_a_nan(), amc.Gibbs()),
+    "random scan": (with_a_nan(), amc.Gibbs(scan="random")),
+    "sequential": (with_a_nan(), amc.Gibbs(amc.SequentialTTest(0.1, 2))),
+    "barker": (with_a_nan(), amc.Gibbs(amc.MinibatchBarker(batch_size=2))),
+    "bernstein": (with_a_nan(), amc.Gibbs(amc.BernsteinTest(0.1, 2, range=1.0))),
+    "states": (with_a_nan(3), amc.Gibbs()),
+}
+
+
+@pytest.mark.parametrize("case", NAN_CASES)
+def test_a_term_that_is_nan_ends_the_chain(case):
+    """It is met once the other site of its pair is in state 1, which is so in half of the sweeps, or a third."""
+    target, sampler = NAN_CASES[case]
+    chain = sampler.build(target, audit_every=None).start(np.zeros(3), streams(seed_sequences(1, 1)[0][0]), 0)
+    draws = np.empty((100, 3))
+    counts, values = np.empty((100, len(COUNT_NAMES)), np.int64), np.empty((100, len(VALUE_NAMES)))
+    made = chain.advance(100, 1, draws, counts, values)
+    assert made < 100 and np.isin(draws[:made], np.arange(target.n_states[0])).all()
+    assert re.fullmatch(r"term \d of site [01] is NaN or \+inf at x = \[1, 1, \d\]", chain.explain_failure())
+
+
+def test_a_nan_before_the_first_draw_is_reported():
+    with pytest.raises(NotFiniteError, match=r"chain 0: term 0 of site 0 is NaN or \+inf at x = \[1, 1, 0\]"):
+        run(with_a_nan(), amc.Gibbs(), initvals=np.array([0, 1, 0]), tune=0, chains=1)
+
+
+def test_audits_that_meet_a_nan_are_not_booked():
+    """A test that reads 2 of 60 terms seldom sees the NaN; the audit of a decision on site 0 always does."""
+    target = with_a_nan(copies=30)
+    target.groups[0].log_tables[0, 1, :] = np.nan
+    chain = amc.Gibbs(amc.SequentialTTest(0.5, 2)).build(target, audit_every=1).start(
+        np.zeros(3), streams(seed_sequences(1, 1)[0][0]), 0
+    )  # fmt: skip
+    counts, values = np.empty((100, len(COUNT_NAMES)), np.int64), np.empty((100, len(VALUE_NAMES)))
+    made = chain.advance(100, 1, np.empty((100, 3)), counts, values)
+    audited = counts[:made, COUNT_NAMES.index("decisions_audited")]
+    assert made > 0 and (audited >= 1).all() and (audited <= 2).all()
 
 
 def test_refusals():
