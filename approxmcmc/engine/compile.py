@@ -49,6 +49,9 @@ references to the arrays of a named tuple, atomically, at every look at a field,
 allocating = functools.partial(njit, **_STRICT, _nrt=True, no_cfunc_wrapper=True)
 """The same for functions that make arrays: scratch that a step cannot keep in its state, or user code."""
 
+internal = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+"""The same for a loop that no Python code ever calls (it would crash): half of the time to compile it is saved."""
+
 
 def kernel(
     function: Callable[..., Any],

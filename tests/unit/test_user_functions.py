@@ -90,6 +90,7 @@ class TestNumbersThatChange:
         monkeypatch.setitem(globals(), "scale", 2.0)
         assert closure(_make_square, _loglik_eta) is not before
 
+    @pytest.mark.needs_jit
     def test_a_global_of_an_estimator(self, monkeypatch):
         before = compile_estimate(_logprior)
         assert compile_estimate(_logprior) is before
