@@ -15,7 +15,7 @@ from approxmcmc.engine.compile import bind
 from approxmcmc.engine.disk_cache import ContentCache
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import CompilationError, InvalidInputError
-from approxmcmc.samplers.noisy.chain import with_part
+from approxmcmc.targets.estimated import compile_estimate
 from approxmcmc.targets.linear import numerical_derivatives
 from tests.models import logistic, normal_logprior
 
@@ -85,10 +85,10 @@ class TestNumbersThatChange:
         assert numerical_derivatives(_loglik_eta)(0.3, 1.0)[0] == pytest.approx(slope / 4.0)
 
     def test_a_global_of_an_estimator(self, monkeypatch):
-        before = with_part(_logprior, "PART", _loglik_eta)
-        assert with_part(_logprior, "PART", _loglik_eta) is before
+        before = compile_estimate(_logprior)
+        assert compile_estimate(_logprior) is before
         monkeypatch.setitem(globals(), "scale", 2.0)
-        assert with_part(_logprior, "PART", _loglik_eta) is not before
+        assert compile_estimate(_logprior) is not before
 
     def test_equal_numbers_are_compiled_once(self):
         made = []
