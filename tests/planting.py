@@ -10,12 +10,16 @@ import sys
 import time
 import types
 
+from numba import config
+
 from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.samplers.chain import make_chain
 
 
 def plain(function, wrong=None):
     """Return a compiled function, and all that it calls, as plain Python; `wrong` maps functions to their stand-ins."""
+    if config.DISABLE_JIT and not wrong:
+        return function
     stand_ins = {_code_of(right): stand_in for right, stand_in in (wrong or {}).items()}
     return _plain(function, {_code_of(nanoseconds): time.perf_counter_ns} | stand_ins)
 
@@ -34,13 +38,13 @@ def _code_of(function):
 def _plain(function, made):
     function = _code_of(function)
     if function not in made:
-        cells = [types.CellType(_plain_or_same(cell.cell_contents, made)) for cell in function.__closure__ or ()]
-        scope = dict(function.__globals__)
-        for name in function.__code__.co_names:
-            if name in scope:
-                scope[name] = _plain_or_same(scope[name], made)
+        scope, cells = dict(function.__globals__), tuple(types.CellType() for _ in function.__closure__ or ())
         code, defaults = function.__code__, function.__defaults__
-        made[function] = types.FunctionType(code, scope, function.__name__, defaults, tuple(cells))
+        made[function] = types.FunctionType(code, scope, function.__name__, defaults, cells)  # before its callees
+        for name in set(function.__code__.co_names) & set(scope):
+            scope[name] = _plain_or_same(scope[name], made)
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            cell.cell_contents = _plain_or_same(original.cell_contents, made)
     return made[function]
 
 

@@ -13,9 +13,9 @@ from approxmcmc.targets.graphs import exact as ergm_exact
 from approxmcmc.targets.graphs import simulators as ergm_simulators
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import find_statistics
+from tests.coins import law
 from tests.edited_source import edited
 from tests.planting import plain
-from tests.uniforms import law
 
 ALL = ("edges", "two_stars", "three_stars", "triangles")
 GRAPHS = [np.array(bits) for bits in itertools.product([0, 1], repeat=6)]  # of 4 nodes, by dyads

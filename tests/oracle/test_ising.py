@@ -18,9 +18,9 @@ from approxmcmc.targets.ising.exact import (
     n_pairs,
 )
 from approxmcmc.targets.ising.heat_bath import DIGIT, FOUR_DIGITS, heat_bath_states, update_sites
+from tests.coins import law
 from tests.edited_source import edited
 from tests.planting import plain
-from tests.uniforms import law
 
 # side, theta, log Z, E s, Var s of square lattices with free boundary; None where only log Z and E s are known
 PRINTED = [

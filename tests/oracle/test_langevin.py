@@ -127,7 +127,11 @@ estimate, next_step_size = plain(sgld._estimate), plain(sgld._next_step_size)
 def in_turn(first, second):
     """Return a function that does what the first does, then what the second does, and so on."""
     turns = itertools.cycle((first, second))
-    return lambda *arguments: next(turns)(*arguments)
+
+    def turn(*arguments):
+        return next(turns)(*arguments)
+
+    return turn
 
 
 def with_settings(function, change):

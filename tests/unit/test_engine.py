@@ -269,6 +269,7 @@ def test_states_whose_fields_have_another_order_share_no_kernel(tmp_path, monkey
 
 
 STATE_OF_A_SCRIPT = """
+import dataclasses
 from typing import NamedTuple
 import numpy as np, approxmcmc as amc
 from approxmcmc.contracts import CompiledProposal, Component, Proposal
@@ -283,6 +284,7 @@ def propose(rng, state, theta, out, count):
     out[0] = theta[0] + state.scale * rng.standard_normal() + state.shift
     return 0.0
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Walk(Component, Proposal):
     def build_proposal(self, target):
         return CompiledProposal(propose, lambda: State(scale=0.2, shift=0.0))

@@ -161,7 +161,9 @@ class FactorGraph(DiscreteTarget):
 
     def compile(self) -> CompiledTarget:
         """Compile the terms of the joint density, for samplers that compare whole states."""
-        data = (np.zeros(1, dtype=np.int64), *_rows(self.groups, by_site=False))
+        rows, tables = _rows(self.groups, by_site=False)
+        rows = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))  # a shuffled copy moves 8 bytes at a time
+        data = (np.zeros(1, dtype=np.int64), rows, tables)
         sizes = tuple(self.n_states.tolist())
         shortest = sizes[:1] if len(set(sizes)) == 1 else sizes
         support = bind(make_log_support, shortest, signature=LOG_PRIOR.signature)
@@ -186,7 +188,7 @@ class FactorGraph(DiscreteTarget):
 
 
 def _kernel(data: tuple[np.ndarray, ...]) -> object:
-    width = data[1].shape[1] // 2
+    width = (data[1].shape[1] - 1) // 2
     return bind_terms(make_log_terms, width, data=data)
 
 
