@@ -13,8 +13,8 @@ from approxmcmc.targets.graphs import exact as ergm_exact
 from approxmcmc.targets.graphs import simulators as ergm_simulators
 from approxmcmc.targets.graphs.simulators import toggle_params, toggle_state
 from approxmcmc.targets.graphs.statistics import find_statistics
-from tests.oracle.test_textbook import plant
 from tests.coins import law
+from tests.oracle.test_textbook import plant
 
 ALL = ("edges", "two_stars", "three_stars", "triangles")
 GRAPHS = [np.array(bits) for bits in itertools.product([0, 1], repeat=6)]  # of 4 nodes, by dyads

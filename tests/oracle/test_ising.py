@@ -11,8 +11,8 @@ from approxmcmc.reference.grid import grid_reference
 from approxmcmc.targets.ising import exact as ising_exact
 from approxmcmc.targets.ising import heat_bath as ising_heat_bath
 from approxmcmc.targets.ising.exact import backward_simulator, level_counts, log_normalizer, moments
-from tests.oracle.test_textbook import plant
 from tests.coins import law
+from tests.oracle.test_textbook import plant
 
 # side, theta, log Z, E s, Var s of square lattices with free boundary; None where only log Z and E s are known
 PRINTED = [
