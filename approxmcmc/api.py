@@ -146,7 +146,7 @@ def sample(
     ready = time.perf_counter()
 
     total = chains * (tune + thin * draws)
-    with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as shown:
+    with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as bar:
         result = run(
             program,
             running,
@@ -157,7 +157,7 @@ def sample(
             cores=cores,
             time_limit=time_limit,
             keep_warmup=not discard_tuned_samples,
-            progress=shown,
+            progress=bar,
         )
     attrs = {
         "n_obs": target.n_obs,

@@ -6,11 +6,13 @@ are exact, by inversion of one uniform number each.
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget, Simulator, Variables, content_hash
-from approxmcmc.engine.batches import prior_kernel
+from approxmcmc.engine.batches import LOG_PRIOR, prior_kernel
+from approxmcmc.engine.compile import bind, compiled
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
 STATISTICS = COUNT_NAMES.index("statistic_evaluations")
@@ -18,10 +20,18 @@ STATISTICS = COUNT_NAMES.index("statistic_evaluations")
 ISING_4X4 = {0: 11472, 2: 9984, 4: 7344, 6: 4928, 8: 2638, 10: 1216, 12: 584, 14: 224, 16: 72, 18: 32, 20: 8, 24: 2}
 
 
-def by_inversion(rng, theta, params, state, statistics, count):
+class InversionState(NamedTuple):
+    """The values of s, the logs of their multiplicities, and scratch."""
+
+    values: np.ndarray
+    log_counts: np.ndarray
+    weights: np.ndarray
+
+
+@compiled
+def by_inversion(rng, theta, state, statistics, count):
     """Draw s with probability proportional to exp(log_count_s + theta s)."""
-    values, log_counts = params
-    (weights,) = state
+    values, log_counts, weights = state
     total = 0.0
     for k in range(values.shape[0]):
         weights[k] = math.exp(log_counts[k] + theta[0] * values[k])
@@ -36,8 +46,11 @@ def by_inversion(rng, theta, params, state, statistics, count):
     count[STATISTICS] += 1
 
 
-def _normal_log_prior(theta):
-    return -0.5 * PRECISION * theta[0] * theta[0]  # noqa: F821 (bound)
+def make_normal_log_prior(precision):
+    def log_prior(theta):
+        return -0.5 * precision * theta[0] * theta[0]
+
+    return log_prior
 
 
 def _uniform_log_prior(theta):
@@ -62,11 +75,13 @@ class Family(DoublyIntractableTarget):
     def compile_log_prior(self):
         if self.precision is None:
             return prior_kernel(_uniform_log_prior)
-        return prior_kernel(_normal_log_prior, PRECISION=self.precision)
+        return bind(make_normal_log_prior, self.precision, signature=LOG_PRIOR.signature)
 
     def build_simulator(self, auxiliary):
-        size = self.values.size
-        return Simulator(self.simulate, (self.values, self.log_counts), lambda: (np.empty(size),), exact=True)
+        weights = np.empty_like(self.values)
+        return Simulator(
+            self.simulate, lambda: InversionState(self.values, self.log_counts, weights.copy()), exact=True
+        )
 
     def log_normalizer(self, theta):
         return float(self.log_z(theta[0])) if self.knows_normalizer else None

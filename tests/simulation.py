@@ -1,16 +1,18 @@
 """Running simulators of auxiliary data by themselves."""
 
 import numpy as np
-from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.compile import bind, type_of
 
 
-def _repeat(rng, theta, params, state, count, out):
-    for draw in range(out.shape[0]):
-        SIMULATE(rng, theta, params, state, out[draw], count)  # noqa: F821 (bound)
+def make_repeat(simulate):
+    def repeat(rng, theta, state, count, out):
+        for draw in range(out.shape[0]):
+            simulate(rng, theta, state, out[draw], count)
+
+    return repeat
 
 
 def draw_many(simulator, theta, n_draws, rng, *, state=None, plain=False):
@@ -18,13 +20,12 @@ def draw_many(simulator, theta, n_draws, rng, *, state=None, plain=False):
     theta = np.atleast_1d(np.asarray(theta, dtype=np.float64))
     state = simulator.make_state() if state is None else state
     count, out = np.zeros(len(COUNT_NAMES), np.int64), np.empty((n_draws, theta.size))
-    arguments = (rng, theta, simulator.params, state, count, out)
+    arguments = (rng, theta, state, count, out)
     if plain:
-        for draw in out:
-            simulator.simulate(*arguments[:4], draw, count)
+        make_repeat(getattr(simulator.simulate, "py_func", simulator.simulate))(*arguments)
     else:
-        signature = None if config.DISABLE_JIT else nb.void(*(type_of(argument) for argument in arguments))
-        bind(_repeat, signature, SIMULATE=simulator.simulate)(*arguments)
+        signature = nb.void(*(type_of(argument) for argument in arguments))
+        bind(make_repeat, simulator.simulate, signature=signature)(*arguments)
     return out, count
 
 

@@ -123,7 +123,7 @@ def decide(
     value: np.ndarray,
 ) -> tuple[int, float]:
     """Read until the estimate is precise enough, and compare its log odds of acceptance with logit(u)."""
-    moments, n_obs = evidence.moments, evidence.n_obs
+    moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice

@@ -126,7 +126,8 @@ class BernsteinTest(AcceptanceTest):
     range
         Where C, which bounds ``max l - min l`` over all data, comes from. ``"target"``: from the target, as a function
         of both states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `Target` with ``term_range``;
-        `ControlVariate` of a logistic regression). A number: valid for every pair of states, by your word.
+        `ControlVariate` of a logistic regression). A number: an upper bound that you know to hold for every pair of
+        states.
         ``"observed"``: the range of the terms read so far. That is a guess, and voids the guarantee.
     p
         Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
@@ -229,7 +230,7 @@ class BernsteinTest(AcceptanceTest):
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
         return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
 
-    def _term_range(self, target: Target) -> CompiledTermRange:
+    def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):
             return CompiledTermRange(constant_range(), np.array([float(self.range)]))
         if self.range == "observed":

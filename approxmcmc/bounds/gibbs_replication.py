@@ -14,7 +14,7 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, DiscreteTarget, Streams
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
-from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
+from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import FAILED, new_clock
@@ -47,7 +47,20 @@ def make_replication(decide: Callable[..., tuple[int, float]]) -> Callable[..., 
             ones += decision
         return ones
 
-    return count_ones
+    count_ones = internal(count_ones)
+
+    def enter(
+        streams: Streams,
+        state: GibbsState,
+        site: int,
+        shift: float,
+        replications: int,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> int:
+        return count_ones(streams, state, site, shift, replications, count, value)
+
+    return enter
 
 
 def realised_conditional(

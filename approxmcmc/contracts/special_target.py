@@ -59,17 +59,16 @@ class DiscreteTarget(Target):
 
 
 class Simulator(NamedTuple):
-    """How to draw auxiliary data: a plain function that a template binds, and what it reads and writes.
+    """How to draw auxiliary data: a compiled function, and what makes the state that it reads and writes.
 
-    ``simulate(rng, theta, params, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape
-    (dim,). It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`.
-    `state` is a tuple of scratch arrays that belongs to one chain; `exact` says whether draws are exact or the end
-    of a finite Markov chain.
+    ``simulate(rng, theta, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape (dim,).
+    It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`. A state
+    is a named tuple and belongs to one chain; tables that nobody writes to may be shared. `exact` says whether draws
+    are exact or the end of a finite Markov chain.
     """
 
     simulate: Callable[..., None]
-    params: tuple[Any, ...]
-    make_state: Callable[[], tuple[np.ndarray, ...]]
+    make_state: Callable[[], Any]
     exact: bool
 
 
@@ -103,7 +102,7 @@ class DoublyIntractableTarget(Target):
 
 
 class CompiledEstimator(NamedTuple):
-    """A random estimate that stands in for a likelihood: a plain function that a template binds, and what it reads.
+    """A random estimate that stands in for a likelihood: a compiled function, and the data that it reads.
 
     `of` is "likelihood": ``estimate(rng, theta, data)`` returns the log of an unbiased estimate of p(y|theta); or
     "ratio": ``estimate(rng, theta, proposed, data)`` estimates log p(y|theta') - log p(y|theta). One call reads

@@ -57,5 +57,5 @@ def _time_steps(target: Any, proposal: Any, test: Any, theta: np.ndarray) -> tup
     states = np.empty((TIMED_STEPS, len(theta)))
     counts, values = np.empty((TIMED_STEPS, len(COUNT_NAMES)), np.int64), np.empty((TIMED_STEPS, len(VALUE_NAMES)))
     if chain.advance(TIMED_STEPS, 1, states, counts, values) < TIMED_STEPS:
-        raise NotFiniteError(f"plan_annealing: {chain.explain_failure()}. Look at the model there")
+        raise NotFiniteError(f"plan_annealing: {chain.explain_failure()}. Check the model at that point")
     return float(values[:, SECONDS].mean()), int(counts[:, EVALUATIONS].sum())

@@ -9,21 +9,20 @@ Cov s(y') plus the prior's precision: the covariance of simulated statistics giv
 
 import math
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
-from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, entry_point, internal, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.samplers.noisy.doubly_intractable import check_target
-from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, prior_gradient
+from approxmcmc.samplers.noisy.doubly_intractable import check_target, make_draw_rows
+from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, posterior_gradient, prior_gradient
 from approxmcmc.targets.laplace_approximation import Laplace
 
 BLOCKS = 20  # of one round, whose averages are compared
@@ -31,43 +30,81 @@ LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of
 RIDGE = 1e-3  # on the diagonal of a covariance from few draws, relative
 
 
-def _climb(  # type: ignore[no-untyped-def]  # a template
-    rng, log_prior, observed, params, state, theta, lower, gain, delay, first, n_steps, drawn, work, total, count
-):
-    """Make `n_steps` steps of `theta`, preconditioned by L L', and write the mean of the iterates to `total`."""
-    gradient, whitened, proposed = work[0], work[1], work[2]
-    dim = theta.shape[0]
-    total[:] = 0.0
-    for k in range(n_steps):
-        for row in range(drawn.shape[0]):
-            SIMULATE(rng, theta, params, state, drawn[row], count)  # noqa: F821 (bound)
-        prior_gradient(log_prior, theta, proposed, gradient)
-        for j in range(dim):
-            mean = 0.0
-            for i in range(drawn.shape[0]):
-                mean += drawn[i, j]
-            gradient[j] += observed[j] - mean / drawn.shape[0]
-        length = 0.0
-        for j in range(dim):
-            whitened[j] = 0.0
-            for i in range(j, dim):
-                whitened[j] += lower[i, j] * gradient[i]
-            length += whitened[j] * whitened[j]
-        size = gain * delay / (delay + first + k)
-        size = min(size, LONGEST_STEP / math.sqrt(length)) if length > 0.0 else size
-        for i in range(dim):
-            proposed[i] = theta[i]
-            for j in range(i + 1):
-                proposed[i] += size * lower[i, j] * whitened[j]
-        if log_prior(proposed) > -math.inf:
-            assign(theta, proposed)
-        for j in range(dim):
-            total[j] += theta[j] / n_steps
+class ClimbState(NamedTuple):
+    """s(y), the simulator's state, room for draws and vectors, and the mean of the iterates of a climb."""
+
+    log_prior: Any
+    observed: np.ndarray
+    simulator: Any
+    drawn: np.ndarray
+    gradient: np.ndarray
+    whitened: np.ndarray
+    proposed: np.ndarray
+    average: np.ndarray
+    counts: np.ndarray
 
 
-def _draw(rng, theta, params, state, out, count):  # type: ignore[no-untyped-def]  # a template
-    for row in range(out.shape[0]):
-        SIMULATE(rng, theta, params, state, out[row], count)  # noqa: F821 (bound)
+def make_climb(draw_rows: Callable[..., None]) -> Callable[..., None]:
+    """Return the loop of the first equation above."""
+
+    def climb(
+        rng: np.random.Generator,
+        state: ClimbState,
+        theta: np.ndarray,
+        lower: np.ndarray,
+        gain: float,
+        delay: float,
+        first: int,
+        n_steps: int,
+    ) -> None:
+        """Make `n_steps` steps of `theta`, preconditioned by L L', and write the mean of the iterates."""
+        gradient, whitened, proposed, average = state.gradient, state.whitened, state.proposed, state.average
+        dim = theta.shape[0]
+        average[:] = 0.0
+        for k in range(n_steps):
+            draw_rows(rng, theta, state.simulator, state.drawn, state.counts)
+            posterior_gradient(state.log_prior, theta, state.observed, state.drawn, proposed, gradient)
+            length = 0.0
+            for j in range(dim):
+                whitened[j] = 0.0
+                for i in range(j, dim):
+                    whitened[j] += lower[i, j] * gradient[i]
+                length += whitened[j] * whitened[j]
+            size = gain * delay / (delay + first + k)
+            size = min(size, LONGEST_STEP / math.sqrt(length)) if length > 0.0 else size
+            for i in range(dim):
+                proposed[i] = theta[i]
+                for j in range(i + 1):
+                    proposed[i] += size * lower[i, j] * whitened[j]
+            if state.log_prior(proposed) > -math.inf:
+                assign(theta, proposed)
+            for j in range(dim):
+                average[j] += theta[j] / n_steps
+
+    climb = internal(climb)
+
+    def enter(
+        rng: np.random.Generator,
+        state: ClimbState,
+        theta: np.ndarray,
+        lower: np.ndarray,
+        gain: float,
+        delay: float,
+        first: int,
+        n_steps: int,
+    ) -> None:
+        climb(rng, state, theta, lower, gain, delay, first, n_steps)
+
+    return enter
+
+
+def make_draw(draw_rows: Callable[..., None]) -> Callable[..., None]:
+    """Return `draw_rows` for calls from Python."""
+
+    def draw(rng: np.random.Generator, theta: np.ndarray, simulator: Any, rows: np.ndarray, count: np.ndarray) -> None:
+        draw_rows(rng, theta, simulator, rows, count)
+
+    return draw
 
 
 class _Simulation:
@@ -75,34 +112,36 @@ class _Simulation:
 
     def __init__(self, target: DoublyIntractableTarget, auxiliary: Any, n_auxiliary: int, random_seed: Any) -> None:
         simulator, dim = target.build_simulator(auxiliary), target.variables.size
-        self.observed, self.params, self.state = target.observed_statistics, simulator.params, simulator.make_state()
-        self.log_prior = target.compile_log_prior()
         [sequence], _ = seed_sequences(random_seed, 1)
         self.rng = streams(sequence).order
-        self.drawn, self.work, self.average = np.empty((n_auxiliary, dim)), np.empty((3, dim)), np.empty(dim)
-        self.count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
-        rng, params, state = type_of(self.rng), type_of(self.params), type_of(self.state)
-        numbers = (nb.float64, nb.float64, nb.int64, nb.int64)
-        climb = nb.void(
-            rng, LOG_PRIOR, VECTOR, params, state, VECTOR, MATRIX, *numbers, MATRIX, MATRIX, VECTOR, INDICES
+        self.log_prior, self.observed = target.compile_log_prior(), target.observed_statistics
+        self.state = ClimbState(
+            log_prior=self.log_prior,
+            observed=self.observed,
+            simulator=simulator.make_state(),
+            drawn=np.empty((n_auxiliary, dim)),
+            gradient=np.empty(dim),
+            whitened=np.empty(dim),
+            proposed=np.empty(dim),
+            average=np.empty(dim),
+            counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
         )
-        draw = nb.void(rng, VECTOR, params, state, MATRIX, INDICES)
-        jit = not config.DISABLE_JIT
-        self._climb = bind(_climb, climb if jit else None, SIMULATE=simulator.simulate)
-        self._draw = bind(_draw, draw if jit else None, SIMULATE=simulator.simulate)
+        rng, draw_rows = type_of(self.rng), make_draw_rows(simulator.simulate)
+        numbers = (nb.float64, nb.float64, nb.int64, nb.int64)
+        climb = nb.void(rng, type_of(self.state), VECTOR, MATRIX, *numbers)
+        draw = nb.void(rng, VECTOR, type_of(self.state.simulator), MATRIX, INDICES)
+        self._climb = entry_point(bind(make_climb, draw_rows, signature=climb), climb)
+        self._draw = entry_point(bind(make_draw, draw_rows, signature=draw), draw)
 
     def climb(self, theta: np.ndarray, lower: np.ndarray, gain: float, delay: float, first: int, n: int) -> np.ndarray:
         """Make `n` steps of `theta`, in place, and return the mean of the iterates."""
-        self._climb(
-            self.rng, self.log_prior, self.observed, self.params, self.state, theta, lower, gain, delay, first, n,
-            self.drawn, self.work, self.average, self.count,
-        )  # fmt: skip
-        return self.average.copy()
+        self._climb(self.rng, self.state, theta, lower, gain, delay, first, n)
+        return self.state.average.copy()
 
     def statistics(self, theta: np.ndarray, n: int) -> np.ndarray:
         """Return statistics of `n` draws at theta; shape (n, dim)."""
         out = np.empty((n, theta.size))
-        self._draw(self.rng, theta, self.params, self.state, out, self.count)
+        self._draw(self.rng, theta, self.state.simulator, out, self.state.counts)
         return out
 
     def curvature(self, theta: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -44,5 +44,5 @@ def _stuck(posterior: xr.Dataset) -> str | None:
         return None
     return (
         f"chain(s) {stuck} never moved in {posterior.sizes['draw']} draws: the steps are too large or the start is far "
-        "off; reduce the scale, tune it (target_acceptance), or start elsewhere. its R-hat and ESS mean nothing"
+        "off; reduce the scale, tune it (target_acceptance), or start elsewhere. R-hat and ESS then mean nothing"
     )

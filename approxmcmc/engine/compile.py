@@ -59,6 +59,7 @@ def kernel(
     *,
     fastmath: frozenset[str] = frozenset(),
     cache: bool = True,
+    allocates: bool = True,
 ) -> Callable[..., Any]:
     """Compile a function for one signature; the kernel accepts no other.
 
@@ -74,8 +75,10 @@ def kernel(
     cache
         Keep the compiled code on disk, unless the function calls a helper of the user's whose code may be older than
         its text.
+    allocates
+        False for a loop that makes no arrays, see `compiled`; nor can such a kernel be a function pointer.
     """
-    return function if config.DISABLE_JIT else _compile(function, signature, fastmath, cache)
+    return function if config.DISABLE_JIT else _compile(function, signature, fastmath, cache, allocates)
 
 
 def bind(
@@ -84,12 +87,14 @@ def bind(
     signature: Any,
     fastmath: frozenset[str] = frozenset(),
     cache: bool = True,
+    allocates: bool = True,
 ) -> Callable[..., Any]:
     """Compile what ``make(*parts)`` returns; plain functions among the parts are compiled first, under `fastmath`.
 
     Equal parts give the same kernel: `make` runs once for them.
     """
-    return kernel(closure(make, *parts, fastmath=fastmath), signature, fastmath=fastmath, cache=cache)
+    function = closure(make, *parts, fastmath=fastmath)
+    return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)
 
 
 def closure(
@@ -108,8 +113,10 @@ def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) ->
 
 
 @cached_by_content(maxsize=256)
-def _compile(function: Callable[..., Any], signature: Any, fastmath: frozenset[str], cache: bool) -> Any:
-    dispatcher = njit(**_options(fastmath))(function)
+def _compile(
+    function: Callable[..., Any], signature: Any, fastmath: frozenset[str], cache: bool, allocates: bool
+) -> Any:
+    dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if cache and not has_stale_helpers(function):
         install(dispatcher)
     dispatcher.compile(signature)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
-from numba.core.types import BaseTuple
 from numba.core.typing import signature
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
@@ -52,7 +52,7 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
 
 def _spelled(numba_type: Any) -> str:
     """Return a type in full: a kernel reads a named tuple by places, so that its fields and their order count."""
-    if isinstance(numba_type, BaseTuple):
+    if isinstance(numba_type, types.BaseTuple):
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
         items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
         return f"({', '.join(items)})"
@@ -109,8 +109,8 @@ class ContentCache(_Cache):
                 temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
 
     def _file(self, sig: Any, codegen: Any) -> Path:
-        types = [_spelled(argument) for argument in sig.args]
-        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, types, codegen.magic_tuple()))}.nbc"
+        spelled = [_spelled(argument) for argument in sig.args]
+        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, spelled, codegen.magic_tuple()))}.nbc"
 
     def enable(self) -> None:
         """Numba's switch; the cache is on from the start."""

@@ -1,8 +1,8 @@
 """Running moments of a sample that arrives in batches (Chan, Golub and LeVeque 1983; Pebay 2008 for M3 and M4).
 
 A moments vector holds n, mean, M_k = sum (l - mean)^k for k = 2, 3, 4, and the extremes. Sums of powers are never
-formed from raw values:
-differences of log-likelihoods may share a large mean, and mean-of-squares minus square-of-mean would cancel.
+formed from raw values: differences of log-likelihoods may share a large mean, and mean-of-squares minus square-of-mean
+would cancel.
 """
 
 import math

@@ -62,7 +62,7 @@ def propose(
         _scatter(rng, state.log_prior, state.spread, theta, members)
         current = 0
     else:
-        members[turn[0]] = theta
+        assign(members[turn[0]], theta)
         current = (turn[0] + 1) % n_members
     turn[0] = current
     assign(theta, members[current])

@@ -18,7 +18,7 @@ import numpy as np
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
@@ -94,7 +94,7 @@ def _scores(
             covariance[k, j] = covariance[j, k]
 
 
-@compiled
+@allocating
 def move(
     rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:

@@ -225,10 +225,8 @@ class StochasticGradientLangevin(Component, Proposal):
         make_minibatch = minibatch_gradient(gradient, self.batch_size, who=who)
 
         def make_state() -> SGLDState:
-            vectors = (np.zeros(dim) for _ in range(4))
-            return SGLDState(
-                make_minibatch(), anchor, anchor_total, *schedule, *spread, np.zeros(1), np.zeros(1), *vectors
-            )
+            cells, vectors = (np.zeros(1) for _ in range(2)), (np.zeros(dim) for _ in range(4))
+            return SGLDState._make((make_minibatch(), anchor, anchor_total, *schedule, *spread, *cells, *vectors))
 
         return CompiledProposal(
             propose,

@@ -31,7 +31,8 @@ from approxmcmc.contracts.records import (
     WRONG_ACCEPTS,
 )
 from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, internal, type_of
+from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, type_of
+from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
@@ -80,8 +81,15 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
     """Return the loop around a step."""
 
     def advance(
-        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+        generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
     ) -> int:
+        streams = Streams(
+            generator_at(generators.proposal),
+            generator_at(generators.uniform),
+            generator_at(generators.order),
+            generator_at(generators.audit),
+            generator_at(generators.start),
+        )
         for draw in range(draws.shape[0]):
             started = nanoseconds()
             count, value = counts[draw], values[draw]
@@ -101,21 +109,14 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
             value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have taken theirs off
         return draws.shape[0]
 
-    advance = internal(advance)
-
-    def enter(
-        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
-    ) -> int:
-        return advance(streams, state, thin, draws, counts, values)
-
-    return enter
+    return advance
 
 
 def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:
     """Return the machine code of the loop around a step, for chains whose states have the type of `state`."""
-    streams = Streams(*(np.random.default_rng(0) for _ in Streams._fields))
-    signature = nb.int64(type_of(streams), type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
-    return entry_point(bind(make_chain, step, signature=signature), signature)
+    streams = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
+    signature = nb.int64(streams, type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
+    return entry_point(bind(make_chain, step, signature=signature, allocates=False), signature)
 
 
 class CompiledChain:
@@ -136,6 +137,7 @@ class CompiledChain:
         start_evaluations: int = 0,
     ) -> None:
         self.loop, self.streams, self.state = loop, streams, state
+        self.generators = Streams._make(addresses(generator) for generator in streams)
         self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
 
     @property
@@ -145,7 +147,7 @@ class CompiledChain:
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""
-        return int(self.loop(self.streams, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
+        return int(self.loop(self.generators, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
 
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -74,13 +74,13 @@ class MetropolisHastings(Component, ProposalSampler):
 
     def __post_init__(self) -> None:
         """Check that each role is played by a member of that role."""
-        for role, part, protocol in (("proposal", self.proposal, Proposal), ("test", self.test, AcceptanceTest)):
-            if isinstance(part, type) or not isinstance(part, protocol):
+        for role, member, base, example in (
+            ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
+            ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),
+        ):
+            if not isinstance(member, base):
                 raise IncompatibleError(
-                    f"MetropolisHastings: {role} must be a {role} such as "
-                    f"{'RandomWalk(scale=0.1)' if role == 'proposal' else 'SequentialTTest(epsilon=0.05)'}, found {
-                        part!r
-                    }"
+                    f"MetropolisHastings: {role} must be a {role} such as {example}, found {member!r}"
                 )
         check_place(self.shuffled_copy, who="MetropolisHastings")
 

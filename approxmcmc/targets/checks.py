@@ -153,7 +153,7 @@ def check_terms(
 
 
 @njit
-def _visit(function, theta, data, n_obs, place):  # type: ignore[no-untyped-def]  # compiled for one function at a time
+def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.ndarray) -> None:
     for i in range(n_obs):
         place[0] = i
         function(theta, data, i)

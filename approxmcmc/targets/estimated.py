@@ -9,15 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-from numba import config, njit
+from numba import config
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
-from approxmcmc.engine.compile import VECTOR, type_of
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compile import VECTOR, allocating, type_of
+from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
 from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior
+
+
+@cached_by_content(maxsize=64)
+def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
+    """Return the user's estimate for kernels to call; one for equal functions, so that chains are found again."""
+    return allocating(estimate)
 
 
 class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
@@ -67,7 +73,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
             ) from error
         if config.DISABLE_JIT:
             return
-        compiled = njit(error_model="numpy")(self._estimate)
+        compiled = allocating(self._estimate)
         try:
             compiled.compile((type_of(generator), *(VECTOR for _ in points), type_of(self.data)))
             fast = float(compiled(generator, *points, self.data))
@@ -89,7 +95,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
 
     def build_estimator(self) -> CompiledEstimator:
         """Return the estimator and what it reads."""
-        return CompiledEstimator(self._estimate, self.of, self.data, self.n_terms)
+        return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:
         """Return what the user's `log_likelihood` returns, or None where there is none."""

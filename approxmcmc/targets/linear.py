@@ -206,8 +206,8 @@ class GLMTarget(LinearTarget):
     Parameters
     ----------
     loglik_eta
-        ``loglik_eta(eta, y) -> float``, plain Python, compiled here. `approxmcmc.softplus` and
-        `approxmcmc.log_sigmoid` keep the loop over data vectorised.
+        ``loglik_eta(eta, y) -> float``, plain Python, compiled here. `approxmcmc.engine.numerics.softplus` and
+        `log_sigmoid` keep the loop over data vectorised.
     X, y, intercept, coef_names
         As for :class:`LogisticRegression`; y is any array of numbers of shape (n,).
     prior_scale, prior

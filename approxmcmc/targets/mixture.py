@@ -31,14 +31,14 @@ BIN_WIDTH = 0.02
 LARGEST_TWIN = 20_000
 
 
-def _log_term(theta, data, i):  # type: ignore[no-untyped-def]  # compiled
+def _log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int) -> float:
     x, settings = data
     first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
     a, b = -settings[0] * first * first, -settings[0] * second * second
     return settings[1] * (a + softplus(b - a) - settings[2])
 
 
-def _grad_log_term(theta, data, i, out):  # type: ignore[no-untyped-def]  # compiled
+def _grad_log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int, out: np.ndarray) -> None:
     x, settings = data
     first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
     share = sigmoid(settings[0] * (first * first - second * second))  # of the second component
@@ -47,12 +47,12 @@ def _grad_log_term(theta, data, i, out):  # type: ignore[no-untyped-def]  # comp
     out[1] += scale * share * second
 
 
-def _grad_log_prior(theta, out):  # type: ignore[no-untyped-def]  # compiled
+def _grad_log_prior(theta: np.ndarray, out: np.ndarray) -> None:
     out[0] -= theta[0] / 10.0
     out[1] -= theta[1]
 
 
-def _log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
+def _log_prior(theta: np.ndarray) -> float:
     return -0.5 * (theta[0] * theta[0] / 10.0 + theta[1] * theta[1])
 
 

@@ -94,7 +94,7 @@ def find_mode(
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> found = amc.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> found = amc.targets.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
     >>> np.asarray(found).shape, found.passes < 15
     ((2,), True)
     """

@@ -72,9 +72,9 @@ class Target(TallDataTarget):
 
     Notes
     -----
-    Numbers that a function reads beside its arguments, globals and closures, count as they are when `sample` is called;
-    so do arrays that were not copied. A helper that numba compiled keeps the numbers of its first call. Return -inf
-    outside the support: an exception ends the run. Random numbers have no place in these functions; see
+    Globals and closures that a function reads are taken with the values that they have when `sample` is called, and so
+    are arrays that were not copied. A helper that numba compiled keeps the values of its first call. Return -inf
+    outside the support: an exception ends the run. These functions must not draw random numbers; see
     :class:`EstimatedLikelihood`.
 
     Examples

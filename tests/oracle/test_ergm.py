@@ -11,10 +11,11 @@ from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.datasets import florentine_business
 from approxmcmc.targets.graphs import exact as ergm_exact
 from approxmcmc.targets.graphs import simulators as ergm_simulators
-from approxmcmc.targets.graphs.simulators import toggle_params, toggle_state
+from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import find_statistics
 from tests.coins import law
-from tests.oracle.test_textbook import plant
+from tests.edited_source import edited
+from tests.planting import plain
 
 ALL = ("edges", "two_stars", "three_stars", "triangles")
 GRAPHS = [np.array(bits) for bits in itertools.product([0, 1], repeat=6)]  # of 4 nodes, by dyads
@@ -26,28 +27,19 @@ def adjacency_of(bits, n=4):
     return graph + graph.T
 
 
-@pytest.fixture(autouse=True)
-def plain_helpers(monkeypatch):
-    """Helpers run as plain Python here: to compile them for 64 graphs takes longer."""
-    for name in ("start_from", "add", "remove", "equal"):
-        helper = getattr(ergm_simulators, name)
-        monkeypatch.setattr(ergm_simulators, name, getattr(helper, "py_func", helper))
-
-
-def transition_matrix(theta, names, move):
+def transition_matrix(theta, names, move, make=toggle_simulator):
     """Return the matrix over the 64 graphs of 4 nodes, by walking every path of one update of our chain."""
     statistics = find_statistics(names)
-    simulate = ergm_simulators.toggle_simulator.__wrapped__(statistics)
+    simulate = plain(make(statistics))
     matrix = np.zeros((64, 64))
     numbers = {tuple(bits): k for k, bits in enumerate(np.array(GRAPHS).tolist())}
     for k, bits in enumerate(GRAPHS):
-        params = toggle_params(adjacency_of(bits), statistics, amc.Auxiliary(1, "observed", move))
-        state = toggle_state(4, len(names))()
+        state = toggle_states(adjacency_of(bits), statistics, amc.Auxiliary(1, "observed", move))()
         out, count = np.empty(len(names)), np.zeros(len(COUNT_NAMES), np.int64)
 
-        def program(rng, params=params, state=state, out=out, count=count):
-            simulate(rng, np.asarray(theta), params, state, out, count)
-            return tuple(state[0][np.triu_indices(4, 1)].tolist())
+        def program(rng, state=state, out=out, count=count):
+            simulate(rng, np.asarray(theta), state, out, count)
+            return tuple(state.graph.adjacency[np.triu_indices(4, 1)].tolist())
 
         for outcome, probability in law(program).items():
             matrix[k, numbers[outcome]] += probability
@@ -103,10 +95,9 @@ TOGGLE_BUGS = {
 
 
 @pytest.mark.parametrize("bug", TOGGLE_BUGS)
-def test_planted_bugs_in_toggles_are_found(bug, monkeypatch):
-    plant(monkeypatch, ergm_simulators, "toggle_simulator", *TOGGLE_BUGS[bug])
-    ergm_simulators.toggle_simulator.__wrapped__ = ergm_simulators.toggle_simulator
-    matrix, exact = transition_matrix([-0.7], ALL[:1], "tnt"), exact_law([-0.7], ALL[:1])
+def test_planted_bugs_in_toggles_are_found(bug):
+    broken = edited(toggle_simulator, *TOGGLE_BUGS[bug])
+    matrix, exact = transition_matrix([-0.7], ALL[:1], "tnt", broken), exact_law([-0.7], ALL[:1])
     assert np.abs(exact @ matrix - exact).max() > 1e-3
 
 
@@ -169,8 +160,10 @@ def law_of_exact_draws(simulator, theta):
     state, theta = simulator.make_state(), np.asarray(theta)
     statistics, count = np.empty(theta.size), np.zeros(len(COUNT_NAMES), np.int64)
 
+    simulate = plain(simulator.simulate)
+
     def program(rng):
-        simulator.simulate(rng, theta, simulator.params, state, statistics, count)
+        simulate(rng, theta, state, statistics, count)
         return tuple(statistics.round(6).tolist())
 
     return law(program)

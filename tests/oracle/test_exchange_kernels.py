@@ -5,22 +5,29 @@ auxiliary values. References: methods of the issue, G.1 and G.2; the figures are
 """
 
 import functools
+import types
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import config
 from numba import types as nb
 
-from approxmcmc.acceptance.rules import RULES
+from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.samplers.noisy.chain import with_part
-from approxmcmc.samplers.noisy.exchange import estimate_from_fresh_draws
-from approxmcmc.samplers.noisy.mala_exchange import estimate_from_drift_draws
-from approxmcmc.samplers.noisy.pseudo_marginal import carry_estimate, estimate_against_kept, estimate_both
+from approxmcmc.engine.compile import bind, compiled, type_of
+from approxmcmc.samplers.noisy.doubly_intractable import (
+    RatioState,
+    estimate_from_draws,
+    make_estimate_from_fresh_draws,
+)
+from approxmcmc.samplers.noisy.pseudo_marginal import (
+    EstimateState,
+    carry_estimate,
+    make_estimate_against_kept,
+    make_estimate_both,
+)
 from tests.intractable import five_values, ising_4x4
-
-PROBABILITY = RULES["metropolis"]["ACCEPTANCE_PROBABILITY"]
+from tests.planting import plain
 
 
 def stationary(P):
@@ -40,40 +47,52 @@ def tv(p, q):
     return 0.5 * np.abs(p - q).sum()
 
 
-def scripted_simulator(rng, theta, params, state, statistics, count):
+class Script(NamedTuple):
+    """A list of values, and the place of the next one."""
+
+    values: np.ndarray
+    place: np.ndarray
+
+
+@compiled
+def scripted_simulator(rng, theta, script, statistics, count):
     """Return the next value of a list."""
-    statistics[0] = state[0][int(state[1][0])]
-    state[1][0] += 1.0
+    statistics[0] = script.values[script.place[0]]
+    script.place[0] += 1
 
 
+@compiled
 def scripted_estimator(rng, theta, data):
     """Return the next value of a list."""
-    data[1][0] += 1.0
-    return data[0][int(data[1][0]) - 1]
+    values, place = data
+    place[0] += 1.0
+    return values[int(place[0]) - 1]
 
 
-def _log_ratios(rng, params, memory, thetas, proposals, script, place, scripts, count, out):
-    for i in range(thetas.shape[0]):
-        for j in range(proposals.shape[0]):
-            for row in range(scripts.shape[0]):
-                script[: scripts.shape[1]] = scripts[row]
-                place[0] = 0.0
-                theta, proposed = thetas[i : i + 1], proposals[j : j + 1]
-                out[i, j, row] = ESTIMATE(rng, params, memory, theta, proposed, count)  # noqa: F821 (bound)
+def make_log_ratios(estimate):
+    def log_ratios(rng, state, thetas, proposals, script, place, scripts, count, out):
+        for i in range(thetas.shape[0]):
+            for j in range(proposals.shape[0]):
+                for row in range(scripts.shape[0]):
+                    script[: scripts.shape[1]] = scripts[row]
+                    place[0] = 0
+                    theta, proposed = thetas[i : i + 1], proposals[j : j + 1]
+                    out[i, j, row] = estimate(rng, state, theta, proposed, count)
+
+    return log_ratios
 
 
-def log_ratios(estimate, simulate, params, memory, thetas, proposals, script, place, scripts):
+def log_ratios(estimate, state, thetas, proposals, script, place, scripts):
     """Return the library's estimates of the log ratio, [theta, theta', row of scripted auxiliary values]."""
     rng, count = np.random.default_rng(0), np.zeros(len(COUNT_NAMES), np.int64)
     out = np.empty((len(thetas), len(proposals), len(scripts)))
-    signature = nb.void(
-        type_of(rng), type_of(params), type_of(memory), VECTOR, VECTOR, VECTOR, VECTOR, MATRIX, INDICES, type_of(out)
-    )
-    kernel = bind(
-        _log_ratios, None if config.DISABLE_JIT else signature, ESTIMATE=with_part(estimate, "SIMULATE", simulate)
-    )
-    kernel(rng, params, memory, thetas, proposals, script, place, scripts, count, out)
+    arguments = (rng, state, thetas, proposals, script, place, scripts, count, out)
+    bind(make_log_ratios, estimate, signature=nb.void(*map(type_of, arguments)))(*arguments)
     return out
+
+
+from_fresh_draws = make_estimate_from_fresh_draws(scripted_simulator)
+against_kept, both = make_estimate_against_kept(scripted_estimator), make_estimate_both(scripted_estimator)
 
 
 # --- exchange and noisy exchange ---
@@ -95,17 +114,14 @@ def acceptance(n_auxiliary):
     """Return E min(1, a) for each pair of grid points, over exact draws at the proposed one."""
     target = ising_4x4()
     law, n, s = target.law(GRID), len(GRID), target.values
-    script, place = np.zeros(2), np.zeros(1)
-    memory = (np.zeros(1), (script, place), np.empty((n_auxiliary, 1)))
-    params = ((), target.observed_statistics, ())
+    script = Script(np.zeros(2), np.zeros(1, np.int64))
+    state = RatioState(target.observed_statistics, script, np.empty((n_auxiliary, 1)))
     pairs = np.stack(np.meshgrid(*[s] * n_auxiliary, indexing="ij"), axis=-1).reshape(-1, n_auxiliary)
     scripts = np.ascontiguousarray(pairs)
     weights = law if n_auxiliary == 1 else (law[:, :, None] * law[:, None, :]).reshape(n, -1)
     A = np.empty((n, n))
     for i in range(n):  # one row at a time: all of N = 2 would fill 250 MB
-        ratios = log_ratios(
-            estimate_from_fresh_draws, scripted_simulator, params, memory, GRID[i : i + 1], GRID, script, place, scripts
-        )
+        ratios = log_ratios(from_fresh_draws, state, GRID[i : i + 1], GRID, *script, scripts)
         A[i] = (weights * np.exp(np.minimum(0.0, ratios[0]))).sum(axis=1)
     return A
 
@@ -156,15 +172,13 @@ def mala_law(estimate):
     mean = grid[:, None] + 0.5 * sigma * (-0.25 * grid[:, None] + target.observed_statistics - y)
     H = np.exp(-((grid - mean[:, :, None]) ** 2) / (2 * sigma))  # (from, drawn, to)
     H /= H.sum(axis=2, keepdims=True)
-    script, place, there = np.zeros(1), np.zeros(1), np.empty((1, 1))
-    nothing = np.empty((1, 1))
-    memory = (np.zeros(2), (script, place), np.empty((1, 1)), (), nothing, there)
-    params = ((), target.observed_statistics, ())
+    script, there = Script(np.zeros(1), np.zeros(1, np.int64)), np.empty((1, 1))
+    state = RatioState(target.observed_statistics, script, there)
     P = np.zeros((n, n))
     scripts = y[:, None].copy()
     for b in range(5):
         there[0, 0] = y[b]
-        ratios = log_ratios(estimate, scripted_simulator, params, memory, grid, grid, script, place, scripts)
+        ratios = log_ratios(estimate, state, grid, grid, *script, scripts)
         for a in range(5):
             log_q_ratio = np.log(H[:, b, :].T / H[:, a, :])
             log_a = (log_prior - log_prior[:, None] + log_q_ratio)[:, :, None] + ratios
@@ -176,12 +190,12 @@ def mala_law(estimate):
 
 @pytest.mark.needs_jit
 def test_mala_exchange_is_exact_with_a_separate_draw():
-    assert mala_law(estimate_from_fresh_draws) < 1e-12
+    assert mala_law(from_fresh_draws) < 1e-12
 
 
 @pytest.mark.needs_jit
 def test_mala_exchange_is_not_exact_with_a_reused_draw():
-    assert mala_law(estimate_from_drift_draws) == pytest.approx(0.02042, abs=5e-6)
+    assert mala_law(estimate_from_draws) == pytest.approx(0.02042, abs=5e-6)
 
 
 # --- GIMH and MCWM ---
@@ -192,16 +206,13 @@ PI, W = np.array([0.2, 0.3, 0.5]), np.array([0.5, 1.5])
 def pseudo_marginal(estimate, here, there, kept):
     """Return the acceptance probability when the estimates come out as given; `kept` is the stored one, or None."""
     script, place = np.array([there] if kept is not None else [here, there]), np.zeros(1)
-    memory = (np.zeros(1), np.array([np.nan if kept is None else kept, np.nan]))
-    params = ((), ((script, place), 1, 1))
+    state = EstimateState((script, place), 1, 1, np.array([np.nan if kept is None else kept]), np.array([np.nan]))
     points = np.zeros(1), np.ones(1)
-    [[[log_ratio]]] = log_ratios(
-        estimate, scripted_estimator, params, memory, *points, np.zeros(2), place, np.zeros((1, 2))
-    )
-    if kept is not None and not config.DISABLE_JIT:
-        carry_estimate(memory)
-        assert memory[1][0] == there
-    return PROBABILITY(log_ratio)
+    [[[log_ratio]]] = log_ratios(estimate, state, *points, np.zeros(2), place, np.zeros((1, 2)))
+    if kept is not None:
+        plain(carry_estimate)(types.SimpleNamespace(estimate=state))
+        assert state.here[0] == there
+    return METROPOLIS.probability(log_ratio)
 
 
 def test_gimh_is_exact():
@@ -211,7 +222,7 @@ def test_gimh_is_exact():
             for j in set(range(3)) - {i}:
                 for b in range(2):
                     here, there = np.log(PI[i] * W[a]), np.log(PI[j] * W[b])
-                    P[2 * i + a, 2 * j + b] = 0.25 * pseudo_marginal(estimate_against_kept, None, there, here)
+                    P[2 * i + a, 2 * j + b] = 0.25 * pseudo_marginal(against_kept, None, there, here)
     law = stationary(completed(P)).reshape(3, 2).sum(axis=1)
     assert np.abs(law - PI).max() < 1e-12
 
@@ -222,12 +233,12 @@ def test_mcwm_has_its_own_law():
         for j in set(range(3)) - {i}:
             for here in np.log(PI[i] * W):
                 for there in np.log(PI[j] * W):
-                    P[i, j] += 0.125 * pseudo_marginal(estimate_both, here, there, None)
+                    P[i, j] += 0.125 * pseudo_marginal(both, here, there, None)
     np.testing.assert_allclose(stationary(completed(P)), [0.22955945, 0.31165324, 0.45878730], atol=5e-9)
 
 
 def test_an_estimate_of_zero_is_rejected_and_infinity_is_no_estimate():
-    assert pseudo_marginal(estimate_against_kept, None, -np.inf, 0.0) == 0.0
-    assert pseudo_marginal(estimate_against_kept, None, -np.inf, -np.inf) == 0.0
-    assert pseudo_marginal(estimate_against_kept, None, 0.0, -np.inf) == 1.0
-    assert np.isnan(pseudo_marginal(estimate_both, 0.0, np.inf, None))
+    assert pseudo_marginal(against_kept, None, -np.inf, 0.0) == 0.0
+    assert pseudo_marginal(against_kept, None, -np.inf, -np.inf) == 0.0
+    assert pseudo_marginal(against_kept, None, 0.0, -np.inf) == 1.0
+    assert np.isnan(pseudo_marginal(both, 0.0, np.inf, None))

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.compile import _bind
 from approxmcmc.reference.grid import grid_reference
-from approxmcmc.targets.ising import exact as ising_exact
-from approxmcmc.targets.ising import heat_bath as ising_heat_bath
-from approxmcmc.targets.ising.exact import backward_simulator, level_counts, log_normalizer, moments
+from approxmcmc.targets.ising.exact import (
+    backward_simulator,
+    bits_set,
+    draw_backwards,
+    draw_row,
+    level_counts,
+    log_normalizer,
+    moments,
+    n_pairs,
+)
+from approxmcmc.targets.ising.heat_bath import DIGIT, FOUR_DIGITS, heat_bath_states, update_sites
 from tests.coins import law
-from tests.oracle.test_textbook import plant
+from tests.edited_source import edited
+from tests.planting import plain
 
 # side, theta, log Z, E s, Var s of square lattices with free boundary; None where only log Z and E s are known
 PRINTED = [
@@ -48,7 +56,7 @@ def test_normalisers_and_moments_to_the_printed_digits(side, theta, log_z, mean,
 
 def counts_by_statistic(rows, columns):
     counts = level_counts(rows, columns)
-    return {ising_exact.n_pairs(rows, columns) - 2 * k: round(count) for k, count in enumerate(counts) if count}
+    return {n_pairs(rows, columns) - 2 * k: round(count) for k, count in enumerate(counts) if count}
 
 
 def test_the_mean_is_the_derivative_of_log_z():
@@ -86,21 +94,16 @@ def test_recursion_and_counts_agree_on_ten_by_ten():
         assert log_normalizer(theta, 10, 10) == pytest.approx(direct, rel=1e-13)
 
 
-def plain(monkeypatch, module, *names):
-    """Let helpers that draw run as plain Python: they meet a generator that numba does not know."""
-    for name in names:
-        helper = getattr(module, name)
-        monkeypatch.setattr(module, name, getattr(helper, "py_func", helper))
-
-
-def distance_of_backward_draws(theta, shape=(2, 3)):
+def distance_of_backward_draws(theta, shape=(2, 3), draw=draw_backwards, wrong=None):
     """Return the total variation distance of the enumerated law of s from the exact one."""
-    simulator = backward_simulator(*shape)
-    state = simulator.make_state()  # kept: also the tables of a repeated theta are tried
+    state, draw = (
+        backward_simulator(*shape).make_state(),
+        plain(draw, wrong),
+    )  # kept: also the tables of a repeated theta are tried
     statistics, count = np.empty(1), np.zeros(40, np.int64)
 
     def program(rng):
-        ising_exact.draw_backwards(rng, np.array([theta]), simulator.params, state, statistics, count)
+        draw(rng, np.array([theta]), state, statistics, count)
         return float(statistics[0])
 
     found = law(program)
@@ -110,26 +113,30 @@ def distance_of_backward_draws(theta, shape=(2, 3)):
 
 
 @pytest.mark.parametrize("theta", [0.4, -0.3])
-def test_the_law_of_backward_draws_is_exact(theta, monkeypatch):
-    plain(monkeypatch, ising_exact, "draw_row")
+def test_the_law_of_backward_draws_is_exact(theta):
     assert distance_of_backward_draws(theta) < 1e-14
 
 
+def row_below_forgotten(rng, t, below, width, weights, work):
+    return plain(draw_row)(rng, 1.0, below, width, weights, work)
+
+
+def sign_lost(rng, theta, state, statistics, count):
+    plain(draw_backwards)(rng, abs(theta), state, statistics, count)
+
+
+wrong_weights = edited(draw_row, "1.0 if below & half else t", "t if below & half else 1.0")
 BACKWARD_BUGS = {
-    "the row below forgotten": ("draw_backwards", "draw_row(rng, t, below,", "draw_row(rng, 1.0, below,"),
-    "pairs between rows not counted": ("draw_backwards", "within[row] + bits_set(row ^ below)", "within[row]"),
-    "bits kept with the wrong weight": ("draw_row", "1.0 if below & half else t", "t if below & half else 1.0"),
-    "the sign of theta lost": ("draw_backwards", "math.copysign(1.0, theta[0])", "1.0"),
+    "the row below forgotten": {"wrong": {draw_row: row_below_forgotten}},
+    "pairs between rows not counted": {"wrong": {bits_set: lambda word: 0}},
+    "bits kept with the wrong weight": {"wrong": {draw_row: wrong_weights}},
+    "the sign of theta lost": {"draw": sign_lost},
 }
 
 
 @pytest.mark.parametrize("bug", BACKWARD_BUGS)
-def test_planted_bugs_in_backward_draws_are_found(bug, monkeypatch):
-    plain(monkeypatch, ising_exact, "draw_row")
-    name, right, wrong = BACKWARD_BUGS[bug]
-    plant(monkeypatch, ising_exact, name, right, wrong)
-    plain(monkeypatch, ising_exact, "draw_row")
-    assert distance_of_backward_draws(-0.3) > 1e-2
+def test_planted_bugs_in_backward_draws_are_found(bug):
+    assert distance_of_backward_draws(-0.3, **BACKWARD_BUGS[bug]) > 1e-2
 
 
 class Digits:
@@ -141,7 +148,7 @@ class Digits:
     def random(self):
         if self.first:
             self.first = False
-            return self.digit / ising_heat_bath.FOUR_DIGITS
+            return self.digit / FOUR_DIGITS
         return Recorded(self)
 
 
@@ -156,43 +163,41 @@ class Recorded(float):
         return False
 
 
-def probability_up(lattice, theta):
+def probability_up(lattice, theta, update):
     """Return P(y = 1 | rest) of the first site that is updated, from how the digits decide."""
     spins = np.pad(np.asarray(lattice, np.int8), 1)
-    expected = ising_heat_bath.DIGIT / (1.0 + np.exp(-2.0 * theta * (spins[1, 2] + spins[2, 1])))
+    state = heat_bath_states(np.asarray(lattice), amc.Auxiliary(1, "observed"))()
+    expected = DIGIT / (1.0 + np.exp(-2.0 * theta * (spins[1, 2] + spins[2, 1])))
     tie = None
     for digit in (int(expected) - 1, int(expected), int(expected) + 1):
         rng, trial = Digits(digit), spins.copy()
-        ising_heat_bath.update_sites(rng, theta, trial, np.zeros(4, np.int64), 1)
+        update(rng, theta, state._replace(spins=trial, next_site=np.zeros(3, np.int64)), 1)
         if rng.rest is not None:
-            tie = (digit + rng.rest) / ising_heat_bath.DIGIT
+            tie = (digit + rng.rest) / DIGIT
         elif trial[1, 1] != (1 if digit < expected else -1):
             return np.inf
     return np.inf if tie is None else tie
 
 
-def largest_error():
+def largest_error(update):
     lattices = [np.array([[1, a], [b, 1]]) for a in (-1, 1) for b in (-1, 1)]
     errors = [0.0]
     for lattice, theta in itertools.product(lattices, (0.4, -0.15, 1.0)):
         exact = 1.0 / (1.0 + np.exp(-2.0 * theta * (lattice[0, 1] + lattice[1, 0])))
-        found = probability_up(lattice, theta)
+        found = probability_up(lattice, theta, update)
         errors.append(abs(found - exact))
     return max(errors)
 
 
-def test_the_heat_bath_rounds_no_probability(monkeypatch):
-    plain(monkeypatch, ising_heat_bath, "update_sites")
-    assert largest_error() < 1e-15
+def test_the_heat_bath_rounds_no_probability():
+    assert largest_error(plain(update_sites)) < 1e-15
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"), [("above == 0 and rng.random() < rest[field]", "False"), ("-2.0 * theta", "-1.0 * theta")]
 )
-def test_planted_bugs_in_the_heat_bath_are_found(right, wrong, monkeypatch):
-    plant(monkeypatch, ising_heat_bath, "update_sites", right, wrong)
-    plain(monkeypatch, ising_heat_bath, "update_sites")
-    assert largest_error() > 1e-6
+def test_planted_bugs_in_the_heat_bath_are_found(right, wrong):
+    assert largest_error(edited(update_sites, right, wrong)) > 1e-6
 
 
 def test_posterior_of_a_four_by_four_lattice():
@@ -221,10 +226,3 @@ def test_the_exact_posterior_serves_as_gold_standard():
     mean = density @ (1.2 * nodes) / density.sum()
     sd = np.sqrt(density @ (1.2 * nodes - mean) ** 2 / density.sum())
     assert gold["reference_moments"]["theta"].to_numpy()[:2] == pytest.approx([mean, sd], rel=1e-9)
-
-
-@pytest.fixture(autouse=True)
-def fresh_kernels():
-    """Forget bound kernels: a planted bug must not outlive its test."""
-    yield
-    _bind.cache_clear()

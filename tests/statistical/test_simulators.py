@@ -13,11 +13,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.datasets import florentine_business
-from approxmcmc.engine.compile import _bind
-from approxmcmc.targets.ising import coupling as ising_coupling
-from approxmcmc.targets.ising.coupling import coupling_simulator
+from approxmcmc.engine.compile import allocating
+from approxmcmc.targets.ising.coupling import couple_from_the_past, coupling_simulator
 from approxmcmc.targets.ising.exact import backward_simulator, moments
-from tests.oracle.test_textbook import plant
+from tests.edited_source import edited
 from tests.simulation import draw_many
 
 pytestmark = pytest.mark.statistical
@@ -58,18 +57,10 @@ def test_ising_draws_have_the_exact_moments(name, rng):
     assert np.abs(z_scores(draws[:, 0], *moments(theta, *shape))).max() < Z
 
 
-@pytest.fixture
-def fresh_kernels():
-    _bind.cache_clear()
-    yield
-    _bind.cache_clear()
-
-
-@pytest.mark.usefixtures("fresh_kernels")
-def test_coupling_with_fresh_numbers_is_found(monkeypatch, rng):
-    plant(monkeypatch, ising_coupling, "couple_from_the_past", "longer[: uniforms.shape[0]] = uniforms",
-          "uniforms = uniforms[:0]")  # fmt: skip
-    draws, _ = draw_many(coupling_simulator(1, 4), 0.5, 100_000, rng)  # E s 1.48 instead of 1.386, 19 standard errors
+def test_coupling_with_fresh_numbers_is_found(rng):
+    wrong = "longer[: uniforms.shape[0]] = uniforms", "uniforms = uniforms[:0]"
+    broken = coupling_simulator(1, 4)._replace(simulate=allocating(edited(couple_from_the_past, *wrong)))
+    draws, _ = draw_many(broken, 0.5, 100_000, rng)  # E s 1.48 instead of 1.386, 19 standard errors
     scores = z_scores(draws[:, 0], *moments(0.5, 1, 4))
     assert np.abs(scores).max() > 2 * Z
 

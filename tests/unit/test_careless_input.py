@@ -275,7 +275,7 @@ class TestDiagnostics:
 
     def test_trace_and_reference_in_the_wrong_order(self, trace):
         with pytest.raises(GoldStandardError, match=r"in this order; the second lacks the group 'reference_moments'"):
-            amc.attach_reference(trace, trace)
+            amc.reference.attach_reference(trace, trace)
 
     def test_gates_that_are_none(self):
         with pytest.raises(InvalidInputError, match="gates must be Gates"):

@@ -180,7 +180,7 @@ def test_auto_is_exact_where_it_can_be(rng):
     for graph, statistics, n_updates in ((seven, ALL, 1000), (large, ALL[:2], 20 * 136)):
         simulator = ergm(graph, statistics).build_simulator("auto")
         assert not simulator.exact
-        assert simulator.params[5] == n_updates
+        assert simulator.make_state().n_updates == n_updates
         assert ergm(graph, statistics).log_normalizer(np.zeros(len(statistics))) is None
         with pytest.raises(IncompatibleError, match="6 nodes"):
             ergm(graph, statistics).build_simulator("exact")
@@ -197,12 +197,12 @@ def test_statistics_are_kept_while_dyads_are_toggled(move, start, rng):
     for n_draws in (1, 2, 3):
         theta = np.array([-0.4, 0.1, 0.0, 0.2]) * n_draws
         out, count = draw_many(simulator, theta, n_draws, rng, state=state)
-        adjacency, degrees, edges, places, integers = state[:5]
+        _, adjacency, degrees, edges, places, [n_edges] = state.graph
         assert out[-1].tolist() == ergm(adjacency, ALL).observed_statistics.tolist()
         assert degrees.tolist() == adjacency.sum(axis=0).tolist()
-        listed = edges[: integers[0]]
+        listed = edges[:n_edges]
         assert sorted(listed.tolist()) == np.flatnonzero(adjacency[np.triu_indices(7, 1)]).tolist()
-        assert places[listed].tolist() == list(range(integers[0]))
+        assert places[listed].tolist() == list(range(n_edges))
         assert counted(count, "auxiliary_updates") == counted(count, "statistic_evaluations") == 40 + 3 * (n_draws - 1)
 
 

@@ -254,11 +254,12 @@ def build(example, parts, target, audit_every=2):
         sampler = dataclasses.replace(example, **parts)
         return sampler, sampler.build(target, audit_every=audit_every)
     except (IncompatibleError, InvalidInputError) as refusal:
-        parties = [example, *parts.values(), *getattr(parts.get("proposal"), "members", ())]
-        names = {type(each).__name__ for each in parties} | {each.__name__ for each in type(target).__mro__}
-        assert any(name in str(refusal) for name in names), f"{example!r}, {parts}, {target!r}: {refusal}"
-        assert len(str(refusal)) > 40
-        return None
+        sentence = str(refusal)
+    parties = [example, *parts.values(), *getattr(parts.get("proposal"), "members", ())]
+    names = {type(each).__name__ for each in parties} | {each.__name__ for each in type(target).__mro__}
+    assert any(name in sentence for name in names), f"{example!r}, {parts}, {target!r}: {sentence}"
+    assert len(sentence) > 40
+    return None
 
 
 GRADIENTS = (amc.Langevin, amc.StochasticGradientLangevin, amc.StochasticGradientFisherScoring)

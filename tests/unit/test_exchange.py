@@ -7,6 +7,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import Component
+from approxmcmc.engine.compile import compiled
 from approxmcmc.errors import (
     CompilationError,
     IncompatibleError,
@@ -184,7 +185,8 @@ def test_noisy_metropolis_hastings_counts_its_estimates():
 # --- failures ---
 
 
-def nan_after_a_while(rng, theta, params, state, statistics, count):
+@compiled
+def nan_after_a_while(rng, theta, state, statistics, count):
     statistics[0] = math.nan if rng.random() < 0.05 else 2.0
 
 
@@ -254,7 +256,8 @@ def test_robbins_monro_finds_mode_and_curvature():
 
 @pytest.mark.recompiles
 def test_robbins_monro_refuses_a_degenerate_model():
-    def constant(rng, theta, params, state, statistics, count):
+    @compiled
+    def constant(rng, theta, state, statistics, count):
         statistics[0] = 2.0
 
     stuck = Family(range(5), np.ones(5), observed=3, precision=0.0, simulate=constant)

@@ -74,22 +74,22 @@ def test_bound_estimated_from_weights():
 
 
 def test_diagnostics_without_spread():
-    found = amc.importance_diagnostics(np.full(100, -7.0))
+    found = amc.diagnostics.importance_diagnostics(np.full(100, -7.0))
     assert found["ess"] == pytest.approx(100.0) and found["kl"] == pytest.approx(0.0, abs=1e-12)
     assert found["log_normalizer"] == pytest.approx(-7.0) and np.isnan(found["pareto_k"])
     two_values = np.where(np.arange(1000) < 500, 0.0, -3.0)
-    assert np.isnan(amc.importance_diagnostics(two_values)["pareto_k"])  # no tail to fit
+    assert np.isnan(amc.diagnostics.importance_diagnostics(two_values)["pareto_k"])  # no tail to fit
 
 
 def test_few_different_weights_have_no_tail(rng):
     """As over discrete states: ArviZ fits -4.4 to these."""
     weights = np.where(rng.random(2000) < 0.05, -0.46, -7.6) - (rng.random(2000) < 0.001)
-    assert np.isnan(amc.importance_diagnostics(weights)["pareto_k"])
+    assert np.isnan(amc.diagnostics.importance_diagnostics(weights)["pareto_k"])
 
 
 def test_pareto_k_of_pareto_weights(rng):
     # w = U^-k has tail index k. 950 tail draws fit it with standard error 0.05; a turned sign would give about -1.
-    found = amc.importance_diagnostics(0.5 * rng.standard_exponential(100_000))
+    found = amc.diagnostics.importance_diagnostics(0.5 * rng.standard_exponential(100_000))
     assert found["pareto_k"] == pytest.approx(0.5, abs=0.25)
 
 
@@ -153,7 +153,7 @@ def test_refusals():
     with pytest.raises(InvalidInputError, match="kl"):
         amc.chatterjee_diaconis_bound(10.0)
     with pytest.raises(InvalidInputError, match="log_weights"):
-        amc.importance_diagnostics([np.nan, 1.0])
+        amc.diagnostics.importance_diagnostics([np.nan, 1.0])
 
 
 def test_an_improper_weight_is_an_error():

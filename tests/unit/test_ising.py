@@ -100,7 +100,7 @@ def test_auto_is_exact_up_to_16_wide():
     assert ising(wide).build_simulator("exact").exact
     auto = ising(wide).build_simulator("auto")
     assert not auto.exact
-    assert auto.params[1] == 20 * 17 * 17
+    assert auto.make_state().n_updates == 20 * 17 * 17
 
 
 @pytest.mark.parametrize("auxiliary", ["Exact", 1000, None])
@@ -139,9 +139,9 @@ def spins_after(auxiliary, n_draws, theta=0.3):
     simulator = ising().build_simulator(auxiliary)
     state = simulator.make_state()
     out, count = draw_many(simulator, theta, n_draws, np.random.default_rng(1), state=state)
-    assert out[-1, 0] == ising(state[0][1:-1, 1:-1]).observed_statistics[0]
+    assert out[-1, 0] == ising(state.spins[1:-1, 1:-1]).observed_statistics[0]
     assert counted(count, "statistic_evaluations") == n_draws
-    return state[0][1:-1, 1:-1], counted(count, "auxiliary_updates")
+    return state.spins[1:-1, 1:-1], counted(count, "auxiliary_updates")
 
 
 @pytest.mark.parametrize(("start", "spins"), [("empty", [-1, -1]), ("full", [1, 1]), ("both", [-1, 1])])
@@ -170,7 +170,7 @@ def up_after(monkeypatch, auxiliary, n_draws):
     simulator = ising().build_simulator(auxiliary)
     state = simulator.make_state()
     draw_many(simulator, 0.1, n_draws, Zeros(), state=state, plain=True)
-    return state[0][1:-1, 1:-1] == 1
+    return state.spins[1:-1, 1:-1] == 1
 
 
 def test_a_sweep_updates_every_site_once_one_colour_first(monkeypatch):

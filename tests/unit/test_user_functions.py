@@ -15,6 +15,7 @@ from approxmcmc.engine.compile import bind, closure
 from approxmcmc.engine.disk_cache import ContentCache
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.targets.estimated import compile_estimate
 from approxmcmc.targets.linear import numerical_derivatives
 from tests.models import logistic, normal_logprior
 
@@ -88,6 +89,13 @@ class TestNumbersThatChange:
         assert closure(_make_square, _loglik_eta) is before
         monkeypatch.setitem(globals(), "scale", 2.0)
         assert closure(_make_square, _loglik_eta) is not before
+
+    @pytest.mark.needs_jit
+    def test_a_global_of_an_estimator(self, monkeypatch):
+        before = compile_estimate(_logprior)
+        assert compile_estimate(_logprior) is before
+        monkeypatch.setitem(globals(), "scale", 2.0)
+        assert compile_estimate(_logprior) is not before
 
     def test_equal_numbers_are_compiled_once(self):
         made = []

@@ -3,28 +3,46 @@
 The posterior is p(theta) exp(theta's(y)) / Z(theta). Draws y'_1 ... y'_N at theta' replace the normalisers:
 
     Z(theta) / Z(theta') = E exp((theta - theta')'s(y'))        and        grad log Z(theta) = E s(y) at theta.
-
-A chain's memory is (state of the proposal, simulator's state, draws for the ratio), one row of statistics per draw;
-Langevin kinds add (simulator's state, G, G', work), the draws behind the drift at theta and at theta'. Two states, so
-that draws for the ratio never continue a Markov chain of draws for the drift.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.contracts import DoublyIntractableTarget
+from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
 RECORDS = ("auxiliary_updates", "statistic_evaluations")
 
 
+class RatioState(NamedTuple):
+    """s(y); a simulator's state; and the statistics of the draws at theta' that serve the ratio, one row each."""
+
+    observed: np.ndarray
+    simulator: Any
+    drawn: np.ndarray
+
+
+@cached_by_content(maxsize=64)
+def make_draw_rows(simulate: Callable[..., None]) -> Callable[..., None]:
+    """Return the function that draws auxiliary data at theta, and writes one row of statistics for each."""
+
+    def draw_rows(
+        rng: np.random.Generator, theta: np.ndarray, simulator: Any, rows: np.ndarray, count: np.ndarray
+    ) -> None:
+        for k in range(rows.shape[0]):
+            simulate(rng, theta, simulator, rows[k], count)
+
+    return compiled(draw_rows)
+
+
 @compiled
-def log_normalizer_ratio(theta, proposed, statistics):  # type: ignore[no-untyped-def]
+def log_normalizer_ratio(theta: np.ndarray, proposed: np.ndarray, statistics: np.ndarray) -> float:
     """Estimate log Z(theta) - log Z(theta') by log (1/N) sum_k exp((theta - theta')'s_k), s_k drawn at theta'."""
     largest, total = -math.inf, 0.0
     for k in range(statistics.shape[0]):
@@ -40,12 +58,36 @@ def log_normalizer_ratio(theta, proposed, statistics):  # type: ignore[no-untype
 
 
 @compiled
-def log_ratio_of_observed(theta, proposed, observed):  # type: ignore[no-untyped-def]
+def log_ratio_of_observed(theta: np.ndarray, proposed: np.ndarray, observed: np.ndarray) -> float:
     """Return (theta' - theta)'s(y)."""
     total = 0.0
     for j in range(theta.shape[0]):
         total += (proposed[j] - theta[j]) * observed[j]
     return total
+
+
+@compiled
+def estimate_from_draws(
+    rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+) -> float:
+    """Estimate log p(y|theta') - log p(y|theta) from what was drawn at theta'."""
+    count[TOUCHED] += 1
+    count[EVALUATIONS] += 1
+    return log_ratio_of_observed(theta, proposed, state.observed) + log_normalizer_ratio(theta, proposed, state.drawn)
+
+
+@cached_by_content(maxsize=64)
+def make_estimate_from_fresh_draws(simulate: Callable[..., None]) -> Callable[..., float]:
+    """Return the estimate from auxiliary data that are drawn for it."""
+    draw_rows = make_draw_rows(simulate)
+
+    def estimate_from_fresh_draws(
+        rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        draw_rows(rng, proposed, state.simulator, state.drawn, count)
+        return estimate_from_draws(rng, state, theta, proposed, count)
+
+    return compiled(estimate_from_fresh_draws)
 
 
 def check_target(target: Any, who: str) -> None:

@@ -6,28 +6,50 @@ G drawn at theta. NoisyLangevin and MALAExchange are made of these pieces.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, with_part
-from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, check_target, log_likelihood_of
+from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, RatioState, check_target, log_likelihood_of
+from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 
-GRADIENTS = COUNT_NAMES.index("gradient_evaluations")
-# Entries of the proposal's state: log of the factor on the standard deviation of a step, and whether G is at theta.
-LOG_FACTOR, CARRIED = 0, 1
 # Of the central difference of the log prior, which is quadratic or constant: only rounding remains, 1e-12 relative.
 PRIOR_STEP = 1e-4
 
 
+class DriftState(NamedTuple):
+    """Steps of covariance factor^2 sigma, sigma = L L', along a drift that auxiliary draws estimate.
+
+    `lower` is L; `log_factor` the log of the tuned factor, learnt from the `wanted` acceptance rate. `here` and `there`
+    are G and G', the statistics drawn at theta and at theta', one row each; `has_draws` says whether G has been drawn.
+    The simulator's state is not the one that serves the ratio: draws for the ratio never continue a Markov chain of
+    draws for the drift. `gradient`, `mean_back` and `scratch` have the length of theta.
+    """
+
+    sigma: np.ndarray
+    lower: np.ndarray
+    wanted: float
+    log_factor: np.ndarray
+    log_prior: Any
+    observed: np.ndarray
+    simulator: Any
+    here: np.ndarray
+    there: np.ndarray
+    has_draws: np.ndarray
+    gradient: np.ndarray
+    mean_back: np.ndarray
+    scratch: np.ndarray
+
+
 @compiled
-def prior_gradient(log_prior, theta, shifted, out):  # type: ignore[no-untyped-def]
+def prior_gradient(log_prior: Any, theta: np.ndarray, shifted: np.ndarray, out: np.ndarray) -> None:
     """Write grad log p(theta) to `out`; differences are one-sided at the edge of the support."""
     assign(shifted, theta)
     here = log_prior(theta)
@@ -47,26 +69,41 @@ def prior_gradient(log_prior, theta, shifted, out):  # type: ignore[no-untyped-d
 
 
 @compiled
-def mean_after_drift(log_prior, theta, observed, statistics, sigma, factor, work, out):  # type: ignore[no-untyped-def]
-    """Write m(theta, G) to `out`, with Sigma = factor^2 sigma; `statistics` holds G, one draw per row."""
-    gradient = work[0]
-    prior_gradient(log_prior, theta, work[1], gradient)
+def posterior_gradient(
+    log_prior: Any,
+    theta: np.ndarray,
+    observed: np.ndarray,
+    statistics: np.ndarray,
+    shifted: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write grad log p(theta) + s(y) - mean statistic of auxiliary draws, one per row, to `out`."""
+    prior_gradient(log_prior, theta, shifted, out)
     for j in range(theta.shape[0]):
         drawn = 0.0
         for k in range(statistics.shape[0]):
             drawn += statistics[k, j]
-        gradient[j] += observed[j] - drawn / statistics.shape[0]
+        out[j] += observed[j] - drawn / statistics.shape[0]
+
+
+@compiled
+def mean_after_drift(
+    state: DriftState, theta: np.ndarray, statistics: np.ndarray, factor: float, out: np.ndarray
+) -> None:
+    """Write m(theta, G) to `out`, with Sigma = factor^2 sigma; `statistics` holds G, one draw per row."""
+    gradient = state.gradient
+    posterior_gradient(state.log_prior, theta, state.observed, statistics, state.scratch, gradient)
     for i in range(theta.shape[0]):
         step = 0.0
         for j in range(theta.shape[0]):
-            step += sigma[i, j] * gradient[j]
+            step += state.sigma[i, j] * gradient[j]
         out[i] = theta[i] + 0.5 * factor * factor * step
 
 
 @compiled
-def add_noise(rng, lower, factor, work, out):  # type: ignore[no-untyped-def]
+def add_noise(rng: np.random.Generator, lower: np.ndarray, factor: float, z: np.ndarray, out: np.ndarray) -> float:
     """Add factor * L z to `out`, z ~ N(0, I); return |z|^2."""
-    z, square = work[0], 0.0
+    square = 0.0
     for j in range(out.shape[0]):
         z[j] = rng.standard_normal()
         square += z[j] * z[j]
@@ -77,9 +114,9 @@ def add_noise(rng, lower, factor, work, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def squared_distance(lower, factor, x, mean, work):  # type: ignore[no-untyped-def]
+def squared_distance(lower: np.ndarray, factor: float, x: np.ndarray, mean: np.ndarray, w: np.ndarray) -> float:
     """Return (x - mean)' Sigma^-1 (x - mean), Sigma = factor^2 L L', by forward substitution."""
-    w, square = work[0], 0.0
+    square = 0.0
     for i in range(x.shape[0]):
         w[i] = (x[i] - mean[i]) / factor
         for j in range(i):
@@ -116,16 +153,15 @@ def _checked_covariance(cov: Any, who: str) -> Any:
 def langevin_program(
     sampler: Any,
     target: DoublyIntractableTarget,
-    functions: dict[str, Any],
+    make_step: Callable[[Callable[..., None]], Callable[..., int]],
     *,
-    n_ratio: int,
+    fresh_for_ratio: bool,
     decides: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
-    """Bind a Langevin kind to a target; `n_ratio` auxiliary draws serve the ratio alone.
+    """Bind a Langevin kind to a target; ``make_step(simulate)`` returns its step.
 
-    The params are ((sigma, its Cholesky factor, wanted acceptance, refresh), s(y), the simulator's), the memory
-    (proposal state, simulator state and draws for the ratio, simulator state for the drift, G, G', work).
+    `fresh_for_ratio` says that a draw of its own serves the ratio; otherwise G' does.
     """
     who = type(sampler).__name__
     check_target(target, who)
@@ -134,25 +170,33 @@ def langevin_program(
     if cov.shape != (dim, dim):
         raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
     sigma = np.ascontiguousarray(sampler.step_size * cov)
-    wanted, refresh = sampler.target_acceptance, sampler.refresh
-    own = (sigma, np.ascontiguousarray(np.linalg.cholesky(sigma)), wanted or 0.0, bool(refresh))
+    lower = np.ascontiguousarray(np.linalg.cholesky(sigma))
+    log_prior, observed, wanted = target.compile_log_prior(), target.observed_statistics, sampler.target_acceptance
 
-    def make_memory(theta: np.ndarray, streams: Any) -> tuple[Any, ...]:
-        for_ratio, here, there = (np.empty((n, dim)) for n in (n_ratio, sampler.n_auxiliary, sampler.n_auxiliary))
-        work = np.empty((3, dim))
-        return (np.zeros(2), simulator.make_state(), for_ratio, simulator.make_state(), here, there, work)
+    def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[DriftState, RatioState]:
+        here, there = (np.empty((sampler.n_auxiliary, dim)) for _ in range(2))
+        drift = DriftState(
+            sigma=sigma,
+            lower=lower,
+            wanted=wanted or 0.0,
+            log_factor=np.zeros(1),
+            log_prior=log_prior,
+            observed=observed,
+            simulator=simulator.make_state(),
+            here=here,
+            there=there,
+            has_draws=np.zeros(1, dtype=np.bool_),
+            gradient=np.empty(dim),
+            mean_back=np.empty(dim),
+            scratch=np.empty(dim),
+        )
+        for_ratio = np.empty((1, dim)) if fresh_for_ratio else there
+        return drift, RatioState(observed, simulator.make_state(), for_ratio)
 
-    def describe(state: np.ndarray) -> dict[str, float]:
-        return {} if wanted is None else {"step_size": sampler.step_size * math.exp(2.0 * state[LOG_FACTOR])}
+    def describe(drift: DriftState) -> dict[str, float]:
+        return {} if wanted is None else {"step_size": sampler.step_size * math.exp(2.0 * drift.log_factor[0])}
 
-    step = NoisyStep(
-        {name: with_part(function, "SIMULATE", simulator.simulate) for name, function in functions.items()},
-        (own, target.observed_statistics, simulator.params),
-        make_memory,
-        describe,
-        (*RECORDS, "gradient_evaluations"),
-        decides=decides,
-        n_obs=1,
-    )
+    records = (*RECORDS, "gradient_evaluations")
+    setup = NoisySetup(make_step(simulator.simulate), make_states, describe, records, decides=decides, n_obs=1)
     start = np.asarray(target.initial_point(), dtype=np.float64)
-    return NoisyProgram(step, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
+    return NoisyProgram(setup, log_prior, start, log_likelihood_of(target), audit_every)

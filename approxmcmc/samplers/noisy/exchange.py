@@ -12,32 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Part, Proposal, ProposalSampler, Simulator
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Proposal, ProposalSampler
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
+from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import (
-    EVALUATIONS,
     RECORDS,
-    TOUCHED,
+    RatioState,
     check_target,
     log_likelihood_of,
-    log_normalizer_ratio,
-    log_ratio_of_observed,
+    make_estimate_from_fresh_draws,
 )
-
-
-def estimate_from_fresh_draws(  # type: ignore[no-untyped-def]  # bound into the template
-    rng, params, memory, theta, proposed, count
-):
-    """Draw auxiliary data at theta' and estimate log p(y|theta') - log p(y|theta) from them."""
-    observed, simulator_params = params[1], params[2]
-    simulator_state, drawn = memory[1], memory[2]
-    for k in range(drawn.shape[0]):
-        SIMULATE(rng, proposed, simulator_params, simulator_state, drawn[k], count)  # noqa: F821 (bound)
-    count[TOUCHED] += 1
-    count[EVALUATIONS] += 1
-    return log_ratio_of_observed(theta, proposed, observed) + log_normalizer_ratio(theta, proposed, drawn)
+from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
+from approxmcmc.samplers.noisy.step import keep_nothing, make_follow_proposal, make_step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,27 +81,23 @@ class Exchange(Component, ProposalSampler):
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
         check_target(target, "Exchange")
-        simulator = target.build_simulator(self.auxiliary)
-        proposal: Part = self.proposal.build_proposal(target)
-        step = self._step(target, simulator, proposal)
-        start = np.asarray(target.initial_point(), dtype=np.float64)  # type: ignore[attr-defined]  # a Target, too
-        return NoisyProgram(step, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
+        simulator, proposal = target.build_simulator(self.auxiliary), self.proposal.build_proposal(target)
+        step = make_step(
+            make_follow_proposal(proposal.propose),
+            make_estimate_from_fresh_draws(simulator.simulate),
+            keep_nothing,
+            proposal.adapt or adapt_nothing,
+            True,
+        )
+        observed, room = target.observed_statistics, (self.n_auxiliary, target.variables.size)
 
-    def _step(self, target: DoublyIntractableTarget, simulator: Simulator, proposal: Part) -> NoisyStep:
-        dim = target.variables.size
-        functions = {
-            "MOVE": with_part(follow_proposal, "PROPOSE", proposal.functions["PROPOSE"]),
-            "ESTIMATE": with_part(estimate_from_fresh_draws, "SIMULATE", simulator.simulate),
-            "KEEP": keep_nothing,
-            "ADAPT": proposal.functions["ADAPT"],
-        }
+        def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, RatioState]:
+            return proposal.make_state(), RatioState(observed, simulator.make_state(), np.empty(room))
 
-        def make_memory(theta: np.ndarray, streams: Any) -> tuple[Any, ...]:
-            return (proposal.make_state(), simulator.make_state(), np.empty((self.n_auxiliary, dim)))
-
-        params = (proposal.params, target.observed_statistics, simulator.params)
         records = (*RECORDS, *proposal.records)
-        return NoisyStep(functions, params, make_memory, proposal.describe, records, decides=True, n_obs=1)
+        setup = NoisySetup(step, make_states, proposal.describe, records, decides=True, n_obs=1)
+        start = np.asarray(target.initial_point(), dtype=np.float64)
+        return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
 
 
 def check_proposal(proposal: Any, who: str) -> None:

@@ -14,71 +14,72 @@ if y' is one of G': then the proposal of the way back knows the draw that judges
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler
+import numpy as np
+
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
+from approxmcmc.contracts.records import GRADIENTS
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.proposals.random_walk import keep
-from approxmcmc.samplers.noisy.chain import NoisyProgram, keep_nothing
+from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import (
-    EVALUATIONS,
-    TOUCHED,
-    log_normalizer_ratio,
-    log_ratio_of_observed,
+    estimate_from_draws,
+    make_draw_rows,
+    make_estimate_from_fresh_draws,
 )
 from approxmcmc.samplers.noisy.estimated_drift import (
-    CARRIED,
-    GRADIENTS,
-    LOG_FACTOR,
+    DriftState,
     add_noise,
     check_steps,
     langevin_program,
     mean_after_drift,
     squared_distance,
 )
-from approxmcmc.samplers.noisy.exchange import estimate_from_fresh_draws
+from approxmcmc.samplers.noisy.program import NoisyProgram
+from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
 
 
-def drift_and_return(  # type: ignore[no-untyped-def]  # bound into the template
-    proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
-):
-    """Follow the drift that G estimates, draw G' at theta', and return the log ratio of the two steps' densities."""
-    (sigma, lower, _, refresh), observed, simulator_params = params
-    state, _, _, simulator_state, here, there, work = memory
-    factor = math.exp(state[LOG_FACTOR])
-    if refresh or state[CARRIED] == 0.0:
-        for k in range(here.shape[0]):
-            SIMULATE(auxiliary_rng, theta, simulator_params, simulator_state, here[k], count)  # noqa: F821 (bound)
+@cached_by_content(maxsize=64)
+def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Callable[..., float]:
+    """Return the move of steps 1 and 2; with `refresh`, G is drawn anew for each step."""
+    draw_rows = make_draw_rows(simulate)
+
+    def drift_and_return(
+        streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        here, there, factor = state.here, state.there, math.exp(state.log_factor[0])
+        if refresh or not state.has_draws[0]:
+            draw_rows(streams.order, theta, state.simulator, here, count)
+            count[GRADIENTS] += 1
+            state.has_draws[0] = True
+        mean_after_drift(state, theta, here, factor, proposed)
+        forward = add_noise(streams.proposal, state.lower, factor, state.scratch, proposed)
+        if state.log_prior(proposed) == -math.inf:
+            return 0.0
+        draw_rows(streams.order, proposed, state.simulator, there, count)
         count[GRADIENTS] += 1
-        state[CARRIED] = 1.0
-    mean_after_drift(log_prior, theta, observed, here, sigma, factor, work, proposed)
-    forward = add_noise(proposal_rng, lower, factor, work, proposed)
-    if log_prior(proposed) == -math.inf:
-        return 0.0
-    for k in range(there.shape[0]):
-        SIMULATE(auxiliary_rng, proposed, simulator_params, simulator_state, there[k], count)  # noqa: F821 (bound)
-    count[GRADIENTS] += 1
-    mean_after_drift(log_prior, proposed, observed, there, sigma, factor, work, work[2])
-    return 0.5 * (forward - squared_distance(lower, factor, theta, work[2], work))
+        mean_after_drift(state, proposed, there, factor, state.mean_back)
+        return 0.5 * (forward - squared_distance(state.lower, factor, theta, state.mean_back, state.scratch))
+
+    return compiled(drift_and_return)
 
 
-def estimate_from_drift_draws(  # type: ignore[no-untyped-def]  # bound into the template
-    rng, params, memory, theta, proposed, count
-):
-    """Use G' once more, as the draws of the ratio of normalisers: the noisy sampler."""
-    count[TOUCHED] += 1
-    count[EVALUATIONS] += 1
-    return log_ratio_of_observed(theta, proposed, params[1]) + log_normalizer_ratio(theta, proposed, memory[5])
-
-
-def carry_drift_draws(memory):  # type: ignore[no-untyped-def]  # bound into the template
+@compiled
+def carry_drift_draws(state: NoisyState) -> None:
     """G' becomes G."""
-    memory[4][:, :] = memory[5]
+    drift = state.move
+    for k in range(drift.here.shape[0]):
+        assign(drift.here[k], drift.there[k])
 
 
-def adapt_step(params, state, acceptance, step):  # type: ignore[no-untyped-def]  # bound into the template
+@compiled
+def adapt_step(state: DriftState, acceptance: float, step: int) -> None:
     """Tune the length of the steps to a wanted acceptance rate (Robbins and Monro 1951)."""
-    state[LOG_FACTOR] += (acceptance - params[2]) / (step + 1.0) ** 0.6
+    state.log_factor[0] += (acceptance - state.wanted) / (step + 1.0) ** 0.6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,11 +145,16 @@ class MALAExchange(Component, Sampler):
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
-        functions = {
-            "MOVE": drift_and_return,
-            "ESTIMATE": estimate_from_drift_draws if self.noisy else estimate_from_fresh_draws,
-            "KEEP": keep_nothing if self.refresh else carry_drift_draws,
-            "ADAPT": keep if self.target_acceptance is None else adapt_step,
-        }
-        n_ratio = 0 if self.noisy else 1
-        return langevin_program(self, target, functions, n_ratio=n_ratio, decides=True, audit_every=audit_every)
+
+        def step(simulate: Callable[..., None]) -> Callable[..., int]:
+            return make_step(
+                make_drift_and_return(simulate, self.refresh),
+                estimate_from_draws if self.noisy else make_estimate_from_fresh_draws(simulate),
+                keep_nothing if self.refresh else carry_drift_draws,
+                adapt_nothing if self.target_acceptance is None else adapt_step,
+                True,
+            )
+
+        return langevin_program(
+            self, target, step, fresh_for_ratio=not self.noisy, decides=True, audit_every=audit_every
+        )

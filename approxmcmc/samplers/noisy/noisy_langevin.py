@@ -6,37 +6,48 @@ Biased twice: by the step size, as every unadjusted Langevin chain, and by the n
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler
-from approxmcmc.proposals.random_walk import keep
-from approxmcmc.samplers.noisy.chain import NoisyProgram, keep_nothing
-from approxmcmc.samplers.noisy.doubly_intractable import TOUCHED
+import numpy as np
+
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
+from approxmcmc.contracts.records import GRADIENTS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.noisy.doubly_intractable import RatioState, make_draw_rows
 from approxmcmc.samplers.noisy.estimated_drift import (
-    GRADIENTS,
+    DriftState,
     add_noise,
     check_steps,
     langevin_program,
     mean_after_drift,
 )
+from approxmcmc.samplers.noisy.program import NoisyProgram
+from approxmcmc.samplers.noisy.step import keep_nothing, make_step
 
 
-def drift(  # type: ignore[no-untyped-def]  # bound into the template
-    proposal_rng, auxiliary_rng, log_prior, params, memory, theta, proposed, count
-):
-    """Draw G at theta and follow the drift that it estimates; nobody asks about the way back."""
-    (sigma, lower, _, _), observed, simulator_params = params
-    _, _, _, simulator_state, here, _, work = memory
-    for k in range(here.shape[0]):
-        SIMULATE(auxiliary_rng, theta, simulator_params, simulator_state, here[k], count)  # noqa: F821 (bound)
-    count[TOUCHED] += 1
-    count[GRADIENTS] += 1
-    mean_after_drift(log_prior, theta, observed, here, sigma, 1.0, work, proposed)
-    add_noise(proposal_rng, lower, 1.0, work, proposed)
-    return 0.0
+@cached_by_content(maxsize=64)
+def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
+    """Return the move that draws G at theta and follows the drift that it estimates; nobody asks about the way back."""
+    draw_rows = make_draw_rows(simulate)
+
+    def drift(streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray) -> float:
+        draw_rows(streams.order, theta, state.simulator, state.here, count)
+        count[TOUCHED] += 1
+        count[GRADIENTS] += 1
+        mean_after_drift(state, theta, state.here, 1.0, proposed)
+        add_noise(streams.proposal, state.lower, 1.0, state.scratch, proposed)
+        return 0.0
+
+    return compiled(drift)
 
 
-def no_estimate(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
+@compiled
+def no_estimate(
+    rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+) -> float:
     """Estimate nothing: every step is made."""
     return 0.0
 
@@ -95,5 +106,8 @@ class NoisyLangevin(Component, Sampler):
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains; it makes no decisions."""
-        functions = {"MOVE": drift, "ESTIMATE": no_estimate, "KEEP": keep_nothing, "ADAPT": keep}
-        return langevin_program(self, target, functions, n_ratio=0, decides=False, audit_every=None)
+
+        def step(simulate: Callable[..., None]) -> Callable[..., int]:
+            return make_step(make_drift(simulate), no_estimate, keep_nothing, adapt_nothing, False)
+
+        return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)

@@ -7,12 +7,32 @@ distance of the stationary law from the posterior (their corollary 2.3).
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
-from approxmcmc.samplers.noisy.chain import NoisyProgram
+from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.samplers.noisy.exchange import check_proposal
-from approxmcmc.samplers.noisy.pseudo_marginal import estimate_ratio, estimated_program
+from approxmcmc.samplers.noisy.program import NoisyProgram
+from approxmcmc.samplers.noisy.pseudo_marginal import EstimateState, estimated_program
+
+
+@cached_by_content(maxsize=64)
+def make_estimate_ratio(log_ratio: Callable[..., float]) -> Callable[..., float]:
+    """Return what asks the user's estimate of the log ratio."""
+
+    def estimate_ratio(
+        rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        count[TOUCHED] += state.n_terms
+        count[EVALUATIONS] += 2 * state.n_terms
+        return log_ratio(rng, theta, proposed, state.data)
+
+    return compiled(estimate_ratio)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,4 +78,4 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
 
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
-        return estimated_program(self, target, "ratio", estimate_ratio, False, audit_every)
+        return estimated_program(self, target, "ratio", make_estimate_ratio, keeps=False, audit_every=audit_every)

@@ -9,55 +9,33 @@ theta alone is a Markov chain, which mixes better and is biased.
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Component, EstimatedTarget, ProposalSampler, Streams
+from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
+from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.noisy.chain import NoisyProgram, NoisyStep, follow_proposal, keep_nothing, with_part
+from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.exchange import check_proposal
-
-TOUCHED = COUNT_NAMES.index("datapoints_touched")
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
-# Entries of the memory's pair of estimates: log p^(y|theta) and log p^(y|theta').
-HERE, THERE = 0, 1
+from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
+from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_follow_proposal, make_step
 
 
-def estimate_against_kept(  # type: ignore[no-untyped-def]  # bound into the template
-    rng, params, memory, theta, proposed, count
-):
-    """Draw an estimate at theta' and compare it with the one that is kept (GIMH)."""
-    data, n_terms, _ = params[1]
-    kept = memory[1]
-    kept[THERE] = SIMULATE(rng, proposed, data)  # noqa: F821 (bound)
-    count[TOUCHED] += n_terms
-    count[EVALUATIONS] += n_terms
-    return difference(kept[HERE], kept[THERE])
+class EstimateState(NamedTuple):
+    """What a user's estimate reads, how many of the likelihood's terms those are, and two estimates.
 
+    `here` and `there` hold log p^(y|theta) and log p^(y|theta'), one number each, where estimates outlive their step.
+    """
 
-def estimate_both(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
-    """Draw an estimate at theta and one at theta' (MCWM)."""
-    data, n_terms, n_obs = params[1]
-    here = SIMULATE(rng, theta, data)  # noqa: F821 (bound)
-    there = SIMULATE(rng, proposed, data)  # noqa: F821 (bound)
-    count[TOUCHED] += min(2 * n_terms, n_obs)
-    count[EVALUATIONS] += 2 * n_terms
-    return difference(here, there)
-
-
-def estimate_ratio(rng, params, memory, theta, proposed, count):  # type: ignore[no-untyped-def]  # as above
-    """Ask the user's estimate of the log ratio."""
-    data, n_terms, _ = params[1]
-    count[TOUCHED] += n_terms
-    count[EVALUATIONS] += 2 * n_terms
-    return SIMULATE(rng, theta, proposed, data)  # noqa: F821 (bound)
-
-
-def carry_estimate(memory):  # type: ignore[no-untyped-def]  # bound into the template
-    """Let the estimate at theta' become the one at theta."""
-    memory[1][HERE] = memory[1][THERE]
+    data: tuple[np.ndarray, ...]
+    n_terms: int
+    n_obs: int
+    here: np.ndarray
+    there: np.ndarray
 
 
 @compiled
@@ -66,6 +44,43 @@ def difference(here: float, there: float) -> float:
     if math.inf in (there, here):
         return math.nan
     return there if there == -math.inf else there - here
+
+
+@cached_by_content(maxsize=64)
+def make_estimate_against_kept(log_estimate: Callable[..., float]) -> Callable[..., float]:
+    """Return what draws an estimate at theta' and compares it with the one that is kept (GIMH)."""
+
+    def estimate_against_kept(
+        rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        state.there[0] = log_estimate(rng, proposed, state.data)
+        count[TOUCHED] += state.n_terms
+        count[EVALUATIONS] += state.n_terms
+        return difference(state.here[0], state.there[0])
+
+    return compiled(estimate_against_kept)
+
+
+@cached_by_content(maxsize=64)
+def make_estimate_both(log_estimate: Callable[..., float]) -> Callable[..., float]:
+    """Return what draws an estimate at theta and one at theta' (MCWM)."""
+
+    def estimate_both(
+        rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        here = log_estimate(rng, theta, state.data)
+        there = log_estimate(rng, proposed, state.data)
+        count[TOUCHED] += min(2 * state.n_terms, state.n_obs)
+        count[EVALUATIONS] += 2 * state.n_terms
+        return difference(here, there)
+
+    return compiled(estimate_both)
+
+
+@compiled
+def carry_estimate(state: NoisyState) -> None:
+    """Let the estimate at theta' become the one at theta."""
+    state.estimate.here[0] = state.estimate.there[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,15 +129,18 @@ class PseudoMarginal(Component, ProposalSampler):
 
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
-        estimate = estimate_both if self.refresh else estimate_against_kept
-        return estimated_program(self, target, "likelihood", estimate, not self.refresh, audit_every)
+        make_estimate = make_estimate_both if self.refresh else make_estimate_against_kept
+        return estimated_program(
+            self, target, "likelihood", make_estimate, keeps=not self.refresh, audit_every=audit_every
+        )
 
 
 def estimated_program(
     sampler: Any,
     target: EstimatedTarget,
     of: str,
-    estimate: Any,
+    make_estimate: Callable[[Callable[..., float]], Callable[..., float]],
+    *,
     keeps: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
@@ -133,23 +151,23 @@ def estimated_program(
             f"{who} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
         )
     estimator, proposal = target.build_estimator(), sampler.proposal.build_proposal(target)
-    log_prior, n_obs = target.compile_log_prior(), int(target.n_obs)  # type: ignore[attr-defined]  # a Target, too
-    functions = {
-        "MOVE": with_part(follow_proposal, "PROPOSE", proposal.functions["PROPOSE"]),
-        "ESTIMATE": with_part(estimate, "SIMULATE", estimator.estimate),
-        "KEEP": carry_estimate if keeps else keep_nothing,
-        "ADAPT": proposal.functions["ADAPT"],
-    }
-
-    def make_memory(theta: np.ndarray, streams: Streams) -> tuple[Any, ...]:
-        kept = np.full(2, math.nan)
-        if keeps:
-            kept[HERE] = estimator.estimate(streams.order, theta, estimator.data)
-        return (proposal.make_state(), kept)
-
-    params = (proposal.params, (estimator.data, estimator.n_terms, n_obs))
-    step = NoisyStep(
-        functions, params, make_memory, proposal.describe, tuple(proposal.records), decides=True, n_obs=n_obs
+    # The estimate at the start is one call: to compile it for Python as well would take a second.
+    plain_estimate = getattr(estimator.estimate, "py_func", estimator.estimate)
+    n_obs = int(target.n_obs)
+    step = make_step(
+        make_follow_proposal(proposal.propose),
+        make_estimate(estimator.estimate),
+        carry_estimate if keeps else keep_nothing,
+        proposal.adapt or adapt_nothing,
+        True,
     )
-    start = np.asarray(target.initial_point(), dtype=np.float64)  # type: ignore[attr-defined]  # a Target, too
-    return NoisyProgram(step, log_prior, start, target.log_likelihood, audit_every)
+
+    def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, EstimateState]:
+        here, there = np.full(1, math.nan), np.full(1, math.nan)
+        if keeps:
+            here[0] = plain_estimate(rng, theta, estimator.data)
+        return proposal.make_state(), EstimateState(estimator.data, estimator.n_terms, n_obs, here, there)
+
+    setup = NoisySetup(step, make_states, proposal.describe, tuple(proposal.records), decides=True, n_obs=n_obs)
+    start = np.asarray(target.initial_point(), dtype=np.float64)
+    return NoisyProgram(setup, target.compile_log_prior(), start, target.log_likelihood, audit_every)

@@ -5,12 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Simulator
+from approxmcmc.contracts import Simulator
+from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign, equal
-
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
 
 
 class LevelTable(NamedTuple):
@@ -40,19 +38,28 @@ class LevelTable(NamedTuple):
     def simulator(self) -> Simulator:
         """Return the simulator that draws s(y) by inversion; the weights of one theta are kept."""
         n_levels, dim = self.levels.shape
-        params = (self.levels, self.log_counts, self.n_sites)
         return Simulator(
-            draw_level, params, lambda: (np.empty(n_levels), np.full(dim, math.nan)), exact=True
+            draw_level, lambda: LevelState(self, np.empty(n_levels), np.full(dim, math.nan)), exact=True
         )  # fmt: skip
 
 
-def draw_level(rng, theta, params, state, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+class LevelState(NamedTuple):
+    """A table, and the cumulated weights of its levels at one theta."""
+
+    table: LevelTable
+    cumulative: np.ndarray
+    theta: np.ndarray
+
+
+@compiled
+def draw_level(
+    rng: np.random.Generator, theta: np.ndarray, state: LevelState, statistics: np.ndarray, count: np.ndarray
+) -> None:
     """Draw a level exactly, and write it."""
-    levels, log_counts, n_sites = params
-    cumulative, last = state
-    if not equal(last, theta):
-        accumulate(levels, log_counts, theta, cumulative)
-        assign(last, theta)
+    table, cumulative = state.table, state.cumulative
+    if not equal(state.theta, theta):
+        accumulate(table, theta, cumulative)
+        assign(state.theta, theta)
     u = rng.random() * cumulative[-1]
     low, high = 0, cumulative.shape[0] - 1
     while low < high:  # the first level whose cumulated weight exceeds u
@@ -61,14 +68,15 @@ def draw_level(rng, theta, params, state, statistics, count):  # type: ignore[no
             high = middle
         else:
             low = middle + 1
-    assign(statistics, levels[low])
-    count[UPDATES] += n_sites
+    assign(statistics, table.levels[low])
+    count[UPDATES] += table.n_sites
     count[STATISTICS] += 1
 
 
 @compiled
-def accumulate(levels, log_counts, theta, cumulative):  # type: ignore[no-untyped-def]  # a kernel helper
+def accumulate(table: LevelTable, theta: np.ndarray, cumulative: np.ndarray) -> None:
     """Write the cumulated weights of the levels at theta, the largest single weight 1."""
+    levels, log_counts = table.levels, table.log_counts
     largest = -math.inf
     for level in range(levels.shape[0]):
         log_weight = log_counts[level]

@@ -6,26 +6,12 @@ where delta_i is what the statistics gain when site or dyad i is set to 1: a log
 (Besag 1974; Strauss and Ikeda 1990). Its terms are a tall data set, so every sampler of the library runs on it.
 """
 
-import math
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.targets.exponential_family import ExponentialFamily
+from approxmcmc.targets.exponential_family import ExponentialFamily, make_uniform_log_prior
 from approxmcmc.targets.linear import LogisticRegression
-
-
-def _uniform(low: float, high: float) -> Callable[[np.ndarray], float]:
-    def log_prior(theta):  # type: ignore[no-untyped-def]  # compiled
-        for j in range(theta.shape[0]):
-            if not low <= theta[j] <= high:
-                return -math.inf
-        return 0.0
-
-    return log_prior
 
 
 class PseudoLikelihood(LogisticRegression):
@@ -62,7 +48,7 @@ class PseudoLikelihood(LogisticRegression):
             super().__init__(design, response, prior_scale=target.prior.normal.scale)
         else:
             assert target.prior.bounds is not None
-            super().__init__(design, response, prior=_uniform(*target.prior.bounds))
+            super().__init__(design, response, prior=make_uniform_log_prior(*target.prior.bounds))
         self.variables, self._field_hash = target.variables, target.content_hash()
 
     def content_hash(self) -> str:

@@ -270,6 +270,6 @@ class ControlVariate(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
         return self.target.to_pymc()  # type: ignore[attr-defined]  # told by the plain target where there is none
 
     def __repr__(self) -> str:
-        """Say of what, and how far from the mode."""
+        """Name the target, the order of the expansion, and its distance from the mode."""
         order = "" if self.order == 2 else ", order=1"
         return f"ControlVariate({self.target!r}, distance_to_mode={self.distance_to_mode:.2g}{order})"

@@ -18,7 +18,7 @@ from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.exponential_family import ExponentialFamily, FamilyPrior
 from approxmcmc.targets.graphs.exact import MOST_NODES, MOST_NODES_ENUMERATED, Elimination, elimination, enumeration
-from approxmcmc.targets.graphs.simulators import toggle_params, toggle_simulator, toggle_state
+from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import GraphStatistic, find_statistics, write_changes
 
 LEAST_UPDATES, UPDATES_PER_DYAD = 1000, 20
@@ -139,9 +139,8 @@ class ERGM(ExponentialFamily):
         if auxiliary == "auto":
             n_dyads = self.n_nodes * (self.n_nodes - 1) // 2
             auxiliary = Auxiliary(max(LEAST_UPDATES, UPDATES_PER_DYAD * n_dyads), "both")
-        params = toggle_params(self.adjacency, self.statistics, auxiliary)
-        state = toggle_state(self.n_nodes, self.variables.size)
-        return Simulator(toggle_simulator(self.statistics), params, state, exact=False)
+        make_state = toggle_states(self.adjacency, self.statistics, auxiliary)
+        return Simulator(toggle_simulator(self.statistics), make_state, exact=False)
 
     def __repr__(self) -> str:
         """Say size, statistics and prior."""

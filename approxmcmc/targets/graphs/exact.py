@@ -21,8 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.compile import INDICES, compiled, kernel, type_of
+from approxmcmc.contracts import Simulator
+from approxmcmc.contracts.records import STATISTICS, UPDATES
+from approxmcmc.engine.compile import INDICES, allocating, compiled, kernel, type_of
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
@@ -30,8 +31,6 @@ from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
 MOST_NODES = 16  # three times as many transitions with each further node
 MOST_NODES_ENUMERATED = 6  # 2^15 graphs
 LANES = 8
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
 
 
 class EliminationTable(NamedTuple):
@@ -69,7 +68,15 @@ def elimination_table(n_nodes: int) -> EliminationTable:
     return EliminationTable(layers, first, *lists)
 
 
-def transitions(words, numbers, binomials, places, source, ways, degree):  # type: ignore[no-untyped-def]  # bound above
+def transitions(
+    words: np.ndarray,
+    numbers: np.ndarray,
+    binomials: np.ndarray,
+    places: np.ndarray,
+    source: np.ndarray,
+    ways: np.ndarray,
+    degree: np.ndarray,
+) -> None:
     """Go through all transitions; count them in `places` by their target, or write each at the target's place."""
     n = binomials.shape[0] - 1
     for word in words[:-1]:
@@ -109,7 +116,7 @@ def transitions(words, numbers, binomials, places, source, ways, degree):  # typ
 
 
 @compiled
-def forward(table, weights, v, scales):  # type: ignore[no-untyped-def]  # a kernel helper
+def forward(table: EliminationTable, weights: np.ndarray, v: np.ndarray, scales: np.ndarray) -> None:
     """Write v of every state, each layer divided by its largest; `scales` holds these factors."""
     layers, first, source, ways, degree = table
     v[0] = 1.0
@@ -127,7 +134,7 @@ def forward(table, weights, v, scales):  # type: ignore[no-untyped-def]  # a ker
 
 
 @compiled
-def vertex_weights(terms, theta, weights):  # type: ignore[no-untyped-def]  # a kernel helper
+def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> float:
     """Write exp(theta'f(D)) for D = 0, 1, ..., the largest 1; return the log of the factor taken out."""
     largest = -math.inf
     for d in range(terms.shape[0]):
@@ -140,7 +147,7 @@ def vertex_weights(terms, theta, weights):  # type: ignore[no-untyped-def]  # a 
     return largest
 
 
-def log_sums(table, terms, thetas, out):  # type: ignore[no-untyped-def]  # bound below
+def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out: np.ndarray) -> None:
     """Write log Z of each row of `thetas`; the table is read once for `LANES` of them, three times as fast as alone."""
     n = terms.shape[0]
     v, w, weights = np.empty((1 << n, LANES)), np.empty((n, LANES)), np.empty(n)
@@ -156,8 +163,8 @@ def log_sums(table, terms, thetas, out):  # type: ignore[no-untyped-def]  # boun
         forward_lanes(table, w, v, out[start : start + here])
 
 
-@compiled
-def forward_lanes(table, w, v, out):  # type: ignore[no-untyped-def]  # a kernel helper
+@allocating  # two short arrays, for a pass over the whole table
+def forward_lanes(table: EliminationTable, w: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
     """Run `forward` for several theta at once, and add the logs of the scales to `out`."""
     layers, first, source, ways, degree = table
     total, largest = np.empty(LANES), np.empty(LANES)
@@ -183,22 +190,38 @@ def forward_lanes(table, w, v, out):  # type: ignore[no-untyped-def]  # a kernel
             out[lane] += math.log(largest[lane])
 
 
-def draw_eliminations(rng, theta, params, scratch, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+class EliminationState(NamedTuple):
+    """An elimination, f(D) of every statistic, and what it amounts to at one theta.
+
+    That is v of every state, the factors of its layers, and the weights w(D).
+    """
+
+    table: EliminationTable
+    terms: np.ndarray
+    v: np.ndarray
+    scales: np.ndarray
+    weights: np.ndarray
+    theta: np.ndarray
+
+
+@compiled
+def draw_eliminations(
+    rng: np.random.Generator, theta: np.ndarray, state: EliminationState, statistics: np.ndarray, count: np.ndarray
+) -> None:
     """Draw the statistics of a graph exactly, from the last elimination back to the first."""
-    table, terms = params
-    v, scales, weights, last = scratch
-    if not equal(last, theta):
+    terms, v, weights, scales = state.terms, state.v, state.weights, state.scales
+    if not equal(state.theta, theta):
         vertex_weights(terms, theta, weights)
-        forward(table, weights, v, scales)
-        assign(last, theta)
-    _, first, source, ways, degree = table
+        forward(state.table, weights, v, scales)
+        assign(state.theta, theta)
+    _, first, source, ways, degree = state.table
     n = terms.shape[0]
-    state = v.shape[0] - 1
+    word = v.shape[0] - 1
     statistics[:] = 0.0
     for t in range(n, 0, -1):
-        remaining = rng.random() * v[state] * scales[t]
-        chosen = first[state]
-        for e in range(first[state], first[state + 1]):
+        remaining = rng.random() * v[word] * scales[t]
+        chosen = first[word]
+        for e in range(first[word], first[word + 1]):
             weight = v[source[e]] * (ways[e] * weights[degree[e]])
             if weight > 0.0:  # rounding may leave a rest after the last: it belongs to the last that can be
                 chosen = e
@@ -207,7 +230,7 @@ def draw_eliminations(rng, theta, params, scratch, statistics, count):  # type: 
                     break
         for k in range(statistics.shape[0]):
             statistics[k] += terms[degree[chosen], k]
-        state = source[chosen]
+        word = source[chosen]
     count[UPDATES] += n * (n - 1) // 2
     count[STATISTICS] += 1
 
@@ -221,18 +244,19 @@ class Elimination(NamedTuple):
     def log_normalizers(self, thetas: np.ndarray) -> np.ndarray:
         """Return log Z of each row of `thetas`, shape (n, dim)."""
         out = np.empty(len(thetas))
-        arguments = (tuple(self.table), self.terms, np.ascontiguousarray(thetas), out)
+        arguments = (self.table, self.terms, np.ascontiguousarray(thetas), out)
         kernel(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
         return out
 
-    def make_state(self) -> tuple[np.ndarray, ...]:
-        """Return fresh arrays: v, the factors of its layers, w(D), and the theta that they belong to."""
+    def make_state(self) -> EliminationState:
+        """Return a state whose tables belong to no theta yet."""
         n, dim = self.terms.shape
-        return np.empty(1 << n), np.ones(n + 1), np.empty(n), np.full(dim, math.nan)
+        at_theta = np.empty(1 << n), np.ones(n + 1), np.empty(n), np.full(dim, math.nan)
+        return EliminationState(self.table, self.terms, *at_theta)
 
     def simulator(self) -> Simulator:
         """Return the simulator that draws backwards; a new theta costs a pass over the table."""
-        return Simulator(draw_eliminations, (tuple(self.table), self.terms), self.make_state, exact=True)
+        return Simulator(draw_eliminations, self.make_state, exact=True)
 
 
 def elimination(n_nodes: int, statistics: Sequence[GraphStatistic]) -> Elimination | None:

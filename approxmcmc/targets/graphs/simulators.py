@@ -14,21 +14,54 @@ Reference: Morris, Handcock and Hunter (2008), Specification of exponential-fami
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 from approxmcmc.targets.graphs.statistics import GraphStatistic, change_kernel
 
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))
-EDGES, DRAWS = 0, 1  # of a chain's integers: edges now, chains started
+
+
+class Graph(NamedTuple):
+    """A graph that toggles change: adjacency, degrees, the list of its edges, and the place of each dyad in it.
+
+    Of `edges` the first `n_edges`, one number, count; dyads are numbered by the rows of `pairs`.
+    """
+
+    pairs: np.ndarray
+    adjacency: np.ndarray
+    degrees: np.ndarray
+    edges: np.ndarray
+    places: np.ndarray
+    n_edges: np.ndarray
+
+
+class ToggleState(NamedTuple):
+    """What a chain over graphs reads (see `Auxiliary`), and where it is.
+
+    `starts` are graphs to start from, `values` their statistics; `log_hastings` holds log q_delete - log q_add by the
+    number of other edges, `edge_share` the probability to pick an edge. `statistics` are those of the graph now,
+    `change` what the toggled edge adds to them; `theta` is that of the graph, NaN at first; `n_started` counts chains.
+    """
+
+    starts: np.ndarray
+    values: np.ndarray
+    log_hastings: np.ndarray
+    edge_share: float
+    n_updates: int
+    thin: int
+    start: int
+    graph: Graph
+    statistics: np.ndarray
+    change: np.ndarray
+    theta: np.ndarray
+    n_started: np.ndarray
 
 
 def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
@@ -40,28 +73,35 @@ def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
     return np.asarray(np.log(0.5 / (others + 1) + 0.5 / n_dyads) - np.log(add))
 
 
-def toggle_params(
+def toggle_states(
     adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: Auxiliary
-) -> tuple[Any, ...]:
-    """Return what the chain reads: graphs to start from and their statistics, dyads, and the moves."""
-    n = len(adjacency)
+) -> Callable[[], ToggleState]:
+    """Return what makes the states of the chains that an auxiliary setting asks for."""
+    n, dim = len(adjacency), len(statistics)
     pairs = np.ascontiguousarray(np.stack(np.triu_indices(n, 1), axis=1))
     starts = np.stack([np.zeros((n, n), np.int64), 1 - np.eye(n, dtype=np.int64), adjacency])
     values = np.array([[float(statistic.value(graph)) for statistic in statistics] for graph in starts])
     move = "tnt" if auxiliary.move == "auto" else auxiliary.move
-    return (
-        starts.astype(np.uint8), values, pairs, log_hastings_ratios(len(pairs), move), 0.5 if move == "tnt" else 0.0,
-        auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start),
-    )  # fmt: skip
+    log_hastings = log_hastings_ratios(len(pairs), move)
 
+    def new_graph() -> Graph:
+        degrees, edges, places = (np.zeros(size, np.int64) for size in (n, len(pairs), len(pairs)))
+        return Graph(pairs, np.zeros((n, n), np.uint8), degrees, edges, places, np.zeros(1, np.int64))
 
-def toggle_state(n_nodes: int, dim: int) -> Callable[[], tuple[np.ndarray, ...]]:
-    """Return what makes a chain's scratch: graph, degrees, its list of edges with their places, and statistics."""
-    n_dyads = n_nodes * (n_nodes - 1) // 2
-    return lambda: (
-        np.zeros((n_nodes, n_nodes), np.uint8), np.zeros(n_nodes, np.int64), np.zeros(n_dyads, np.int64),
-        np.zeros(n_dyads, np.int64), np.zeros(2, np.int64), np.zeros(dim), np.zeros(dim), np.full(dim, math.nan),
-    )  # fmt: skip
+    return lambda: ToggleState(
+        starts=starts.astype(np.uint8),
+        values=values,
+        log_hastings=log_hastings,
+        edge_share=0.5 if move == "tnt" else 0.0,
+        n_updates=auxiliary.n_updates,
+        thin=auxiliary.thin or 0,
+        start=STARTS.index(auxiliary.start),
+        graph=new_graph(),
+        statistics=np.zeros(dim),
+        change=np.zeros(dim),
+        theta=np.full(dim, math.nan),
+        n_started=np.zeros(1, np.int64),
+    )
 
 
 @cached_by_content(maxsize=64)
@@ -69,18 +109,21 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
     """Return the function that draws a graph as the end of a chain of toggles, and writes its statistics."""
     write_changes = change_kernel(statistics)
 
-    def simulate(rng, theta, params, state, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
-        starts, values, pairs, log_hastings, edge_share, n_updates, thin, start = params
-        adjacency, degrees, edges, places, integers, change, current, last = state
-        if thin > 0 and equal(last, theta):
-            n_updates = thin
+    def simulate(
+        rng: np.random.Generator, theta: np.ndarray, state: ToggleState, statistics: np.ndarray, count: np.ndarray
+    ) -> None:
+        graph, current, change = state.graph, state.statistics, state.change
+        edges, pairs = graph.edges, graph.pairs
+        edge_share, n_updates = state.edge_share, state.n_updates
+        if state.thin > 0 and equal(state.theta, theta):
+            n_updates = state.thin
         else:
-            which = integers[DRAWS] % 2 if start == BOTH else start
-            integers[EDGES] = start_from(starts[which], pairs, adjacency, degrees, edges, places)
-            integers[DRAWS] += 1
-            assign(current, values[which])
-            assign(last, theta)
-        n_edges, n_dyads = integers[EDGES], pairs.shape[0]
+            which = state.n_started[0] % 2 if state.start == BOTH else state.start
+            graph.n_edges[0] = start_from(state.starts[which], graph)
+            state.n_started[0] += 1
+            assign(current, state.values[which])
+            assign(state.theta, theta)
+        n_edges, n_dyads = graph.n_edges[0], pairs.shape[0]
         # Near theta = 0 nearly every toggle is accepted, and the number of edges is even or odd with the number of
         # toggles: a random dyad is left alone at first, with probability 1/2.
         held = 1 if edge_share == 0.0 and rng.random() < 0.5 else 0
@@ -90,59 +133,60 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
             else:
                 dyad = int(rng.random() * n_dyads)
             i, j = pairs[dyad, 0], pairs[dyad, 1]
-            present = adjacency[i, j] == 1
+            present = graph.adjacency[i, j] == 1
             if present:
-                n_edges = remove(dyad, i, j, adjacency, degrees, edges, places, n_edges)
-            write_changes(adjacency, degrees, i, j, change)
-            log_ratio = log_hastings[n_edges]
+                n_edges = remove(dyad, i, j, graph, n_edges)
+            write_changes(graph.adjacency, graph.degrees, i, j, change)
+            log_ratio = state.log_hastings[n_edges]
             for k in range(theta.shape[0]):
                 log_ratio += theta[k] * change[k]
             if present:
                 log_ratio = -log_ratio
             accepted = log_ratio >= 0.0 or rng.random() < math.exp(log_ratio)
             if accepted != present:
-                n_edges = add(dyad, i, j, adjacency, degrees, edges, places, n_edges)
+                n_edges = add(dyad, i, j, graph, n_edges)
             if accepted:
                 for k in range(theta.shape[0]):
                     current[k] += -change[k] if present else change[k]
-        integers[EDGES] = n_edges
+        graph.n_edges[0] = n_edges
         assign(statistics, current)
         count[UPDATES] += n_updates
         count[STATISTICS] += n_updates
 
-    return simulate
+    return compiled(simulate)
 
 
 @compiled
-def start_from(graph, pairs, adjacency, degrees, edges, places):  # type: ignore[no-untyped-def]  # a kernel helper
+def start_from(start: np.ndarray, graph: Graph) -> int:
     """Copy a graph, list its edges, and return their number."""
-    adjacency[:] = 0
-    degrees[:] = 0
+    graph.adjacency[:] = 0
+    graph.degrees[:] = 0
     n_edges = 0
-    for dyad in range(pairs.shape[0]):
-        i, j = pairs[dyad, 0], pairs[dyad, 1]
-        if graph[i, j]:
-            n_edges = add(dyad, i, j, adjacency, degrees, edges, places, n_edges)
+    for dyad in range(graph.pairs.shape[0]):
+        i, j = graph.pairs[dyad, 0], graph.pairs[dyad, 1]
+        if start[i, j]:
+            n_edges = add(dyad, i, j, graph, n_edges)
     return n_edges
 
 
 @compiled
-def add(dyad, i, j, adjacency, degrees, edges, places, n_edges):  # type: ignore[no-untyped-def]  # a kernel helper
+def add(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
     """Add an edge at the end of the list; return the number of edges."""
-    adjacency[i, j] = adjacency[j, i] = 1
-    degrees[i] += 1
-    degrees[j] += 1
-    edges[n_edges] = dyad
-    places[dyad] = n_edges
+    graph.adjacency[i, j] = graph.adjacency[j, i] = 1
+    graph.degrees[i] += 1
+    graph.degrees[j] += 1
+    graph.edges[n_edges] = dyad
+    graph.places[dyad] = n_edges
     return n_edges + 1
 
 
 @compiled
-def remove(dyad, i, j, adjacency, degrees, edges, places, n_edges):  # type: ignore[no-untyped-def]  # a kernel helper
+def remove(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
     """Remove an edge, whose place the last of the list takes; return the number of edges."""
-    adjacency[i, j] = adjacency[j, i] = 0
-    degrees[i] -= 1
-    degrees[j] -= 1
+    graph.adjacency[i, j] = graph.adjacency[j, i] = 0
+    graph.degrees[i] -= 1
+    graph.degrees[j] -= 1
+    edges, places = graph.edges, graph.places
     moved = edges[n_edges - 1]
     edges[places[dyad]] = moved
     places[moved] = places[dyad]

@@ -3,7 +3,7 @@
 A statistic is two small functions: its value on a whole graph, and its *change statistic*, the difference that adding
 the edge (i, j) makes. Simulation needs the second only, once for every proposed toggle. A statistic that sums a
 function of the degrees, s(y) = sum_v f(d_v), is that one function, and such statistics have exact answers, see
-`ergm_exact`:
+`approxmcmc.targets.graphs.exact`:
 
     >>> pendants = degree_statistic("pendants", lambda degree: 1.0 if degree == 1 else 0.0)
     >>> register_statistic(pendants)
@@ -29,12 +29,11 @@ Registration toggles random dyads of random graphs, and compares the change with
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.compile import INDICES, VECTOR, compiled, kernel
+from approxmcmc.engine.compile import INDICES, VECTOR, allocating, compiled, kernel
 from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.targets.checks import compiler_says, plain_function
@@ -69,9 +68,9 @@ class GraphStatistic:
 
 def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatistic:
     """Return the statistic s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
-    term = compiled(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))
+    term = allocating(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))
 
-    def change(adjacency, degrees, i, j):  # type: ignore[no-untyped-def]  # compiled
+    def change(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int) -> float:
         return term(degrees[i] + 1) - term(degrees[i]) + term(degrees[j] + 1) - term(degrees[j])
 
     def value(adjacency: np.ndarray) -> float:
@@ -80,7 +79,7 @@ def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatist
     return GraphStatistic(name, change, value, of_degree)
 
 
-def common_neighbours(adjacency, degrees, i, j):  # type: ignore[no-untyped-def]  # compiled
+def common_neighbours(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int) -> float:
     """Return the number of triangles that the edge (i, j) closes."""
     total = 0
     for k in range(adjacency.shape[0]):
@@ -175,27 +174,31 @@ def check_statistic(statistic: GraphStatistic) -> None:
 
 
 @cached_by_content(maxsize=64)
-def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Any:
+def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
     """Return the compiled ``write(adjacency, degrees, i, j, out)`` that writes the changes of all statistics."""
+    return compiled(make_write_changes(statistics))
+
+
+@cached_by_content(maxsize=64)
+def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
+    """Return the same kernel for calls from Python."""
+    return kernel(make_write_changes(statistics), nb.void(*CHANGE_ARGUMENTS, VECTOR))
+
+
+def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
+    """Return the function that writes the change of the last statistic beside those of the others."""
     place = len(statistics) - 1
-    change = compiled(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
+    change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
     if place == 0:
 
-        @compiled
         def write(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
             out[0] = change(adjacency, degrees, i, j)
 
         return write
     write_others = change_kernel(statistics[:-1])
 
-    @compiled
     def write_all(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
         write_others(adjacency, degrees, i, j, out)
         out[place] = change(adjacency, degrees, i, j)
 
     return write_all
-
-
-def write_changes(statistics: tuple[GraphStatistic, ...]) -> Any:
-    """Return the same kernel for calls from Python: ``write(adjacency, degrees, i, j, out)``."""
-    return kernel(change_kernel(statistics), nb.void(*CHANGE_ARGUMENTS, VECTOR))

@@ -13,31 +13,43 @@ Reference: Propp and Wilson (1996), Exact sampling with coupled Markov chains, s
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, Simulator
-from approxmcmc.engine.compile import compiled
+from approxmcmc.contracts import Simulator
+from approxmcmc.contracts.records import STATISTICS, UPDATES
+from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.targets.ising.exact import n_pairs
 
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
+FIELDS = 9  # sums of up to four spins, -4 ... 4
+
+
+class CouplingState(NamedTuple):
+    """The number of pairs of neighbours; the spins of both chains, with a rim of zeros; P(up) for each field."""
+
+    n_pairs: int
+    lower: np.ndarray
+    upper: np.ndarray
+    up: np.ndarray
 
 
 def coupling_simulator(rows: int, columns: int) -> Simulator:
     """Return the simulator that couples from the past; slow beyond |theta| ~ 0.44."""
 
-    def make_state() -> tuple[np.ndarray, ...]:
-        return np.zeros((rows + 2, columns + 2), np.int8), np.zeros((rows + 2, columns + 2), np.int8)
+    def make_state() -> CouplingState:
+        lower, upper = (np.zeros((rows + 2, columns + 2), np.int8) for _ in range(2))
+        return CouplingState(n_pairs(rows, columns), lower, upper, np.empty(FIELDS))
 
-    return Simulator(couple_from_the_past, (n_pairs(rows, columns),), make_state, exact=True)
+    return Simulator(couple_from_the_past, make_state, exact=True)
 
 
-def couple_from_the_past(rng, theta, params, state, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+@allocating  # nobody knows how many sweeps a draw needs; each costs far more than room for its numbers
+def couple_from_the_past(
+    rng: np.random.Generator, theta: np.ndarray, state: CouplingState, statistics: np.ndarray, count: np.ndarray
+) -> None:
     """Draw a lattice exactly, and write its statistic (Propp and Wilson 1996, section 2.2)."""
-    (pairs,) = params
-    lower, upper = state
-    n_sites = (lower.shape[0] - 2) * (lower.shape[1] - 2)
+    n_sites = (state.lower.shape[0] - 2) * (state.lower.shape[1] - 2)
     uniforms = np.empty((0, n_sites))
     sweeps = 1
     while True:
@@ -48,24 +60,24 @@ def couple_from_the_past(rng, theta, params, state, statistics, count):  # type:
             for site in range(n_sites):
                 longer[k, site] = rng.random()
         uniforms = longer
-        disagreements = coupled_sweeps(abs(theta[0]), uniforms, lower, upper)
+        disagreements = coupled_sweeps(abs(theta[0]), uniforms, state)
         count[UPDATES] += 2 * sweeps * n_sites
         if disagreements >= 0:
             break
         sweeps *= 2
-    statistics[0] = math.copysign(1.0, theta[0]) * (pairs - 2 * disagreements)
+    statistics[0] = math.copysign(1.0, theta[0]) * (state.n_pairs - 2 * disagreements)
     count[STATISTICS] += 1
 
 
 @compiled
-def coupled_sweeps(theta, uniforms, lower, upper):  # type: ignore[no-untyped-def]  # a kernel helper
+def coupled_sweeps(theta: float, uniforms: np.ndarray, state: CouplingState) -> int:
     """Run both chains to the present; return the disagreeing pairs where they met, else -1.
 
     The heat bath with one uniform for both is monotone at theta >= 0: lower <= upper stays true.
     """
+    lower, upper, up = state.lower, state.upper, state.up
     rows, columns = lower.shape[0] - 2, lower.shape[1] - 2
-    up = np.empty(9)
-    for k in range(9):
+    for k in range(FIELDS):
         up[k] = 1.0 / (1.0 + math.exp(-2.0 * theta * (k - 4)))
     lower[1:-1, 1:-1] = -1
     upper[1:-1, 1:-1] = 1

@@ -15,17 +15,18 @@ draw of the lattice (Reeves and Pettitt 2004, Friel and Rue 2007 for general fac
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import COUNT_NAMES, Simulator
+from approxmcmc.contracts import Simulator
+from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compile import INDICES, MATRIX, compiled, kernel
+from approxmcmc.engine.vectors import assign
 
 WIDEST = 16  # 2^16 numbers to a row
 WIDEST_COUNTS = 12
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
 
 
 def n_pairs(rows: int, columns: int) -> int:
@@ -87,7 +88,7 @@ def _moments(theta: float, width: int, length: int) -> tuple[float, float, float
     return theta * pairs + log_scale + math.log(total), pairs - 2.0 * mean, 4.0 * (second / total - mean * mean)
 
 
-def forward_moments(t, within, width, length, table):  # type: ignore[no-untyped-def]  # bound below
+def forward_moments(t: float, within: np.ndarray, width: int, length: int, table: np.ndarray) -> float:
     """Write v_length, D v_length and D^2 v_length, D = t d/dt, to `table`; return the log of the scale taken out."""
     v, dv, ddv = table[0], table[1], table[2]
     log_scale = 0.0
@@ -126,48 +127,66 @@ def forward_moments(t, within, width, length, table):  # type: ignore[no-untyped
 # --- exact draws, backwards through the recursion ---
 
 
+class BackwardState(NamedTuple):
+    """What draws read: disagreements within each state of a row, and the sizes; and their tables at one theta.
+
+    Rows of `tables` are v_1, ..., v_length at `t`, one number; `powers` and `partial_sums` are scratch.
+    """
+
+    within: np.ndarray
+    width: int
+    length: int
+    n_pairs: int
+    tables: np.ndarray
+    t: np.ndarray
+    powers: np.ndarray
+    partial_sums: np.ndarray
+
+
 def backward_simulator(rows: int, columns: int) -> Simulator:
     """Return the simulator that draws backwards; its tables are kept, so that further draws at one theta cost less."""
     width, length = sorted((rows, columns))
-    size = 1 << width
-    params = (_disagreements(width), width, length, n_pairs(rows, columns))
+    size, within = 1 << width, _disagreements(width)
 
-    def make_state() -> tuple[np.ndarray, ...]:
-        return np.empty((length, size)), np.empty(size), np.full(1, math.nan)
+    def make_state() -> BackwardState:
+        tables, t = np.empty((length, size)), np.full(1, math.nan)
+        return BackwardState(within, width, length, n_pairs(rows, columns), tables, t, np.empty(width), np.empty(size))
 
-    return Simulator(draw_backwards, params, make_state, exact=True)
+    return Simulator(draw_backwards, make_state, exact=True)
 
 
-def draw_backwards(rng, theta, params, state, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+@compiled
+def draw_backwards(
+    rng: np.random.Generator, theta: np.ndarray, state: BackwardState, statistics: np.ndarray, count: np.ndarray
+) -> None:
     """Draw a lattice exactly, and write its statistic."""
-    within, width, length, pairs = params
-    tables, work, last = state
+    within, width, length, tables = state.within, state.width, state.length, state.tables
     t = math.exp(-2.0 * abs(theta[0]))
-    if last[0] != t:
-        forward(t, within, width, tables)
-        last[0] = t
-    row = draw_row(rng, 1.0, 0, width, tables[length - 1], work)
+    if state.t[0] != t:
+        forward(t, within, state.powers, tables)
+        state.t[0] = t
+    row = draw_row(rng, 1.0, 0, width, tables[length - 1], state.partial_sums)
     disagreements = within[row]
     for i in range(length - 2, -1, -1):
         below = row
-        row = draw_row(rng, t, below, width, tables[i], work)
+        row = draw_row(rng, t, below, width, tables[i], state.partial_sums)
         disagreements += within[row] + bits_set(row ^ below)
-    statistics[0] = math.copysign(1.0, theta[0]) * (pairs - 2 * disagreements)
+    statistics[0] = math.copysign(1.0, theta[0]) * (state.n_pairs - 2 * disagreements)
     count[UPDATES] += width * length
     count[STATISTICS] += 1
 
 
 @compiled
-def forward(t, within, width, tables):  # type: ignore[no-untyped-def]  # a kernel helper
-    """Write v_1, ..., v_length, each up to a factor, to the rows of `tables`."""
-    powers = np.empty(width)
+def forward(t: float, within: np.ndarray, powers: np.ndarray, tables: np.ndarray) -> None:
+    """Write v_1, ..., v_length, each up to a factor, to the rows of `tables`, and t^d to `powers`."""
+    width = powers.shape[0]
     for d in range(width):
         powers[d] = t**d
     for x in range(within.shape[0]):
         tables[0, x] = powers[within[x]]
     for i in range(1, tables.shape[0]):
         v = tables[i]
-        v[:] = tables[i - 1]
+        assign(v, tables[i - 1])
         for bit in range(width):
             half = 1 << bit
             for base in range(0, v.shape[0], 2 * half):
@@ -181,7 +200,7 @@ def forward(t, within, width, tables):  # type: ignore[no-untyped-def]  # a kern
 
 
 @compiled
-def draw_row(rng, t, below, width, weights, work):  # type: ignore[no-untyped-def]  # a kernel helper
+def draw_row(rng: np.random.Generator, t: float, below: int, width: int, weights: np.ndarray, work: np.ndarray) -> int:
     """Draw the state x of a row with probability proportional to weights[x] t^popcount(x ^ below).
 
     Bits are summed out from the highest down; `work` keeps the partial sums, those over states of `bit` bits at
@@ -204,7 +223,7 @@ def draw_row(rng, t, below, width, weights, work):  # type: ignore[no-untyped-de
 
 
 @compiled
-def bits_set(word):  # type: ignore[no-untyped-def]  # a kernel helper
+def bits_set(word: int) -> int:
     """Return the number of ones among the bits."""
     total = 0
     while word:

@@ -8,48 +8,78 @@ double each 5.7; checkerboard 4.8; four sites per double 4.2; with an unsigned i
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compile import compiled
+from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 
-UPDATES = COUNT_NAMES.index("auxiliary_updates")
-STATISTICS = COUNT_NAMES.index("statistic_evaluations")
-EMPTY, FULL, OBSERVED, BOTH = range(4)  # the order of `auxiliary.STARTS`
+EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))
 BITS = 13
 DIGIT = 1 << BITS
 FOUR_DIGITS = float(1 << (4 * BITS))
 SIGN = 63  # the bit of the sign of an int64
 FIELDS = 9  # sums of up to four spins, -4 ... 4
-ROW, COLOUR, OFFSET, DRAWS = range(4)  # of a chain's integers: the next site to update, and the chains started
+ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 
 
-def heat_bath_state(shape: tuple[int, int]) -> Callable[[], tuple[np.ndarray, ...]]:
-    """Return what makes a chain's scratch: spins with a rim of zeros, its integers, the theta of the spins."""
-    rows, columns = shape
-    return lambda: (np.zeros((rows + 2, columns + 2), np.int8), np.zeros(4, np.int64), np.full(1, math.nan))
+class HeatBathState(NamedTuple):
+    """What a chain over lattices reads (see `Auxiliary`), and where it is.
+
+    `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the spins, NaN at first;
+    `n_started` counts chains started. `whole` and `rest` hold the probabilities to go up, one for each field.
+    """
+
+    observed: np.ndarray
+    n_updates: int
+    thin: int
+    start: int
+    spins: np.ndarray
+    next_site: np.ndarray
+    theta: np.ndarray
+    n_started: np.ndarray
+    whole: np.ndarray
+    rest: np.ndarray
 
 
-def heat_bath(rng, theta, params, state, statistics, count):  # type: ignore[no-untyped-def]  # bound into chains
+def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
+    """Return what makes the states of the chains that an auxiliary setting asks for."""
+    (rows, columns), spins = observed.shape, observed.astype(np.int8)
+    settings = spins, auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
+    return lambda: HeatBathState(
+        *settings,
+        spins=np.zeros((rows + 2, columns + 2), np.int8),
+        next_site=np.zeros(3, np.int64),
+        theta=np.full(1, math.nan),
+        n_started=np.zeros(1, np.int64),
+        whole=np.empty(FIELDS, np.int64),
+        rest=np.empty(FIELDS),
+    )
+
+
+@compiled
+def heat_bath(
+    rng: np.random.Generator, theta: np.ndarray, state: HeatBathState, statistics: np.ndarray, count: np.ndarray
+) -> None:
     """Draw a lattice as the end of a heat bath, and write its statistic."""
-    observed, n_updates, thin, start = params
-    spins, integers, last = state
-    if thin > 0 and last[0] == theta[0]:
-        n_updates = thin
+    n_updates = state.n_updates
+    if state.thin > 0 and state.theta[0] == theta[0]:
+        n_updates = state.thin
     else:
-        set_spins(spins, observed, integers[DRAWS] % 2 if start == BOTH else start)
-        integers[ROW] = integers[COLOUR] = integers[OFFSET] = 0
-        integers[DRAWS] += 1
-        last[0] = theta[0]
-    update_sites(rng, theta[0], spins, integers, n_updates)
-    statistics[0] = pair_sum(spins)
+        set_spins(state.spins, state.observed, state.n_started[0] % 2 if state.start == BOTH else state.start)
+        state.next_site[ROW] = state.next_site[COLOUR] = state.next_site[OFFSET] = 0
+        state.n_started[0] += 1
+        state.theta[0] = theta[0]
+    update_sites(rng, theta[0], state, n_updates)
+    statistics[0] = pair_sum(state.spins)
     count[UPDATES] += n_updates
     count[STATISTICS] += 1
 
 
 @compiled
-def set_spins(spins, observed, start):  # type: ignore[no-untyped-def]  # a kernel helper
+def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
     """Set all spins down, up, or to the data."""
     for i in range(observed.shape[0]):
         for j in range(observed.shape[1]):
@@ -57,7 +87,7 @@ def set_spins(spins, observed, start):  # type: ignore[no-untyped-def]  # a kern
 
 
 @compiled
-def pair_sum(spins):  # type: ignore[no-untyped-def]  # a kernel helper
+def pair_sum(spins: np.ndarray) -> float:
     """Return the sum of y_i y_j over neighbours, each pair once; the rim counts for nothing."""
     total = 0
     for i in range(1, spins.shape[0] - 1):
@@ -67,17 +97,17 @@ def pair_sum(spins):  # type: ignore[no-untyped-def]  # a kernel helper
 
 
 @compiled
-def update_sites(rng, theta, spins, integers, n_updates):  # type: ignore[no-untyped-def]  # a kernel helper
+def update_sites(rng: np.random.Generator, theta: float, state: HeatBathState, n_updates: int) -> None:
     """Update `n_updates` sites, from where the last call stopped."""
+    spins, whole, rest, next_site = state.spins, state.whole, state.rest, state.next_site
     rows, columns = spins.shape[0] - 2, spins.shape[1] - 2
     # P(up) = (whole + rest) / 2^13. A site goes up if its 13-bit digit is below `whole`; if equal, with probability
     # `rest`. Nothing is rounded.
-    whole, rest = np.empty(FIELDS, np.int64), np.empty(FIELDS)
     for k in range(FIELDS):
         scaled = DIGIT / (1.0 + math.exp(-2.0 * theta * (k - 4)))
         whole[k] = int(scaled)
         rest[k] = scaled - whole[k]
-    row, colour, offset = integers[ROW], integers[COLOUR], integers[OFFSET]
+    row, colour, offset = next_site[ROW], next_site[COLOUR], next_site[OFFSET]
     digits, left = 0, 0
     while n_updates > 0:
         begin = 1 + ((row + colour) & 1) + 2 * offset
@@ -100,4 +130,4 @@ def update_sites(rng, theta, spins, integers, n_updates):  # type: ignore[no-unt
             row, offset = row + 1, 0
             if row == rows:
                 row, colour = 0, 1 - colour
-    integers[ROW], integers[COLOUR], integers[OFFSET] = row, colour, offset
+    next_site[ROW], next_site[COLOUR], next_site[OFFSET] = row, colour, offset

@@ -12,12 +12,12 @@ import numpy as np
 
 from approxmcmc.contracts import Simulator, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.auxiliary import STARTS, Auxiliary, checked_auxiliary
+from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.exponential_family import ExponentialFamily, FamilyPrior
 from approxmcmc.targets.ising import exact as exact_lattice
 from approxmcmc.targets.ising.coupling import coupling_simulator
-from approxmcmc.targets.ising.heat_bath import heat_bath, heat_bath_state
+from approxmcmc.targets.ising.heat_bath import heat_bath, heat_bath_states
 
 LEAST_UPDATES, SWEEPS = 1000, 20
 
@@ -108,10 +108,7 @@ class Ising(ExponentialFamily):
             auxiliary = Auxiliary(max(LEAST_UPDATES, SWEEPS * self.lattice.size), "both")
         if auxiliary.move != "auto":
             raise InvalidInputError(f'{self!r} moves by a heat bath: Auxiliary needs move="auto", found {auxiliary!r}')
-        params = (
-            self.lattice.astype(np.int8), auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
-        )  # fmt: skip
-        return Simulator(heat_bath, params, heat_bath_state(self.lattice.shape), exact=False)
+        return Simulator(heat_bath, heat_bath_states(self.lattice, auxiliary), exact=False)
 
     def __repr__(self) -> str:
         """Say size and prior."""

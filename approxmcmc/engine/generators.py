@@ -1,0 +1,53 @@
+"""Random generators inside kernels, made of the addresses of their parts.
+
+Numba reads a NumPy generator at the entry of a kernel. That code takes a fifth of a second to compile for each of a
+chain's five, and counts references, which the functions of a step are compiled without. So a chain hands over five
+numbers for each generator: where the state of its bit generator lies, and where the functions are that advance it. Who
+made the numbers must keep the generator alive.
+"""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_double", "fnptr_next_uint32")
+ADDRESSES = types.UniTuple(types.uintp, len(FIELDS))
+
+
+def addresses(generator: np.random.Generator) -> Any:
+    """Return where a generator's state and functions lie, in the order of `FIELDS`; without compilation, itself."""
+    if config.DISABLE_JIT:
+        return generator
+    interface = generator.bit_generator.ctypes
+    functions = (interface.next_uint64, interface.next_double, interface.next_uint32)
+    pointers = [ctypes.cast(part, ctypes.c_void_p).value for part in (interface.state, *functions)]
+    return (interface.state_address, *(pointer or 0 for pointer in pointers))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _generator_at(typing_context: Any, places: Any) -> Any:
+    """Return the generator whose state and functions lie at these places; its NumPy object stays unknown."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits = cgutils.create_struct_proxy(types.npy_bitgen)(context, builder)
+        bits.parent = cgutils.get_null_value(bits.parent.type)
+        for place, field in enumerate(FIELDS):
+            setattr(bits, field, builder.extract_value(arguments[0], place))
+        generator = cgutils.create_struct_proxy(types.npy_rng)(context, builder)
+        generator.bit_generator = bits._getvalue()
+        generator.parent = cgutils.get_null_value(generator.parent.type)
+        generator.meminfo = cgutils.get_null_value(generator.meminfo.type)
+        return generator._getvalue()
+
+    return types.npy_rng(places), generate
+
+
+def _itself(generator: np.random.Generator) -> np.random.Generator:
+    return generator
+
+
+generator_at = _itself if config.DISABLE_JIT else _generator_at

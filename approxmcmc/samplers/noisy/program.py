@@ -1,0 +1,166 @@
+"""Samplers whose acceptance ratio, or whose drift, is estimated from random draws: the program that they share.
+
+Audits hold a decision against the exact ratio, which plain Python computes. So the kernel only writes down the
+decisions that are to be audited, and the chain looks at them when the chunk is done and the clock stands still.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Chain, Streams
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.engine.checks import show
+from approxmcmc.samplers.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
+
+LEAST_AUDIT_EVERY = 50
+STEP_SECONDS = 1e-4  # of a typical step; "auto" lets audits add a tenth to it
+
+
+class NoisySetup(NamedTuple):
+    """What one sampler of the family adds to the program.
+
+    `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
+    chain at theta, ``describe(state of MOVE)`` what tuning has settled on. `records` are the optional counts that the
+    step fills, `n_obs` the terms that a decision on all data would read.
+    """
+
+    step: Callable[..., int]
+    make_states: Callable[[np.ndarray, np.random.Generator], tuple[Any, Any]]
+    describe: Callable[[Any], Mapping[str, float]]
+    records: tuple[str, ...]
+    decides: bool
+    n_obs: int
+
+
+class KnownLikelihood(NamedTuple):
+    """log p(y|theta) up to a constant, where it can be computed exactly; None where it cannot."""
+
+    log_likelihood: Callable[[np.ndarray], float | None]
+
+    def is_known(self, theta: np.ndarray) -> bool:
+        """Say whether decisions can be audited."""
+        return self.log_likelihood(theta) is not None
+
+    def audit_every(self, theta: np.ndarray) -> int:
+        """Return the rate that "auto" stands for: audits may add about a tenth to the time of a run.
+
+        A power of ten from 100 on, so that the noise of one timing seldom changes it.
+        """
+        started = time.perf_counter()
+        self.log_likelihood(theta)
+        share = 2.0 * (time.perf_counter() - started) / (0.1 * STEP_SECONDS)
+        return LEAST_AUDIT_EVERY if share <= LEAST_AUDIT_EVERY else 10 ** math.ceil(math.log10(share))
+
+
+class NoisyProgram:
+    """A sampler of the family bound to a target; see the protocol `Program`."""
+
+    def __init__(
+        self,
+        setup: NoisySetup,
+        log_prior: Callable[[np.ndarray], float],
+        start: np.ndarray,
+        log_likelihood: Callable[[np.ndarray], float | None],
+        audit_every: int | str | None,
+    ) -> None:
+        self.setup, self.log_prior, self.likelihood = setup, log_prior, KnownLikelihood(log_likelihood)
+        audited = setup.decides and audit_every is not None and self.likelihood.is_known(start)
+        if audited and isinstance(audit_every, str):
+            audit_every = self.likelihood.audit_every(start)
+        self.audit_probability = 1.0 / float(audit_every) if audited and audit_every else 0.0
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, *setup.records} - {*(() if audited else AUDIT_COUNTS)},
+            ("acceptance_rate", "perf_counter_diff"),
+        )
+        self.attrs: Mapping[str, Any] = {
+            "n_obs": setup.n_obs,
+            "audit_every": (audit_every or 0) if audited else 0,
+            # The exact sampler with one auxiliary draw flips decisions, too.
+            **({"wrong_decisions_note": "noise, not bias"} if audited else {}),
+        }
+        stand_in = self.new_state(start, np.random.default_rng(0), n_tune=0)
+        self.loop = compile_chain(setup.step, stand_in)
+
+    def new_state(self, theta: np.ndarray, rng: np.random.Generator, n_tune: int) -> NoisyState:
+        """Return the state of a chain at theta."""
+        move, estimate = self.setup.make_states(theta, rng)
+        return NoisyState(
+            theta=theta,
+            proposed=theta.copy(),
+            log_density=np.full(1, math.nan),
+            clock=new_clock(n_tune, self.audit_probability),
+            log_prior_of=self.log_prior,
+            move=move,
+            estimate=estimate,
+            audits=new_audit_list(0, theta.size),
+        )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood where that is known; elsewhere the log prior, whose support it has."""
+        prior = float(self.log_prior(theta))
+        known = self.likelihood.log_likelihood(theta) if prior > -math.inf else None
+        return prior if known is None else prior + known
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Chain:
+        """Start a chain at `theta`, inside the support of the prior."""
+        state = self.new_state(theta.copy(), streams.order, n_tune)
+        chain = CompiledChain(
+            self.loop,
+            streams,
+            state,
+            describe=lambda: self.setup.describe(state.move),
+            explain=lambda: self.explain_failure(state),
+        )
+        return AuditedChain(chain, self.likelihood) if self.audit_probability else chain
+
+    def explain_failure(self, state: NoisyState) -> str:
+        """Say what was NaN: the log prior, or the estimated log ratio."""
+        for name, theta in (("theta'", state.proposed), ("theta", state.theta)):
+            log_prior = self.log_prior(theta)
+            if not log_prior < math.inf:
+                return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at {name} = {show(theta)}"
+        return f"the estimated log ratio is NaN from theta = {show(state.theta)} to {show(state.proposed)}"
+
+
+class AuditedChain:
+    """A chain whose listed decisions are audited after each chunk of draws; see the protocol `Chain`."""
+
+    start_evaluations = 0
+
+    def __init__(self, chain: CompiledChain, likelihood: KnownLikelihood) -> None:
+        self.chain = chain
+        self.adapted, self.explain_failure = chain.adapted, chain.explain_failure
+
+        # Decisions come in pairs at one theta: a rejected step asks for its likelihood again.
+        @functools.lru_cache(maxsize=64)
+        def log_likelihood(theta: tuple[float, ...]) -> float:
+            known = likelihood.log_likelihood(np.array(theta))
+            return math.nan if known is None else known
+
+        self.log_likelihood = log_likelihood
+
+    @property
+    def proposed(self) -> np.ndarray:
+        """Where the last step wanted to go; shape (dim,)."""
+        return self.chain.proposed
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit what was chosen for it."""
+        state: NoisyState = self.chain.state
+        first, audits = state.clock.steps[0], new_audit_list(n_draws * thin, state.theta.size)
+        self.chain.state = state._replace(audits=audits)
+        made = self.chain.advance(n_draws, thin, draws, counts, values)
+        for k in range(audits.length[0]):
+            log_ratio = audits.log_rest[k]
+            if log_ratio > -math.inf:
+                there, here = tuple(audits.proposed[k]), tuple(audits.theta[k])
+                log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
+            exact = int(audits.threshold[k] < log_ratio)
+            book_audit(int(audits.decision[k]), exact, counts[(audits.step[k] - first) // thin])
+        return made

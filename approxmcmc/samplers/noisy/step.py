@@ -1,0 +1,134 @@
+"""One step of noisy Metropolis-Hastings (Alquier, Friel, Everitt and Boland 2016, algorithm 2).
+
+1. MOVE draws theta' and returns log q(theta|theta') - log q(theta'|theta);
+2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
+3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP carries over what belongs to theta'.
+
+The samplers of the family differ in these three functions alone.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.contracts import Streams
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, ROUNDS
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.vectors import assign
+from approxmcmc.samplers.chain import FAILED, Clock, is_chosen_for_audit, is_tuning
+
+
+class AuditList(NamedTuple):
+    """Decisions to be held against the exact ratio: one row of each array, of which the first `length` are filled.
+
+    A decision answered whether `threshold` lies below `log_rest` (what is known of the log ratio) plus the estimate.
+    """
+
+    length: np.ndarray
+    step: np.ndarray
+    decision: np.ndarray
+    threshold: np.ndarray
+    log_rest: np.ndarray
+    theta: np.ndarray
+    proposed: np.ndarray
+
+
+class NoisyState(NamedTuple):
+    """A chain of the family: where it is, where it wants to go, and what MOVE and ESTIMATE know.
+
+    `log_prior_of` is the target's compiled log prior. `audits` is a fresh list for each chunk of draws.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    log_prior_of: Any
+    move: Any
+    estimate: Any
+    audits: AuditList
+
+
+def new_audit_list(size: int, dim: int) -> AuditList:
+    """Return an empty list with room for `size` decisions."""
+    whole, real = ((np.empty(size, dtype), np.empty(size, dtype)) for dtype in (np.int64, np.float64))
+    return AuditList(np.zeros(1, np.int64), *whole, *real, np.empty((size, dim)), np.empty((size, dim)))
+
+
+@compiled
+def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest: float) -> None:
+    """Write down a decision, before theta moves."""
+    audits = state.audits
+    place = audits.length[0]
+    audits.step[place], audits.decision[place] = state.clock.steps[0], decision
+    audits.threshold[place], audits.log_rest[place] = threshold, log_rest
+    assign(audits.theta[place], state.theta)
+    assign(audits.proposed[place], state.proposed)
+    audits.length[0] += 1
+
+
+@compiled
+def keep_nothing(state: NoisyState) -> None:
+    """Carry nothing over: theta alone is the state of the chain."""
+
+
+@cached_by_content(maxsize=64)
+def make_follow_proposal(propose: Callable[..., float]) -> Callable[..., float]:
+    """Return the move that goes where a proposal goes; it reads no auxiliary draws."""
+
+    def follow_proposal(
+        streams: Streams, proposal: Any, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+    ) -> float:
+        return propose(streams.proposal, proposal, theta, proposed, count)
+
+    return compiled(follow_proposal)
+
+
+@cached_by_content(maxsize=64)
+def make_step(
+    move: Callable[..., float],
+    estimate: Callable[..., float],
+    keep: Callable[[NoisyState], None],
+    adapt: Callable[..., None],
+    decides: bool,
+) -> Callable[..., int]:
+    """Return the step; one that does not decide goes to every theta' inside the support."""
+    draw_threshold, acceptance_probability = METROPOLIS
+
+    def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:
+        theta, proposed = state.theta, state.proposed
+        log_q_ratio = move(streams, state.move, theta, proposed, count)
+        threshold = draw_threshold(streams.uniform)
+        log_prior = state.log_prior_of(proposed)
+        # The move of a population has exchanged theta for another member: its prior is not kept from before.
+        log_rest = -math.inf
+        if log_prior != -math.inf:
+            log_rest = log_prior - state.log_prior_of(theta) + log_q_ratio
+        log_ratio = log_rest
+        if decides and log_rest != -math.inf:
+            # Auxiliary data take the stream of data order: there are no data to be ordered.
+            log_ratio += estimate(streams.order, state.estimate, theta, proposed, count)
+        if math.isnan(log_ratio) or log_prior == math.inf:  # from +inf no chain would ever come back
+            return FAILED
+        if decides:
+            decision = 1 if threshold < log_ratio else 0
+            value[ACCEPTANCE_RATE] = acceptance_probability(log_ratio)
+            count[DECISIONS] += 1
+            count[ROUNDS] += 1
+            if is_chosen_for_audit(streams, state.clock):
+                list_for_audit(state, decision, threshold, log_rest)
+        else:
+            decision = 1 if log_rest > -math.inf else 0
+            value[ACCEPTANCE_RATE] = float(decision)
+        if decision == 1:
+            assign(theta, proposed)
+            keep(state)
+        if is_tuning(state.clock):
+            adapt(state.move, value[ACCEPTANCE_RATE], state.clock.steps[0])
+        return decision
+
+    return compiled(inline="always")(step)
