@@ -5,6 +5,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.order import VERSION
+from approxmcmc.samplers import metropolis_hastings
 from approxmcmc.samplers.chain import CompiledChain
 from approxmcmc.sampling import driver
 from tests.equivalence.test_sample import TARGET, assert_same, draw
