@@ -19,7 +19,7 @@ PAIRINGS += [(WALK, test) for name in TESTS for test in TESTS[name] if test is n
 @pytest.mark.recompiles
 @pytest.mark.parametrize(("move", "test"), PAIRINGS, ids=repr)
 def test_every_array_that_a_chain_makes_is_freed(move, test):
-    from numba.core.runtime import rtsys
+    from numba.core.runtime import _nrt_python, rtsys
 
     from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
@@ -29,7 +29,9 @@ def test_every_array_that_a_chain_makes_is_freed(move, test):
     draws = np.empty((50, 2))
     counts, values = np.empty((50, len(COUNT_NAMES)), np.int64), np.empty((50, len(VALUE_NAMES)))
     gc.collect()
+    _nrt_python.memsys_enable_stats()
     before = rtsys.get_allocation_stats()
     assert chain.advance(50, 2, draws, counts, values) == 50
     after = rtsys.get_allocation_stats()
+    _nrt_python.memsys_disable_stats()
     assert after.alloc - before.alloc == after.free - before.free
