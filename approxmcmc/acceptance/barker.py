@@ -320,7 +320,7 @@ class MinibatchBarker(AcceptanceTest):
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what reads, estimates and decides; a population smaller than one batch is read whole."""
-        if self.temperature != 1.0 and not getattr(target, "terms_are_likelihood", True):
+        if self.temperature != 1.0 and not target.terms_are_likelihood:
             raise IncompatibleError(
                 f"MinibatchBarker(temperature={self.temperature:g}) divides a target's terms; those of {target!r} are "
                 "what an expansion leaves of the likelihood, whose rest stands beside the prior; use the plain target"

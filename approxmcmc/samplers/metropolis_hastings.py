@@ -91,10 +91,10 @@ class MetropolisHastings(Component, ProposalSampler):
                 f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "
                 "use SingleSite, or Gibbs"
             )
-        if isinstance(audit_every, str):
-            batch_size = getattr(self.test, "batch_size", target.n_obs)
-            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / batch_size))
         test = self.test.build_test(target)
+        if isinstance(audit_every, str):
+            first_look = self.test.looks(target.n_obs)[0] if test.is_audited else target.n_obs
+            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / first_look))
         if not test.uses_ratio:
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
@@ -106,8 +106,7 @@ class MetropolisHastings(Component, ProposalSampler):
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
         if test.log_likelihood is not None or not test.uses_ratio:  # it reads all data, or none
             return Schedule("memory")
-        asked = getattr(self.test, "order", "rows")
-        if asked == "rows" or (asked == "auto" and n_obs < BLOCKS_FROM):
+        if self.test.order == "rows" or (self.test.order == "auto" and n_obs < BLOCKS_FROM):
             return Schedule("rows")
         return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
 
