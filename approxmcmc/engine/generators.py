@@ -10,7 +10,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from numba import config, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -18,10 +18,8 @@ FIELDS = ("state_address", "state", "fnptr_next_uint64", "fnptr_next_double", "f
 ADDRESSES = types.UniTuple(types.uintp, len(FIELDS))
 
 
-def addresses(generator: np.random.Generator) -> Any:
-    """Return where a generator's state and functions lie, in the order of `FIELDS`; without compilation, itself."""
-    if config.DISABLE_JIT:
-        return generator
+def addresses(generator: np.random.Generator) -> tuple[int, ...]:
+    """Return where a generator's state and functions lie, in the order of `FIELDS`."""
     interface = generator.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_double, interface.next_uint32)
     pointers = [ctypes.cast(part, ctypes.c_void_p).value for part in (interface.state, *functions)]
@@ -29,7 +27,7 @@ def addresses(generator: np.random.Generator) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _generator_at(typing_context: Any, places: Any) -> Any:
+def generator_at(typing_context: Any, places: Any) -> Any:
     """Return the generator whose state and functions lie at these places; its NumPy object stays unknown."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -44,10 +42,3 @@ def _generator_at(typing_context: Any, places: Any) -> Any:
         return generator._getvalue()
 
     return types.npy_rng(places), generate
-
-
-def _itself(generator: np.random.Generator) -> np.random.Generator:
-    return generator
-
-
-generator_at = _itself if config.DISABLE_JIT else _generator_at

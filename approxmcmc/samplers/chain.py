@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import Streams
@@ -31,8 +32,9 @@ from approxmcmc.contracts.records import (
     WRONG_ACCEPTS,
 )
 from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import COUNTS, MATRIX, bind, compiled, entry_point, type_of
+from approxmcmc.engine.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
@@ -77,19 +79,13 @@ def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
         count[WRONG_ACCEPTS] += decision
 
 
+@cached_by_content(maxsize=64)
 def make_chain(step: Callable[..., int]) -> Callable[..., int]:
     """Return the loop around a step."""
 
     def advance(
-        generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
     ) -> int:
-        streams = Streams(
-            generator_at(generators.proposal),
-            generator_at(generators.uniform),
-            generator_at(generators.order),
-            generator_at(generators.audit),
-            generator_at(generators.start),
-        )
         for draw in range(draws.shape[0]):
             started = nanoseconds()
             count, value = counts[draw], values[draw]
@@ -112,11 +108,36 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
     return advance
 
 
+@cached_by_content(maxsize=64)
+def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
+    """Return the loop for generators that arrive as addresses."""
+    advance = compiled(inline="always")(advance)  # two functions would be optimised twice
+
+    def enter(generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        streams = Streams(
+            generator_at(generators.proposal),
+            generator_at(generators.uniform),
+            generator_at(generators.order),
+            generator_at(generators.audit),
+            generator_at(generators.start),
+        )
+        return advance(streams, state, thin, draws, counts, values)
+
+    return enter
+
+
 def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:
-    """Return the machine code of the loop around a step, for chains whose states have the type of `state`."""
-    streams = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
-    signature = nb.int64(streams, type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
-    return entry_point(bind(make_chain, step, signature=signature, allocates=False), signature)
+    """Return the loop around a step, as machine code for chains whose states have the type of `state`."""
+    if config.DISABLE_JIT:
+        return make_chain(step)  # type: ignore[no-any-return]  # the cache hides the type
+    generators = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
+    signature = nb.int64(generators, type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
+    loop = entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature)
+
+    def advance(streams: Streams, *arguments: Any) -> int:
+        return loop(Streams._make(map(addresses, streams)), *arguments)
+
+    return advance
 
 
 class CompiledChain:
@@ -137,7 +158,6 @@ class CompiledChain:
         start_evaluations: int = 0,
     ) -> None:
         self.loop, self.streams, self.state = loop, streams, state
-        self.generators = Streams._make(addresses(generator) for generator in streams)
         self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
 
     @property
@@ -147,7 +167,7 @@ class CompiledChain:
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""
-        return int(self.loop(self.generators, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
+        return int(self.loop(self.streams, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
 
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -288,6 +288,7 @@ def must_run(parts, target):
     return True
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch):

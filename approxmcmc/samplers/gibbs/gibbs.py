@@ -125,7 +125,7 @@ class Gibbs(Component, Sampler):
         tests = build_tests(self.test, target, conditionals)
         if isinstance(audit_every, str):
             most = int(conditionals.n_terms.max())
-            audit_every = max(50, round(20 * most / self.test.looks(most)[0]))
+            audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
 
 
