@@ -21,5 +21,5 @@ def test_the_page_runs_from_top_to_bottom(registry):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     scope = {"__name__": "adding_a_sampler"}
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), scope)
+        exec(compile(block, f"<{PAGE.name}>", "exec"), scope)  # a file that is there would be read as Python
     assert {"UniformWalk", "FirstLookTest", "WaitingTimes", "PriorSampler", "study"} <= scope.keys()
