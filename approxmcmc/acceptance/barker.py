@@ -305,7 +305,7 @@ class MinibatchBarker(AcceptanceTest):
         return {"target_variance": self.target_variance, "correction": correction}
 
     def problems(self, stats: "xr.Dataset") -> list[str]:
-        """Warn of skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % of normal ones are."""
+        """Warn of skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % of normal ones."""
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
         share = float((stats["skewness_ratio"] > LARGEST_SKEWNESS_RATIO).mean())
