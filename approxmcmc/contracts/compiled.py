@@ -17,8 +17,8 @@ class CompiledProposal(NamedTuple):
     """A proposal built for a target.
 
     ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns ``log q(theta|theta')
-    - log q(theta'|theta)``. ``adapt(state, acceptance, step)`` learns from a tuning step; None where there is nothing
-    to learn. `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
+    - log q(theta'|theta)``. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to
+    learn. `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
     proposal is NaN where its gradient is not the reason. ``weight(state) -> float`` is the weight of the draw just
     made; None where draws weigh the same. ``forget(state)`` is for samplers whose density changes between proposals;
     None where the proposal has a memory that it cannot give up, and no `forget` is needed where it has none. `records`
