@@ -7,6 +7,7 @@ with everything. Chains run as plain Python.
 import dataclasses
 import math
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -314,9 +315,12 @@ def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch
     check()
 
 
+term = numba.njit(book.loglik)
+
+
 def poisoned(theta, data, i):
     """Return `book.loglik`, but NaN for the first datum beyond an edge."""
-    return math.nan if i == 0 and theta[0] > EDGE else book.loglik(theta, data, i)
+    return math.nan if i == 0 and theta[0] > EDGE else term(theta, data, i)
 
 
 def test_a_datum_that_is_nan_ends_the_chain_at_the_last_whole_draw(monkeypatch):
