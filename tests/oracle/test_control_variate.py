@@ -274,7 +274,9 @@ def residuals_bent_the_other_way(loglik_eta):
 
 EXPANSION_BUGS = {
     "linear part dropped": (control_variate, "log_prior_and_expansion", expansion_with(linear=0.0), "logistic"),
-    "quadratic part not halved": (control_variate, "log_prior_and_expansion", expansion_with(quadratic=1.0), "gradient"),
+    "quadratic part not halved": (
+        control_variate, "log_prior_and_expansion", expansion_with(quadratic=1.0), "gradient",
+    ),
     "sign of the second order": (
         linear_expansion, "make_linear_residuals", residuals_bent_the_other_way, "logistic",
     ),

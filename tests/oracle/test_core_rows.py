@@ -8,7 +8,7 @@ import approxmcmc as amc
 from approxmcmc.engine import surrogate_transition
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
-from approxmcmc.errors import InvalidInputError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion import core_rows, core_rule
 from approxmcmc.targets.expansion.surrogate import Directions
 from tests import langevin as book
@@ -103,6 +103,27 @@ def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
     for i in averaged:
         slope, bend = target.y[i] - mean(sigmoid, i), -mean(lambda e: sigmoid(e) * (1.0 - sigmoid(e)), i)
         np.testing.assert_allclose(split._numbers[i, 2:], [slope, 0.5 * bend], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("at", ["mode", "pilot"])
+def test_averaged_control_variates_leave_the_posterior_and_less_variance(at):
+    target = logistic(2000, 5)
+    averaged, taylor = (amc.ControlVariate(target, at=at, averaged=each) for each in (True, False))
+    rng = np.random.default_rng(0)
+    for theta in (averaged.draw_start(rng) for _ in range(5)):
+        there, here = (log_posterior(each.compile(), theta) for each in (averaged, target))
+        np.testing.assert_allclose(there, here, rtol=1e-12)
+    assert averaged.variance_ratio < 0.5 * taylor.variance_ratio
+    assert averaged.content_hash() != taylor.content_hash()
+
+
+def test_averages_need_a_linear_predictor_and_a_law():
+    with pytest.raises(IncompatibleError, match="generalised linear model; found order=1"):
+        amc.ControlVariate(logistic(N, 3), order=1, averaged=True)
+    with pytest.raises(IncompatibleError, match="generalised linear model"):
+        amc.ControlVariate(TARGETS["softmax"](), averaged=True)
+    with pytest.raises(InvalidInputError, match="a point does not tell"):
+        amc.ControlVariate(logistic(N, 3), at=np.zeros(3), averaged=True)
 
 
 def test_the_fewest_rows_are_taken_that_leave_a_small_spread():
