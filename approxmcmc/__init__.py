@@ -45,6 +45,7 @@ _HOMES = {
         "SingleSite",
         "StochasticGradientFisherScoring",
         "StochasticGradientLangevin",
+        "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior"),
     "approxmcmc.samplers": (
@@ -61,7 +62,7 @@ _HOMES = {
         "Slice",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),
-    "approxmcmc.targets": ("ControlVariate", "GLMTarget", "Target", "laplace"),
+    "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "Target", "laplace"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (

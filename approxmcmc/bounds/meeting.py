@@ -216,6 +216,7 @@ def couple_walks(target: Any, sampler: MetropolisHastings, lag: int, max_steps: 
             log_prior=np.array([compiled.log_prior(theta)]),
             clock=new_clock(0),
             log_prior_of=compiled.log_prior,
+            prior_rows=compiled.prior_rows,
             evidence=new_evidence(compiled.log_terms, compiled.data, compiled.n_obs, theta, proposed, order),
             proposal=NoState(),
             test=test.make_state(),

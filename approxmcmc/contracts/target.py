@@ -22,6 +22,8 @@ class CompiledTarget(NamedTuple):
     ``log_terms_at_both(theta, proposed, data, lo, hi, current, candidate)``, compiled when a chain asks for it. Over
     the rows lo ... hi - 1 as they lie it writes to ``current[:hi - lo]`` and ``candidate[:hi - lo]`` the very numbers
     that `log_terms` writes.
+
+    `prior_rows` counts the rows of the data that `log_prior` reads, where it stands for more than a prior.
     """
 
     log_terms: Any
@@ -29,6 +31,7 @@ class CompiledTarget(NamedTuple):
     data: tuple[np.ndarray, ...]
     n_obs: int
     compile_at_both: Callable[[], Any] | None = None
+    prior_rows: int = 0
 
 
 class Target(abc.ABC):
@@ -96,13 +99,15 @@ class CompiledGradient(NamedTuple):
 
     ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta) over i in ``order[lo:hi]`` to
     `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal hands both on in its
-    parameters, and books a gradient of one term as one of ``gradient_evaluations``.
+    parameters, and books a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of the
+    data that `add_prior_gradient` reads.
     """
 
     add_gradient: Any
     add_prior_gradient: Any
     data: tuple[np.ndarray, ...]
     n_obs: int
+    prior_rows: int = 0
 
 
 class DifferentiableTarget(abc.ABC):
@@ -159,6 +164,25 @@ class BoundedTermsTarget(abc.ABC):
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
+
+
+class CompiledSurrogate(NamedTuple):
+    """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
+
+    ``make_state()`` returns a state for `approxmcmc.engine.surrogate_transition.move`, tuned. `normal_law` holds mean
+    and covariance where the surrogate is a normal law, else None.
+    """
+
+    make_state: Callable[[], Any]
+    normal_law: tuple[np.ndarray, np.ndarray] | None
+
+
+class SurrogateTarget(abc.ABC):
+    """A target that offers a cheap surrogate of its posterior, to move by."""
+
+    @abc.abstractmethod
+    def compile_surrogate(self) -> CompiledSurrogate:
+        """Compile the surrogate, and tune the moves on it; called once per `sample`."""
 
 
 class TwinnedTarget(abc.ABC):

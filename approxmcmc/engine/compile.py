@@ -73,12 +73,15 @@ def kernel(
         Relaxed floating-point rules, for batch kernels only. Functions that say nothing of theirs are inlined under
         them.
     cache
-        Keep the compiled code on disk, unless the function calls a helper of the user's whose code may be older than
-        its text.
+        Keep the compiled code, in this process and on disk, unless the function calls a helper of the user's whose code
+        may be older than its text. False for code that names arrays of one object, and lives as long as that.
     allocates
         False for a loop that makes no arrays, see `compiled`; nor can such a kernel be a function pointer.
     """
-    return function if config.DISABLE_JIT else _compile(function, signature, fastmath, cache, allocates)
+    if config.DISABLE_JIT:
+        return function
+    compile_now = _compile if cache else _compile.__wrapped__
+    return compile_now(function, signature, fastmath, cache, allocates)  # type: ignore[no-any-return]  # likewise
 
 
 def bind(

@@ -45,6 +45,21 @@ def _by_remainder(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) 
     return numbers[0] / 3.0 * (before * math.sqrt(before) + after * math.sqrt(after))
 
 
+def _of_light_rows(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
+    # Twice the sum over both thetas of a_1 rho + a_2 rho^2 + a_3 rho^3, rho = |W (theta - c)|.
+    dim, bound = theta.shape[0], 0.0
+    for point in (theta, proposed):
+        squared = 0.0
+        for j in range(dim):
+            coordinate = 0.0
+            for k in range(j + 1):  # W is lower triangular
+                coordinate += numbers[3 + dim + j * dim + k] * (point[k] - numbers[3 + k])
+            squared += coordinate * coordinate
+        rho = math.sqrt(squared)
+        bound += rho * (numbers[0] + rho * (numbers[1] + rho * numbers[2]))
+    return 2.0 * bound
+
+
 def constant_range() -> Any:
     """Return the kernel that answers ``numbers[0]``."""
     return kernel(_constant, TERM_RANGE.signature)
@@ -70,3 +85,11 @@ def remainder_range() -> Any:
     of every log p(y_i | eta) in eta (Bardenet, Doucet and Holmes 2017, section 7).
     """
     return kernel(_by_remainder, TERM_RANGE.signature)
+
+
+def light_range() -> Any:
+    """Return the kernel of the light rows of a core: 2 sum over both thetas of a_1 rho + a_2 rho^2 + a_3 rho^3.
+
+    rho = |W (theta - c)|, with ``numbers = [a_1, a_2, a_3, *c, *W by rows]``, W lower triangular.
+    """
+    return kernel(_of_light_rows, TERM_RANGE.signature)

@@ -9,6 +9,7 @@ from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.proposals.single_site import SingleSite
 from approxmcmc.proposals.step_sizes import DecreasingStep
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
+from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
 __all__ = [
     "AdaptiveDirection",
@@ -21,4 +22,5 @@ __all__ = [
     "SingleSite",
     "StochasticGradientFisherScoring",
     "StochasticGradientLangevin",
+    "SurrogateTransition",
 ]

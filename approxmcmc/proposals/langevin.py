@@ -39,6 +39,7 @@ class PosteriorGradient(NamedTuple):
     rows: np.ndarray
     add_gradient: Any
     add_prior_gradient: Any
+    prior_rows: int
 
 
 class LangevinState(NamedTuple):
@@ -67,7 +68,7 @@ def write_gradient(gradient: PosteriorGradient, theta: np.ndarray, out: np.ndarr
     out[:] = 0.0
     gradient.add_gradient(theta, gradient.data, gradient.rows, 0, gradient.n_obs, out)
     gradient.add_prior_gradient(theta, out)
-    count[GRADIENTS] += gradient.n_obs
+    count[GRADIENTS] += gradient.n_obs + gradient.prior_rows
 
 
 @compiled
@@ -194,7 +195,8 @@ class Langevin(Component, Proposal):
     def _states(self, target: Target) -> Callable[[], LangevinState]:
         known, dim = gradient_of(target, who="Langevin"), target.variables.size
         spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim, who="Langevin")
-        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, known.add_gradient, known.add_prior_gradient)
+        kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
+        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, *spread, self.target_acceptance or 0.0)
         return lambda: LangevinState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(6)))
 

@@ -43,6 +43,7 @@ class MinibatchGradient(NamedTuple):
     batch_size: int
     add_gradient: Any
     add_prior_gradient: Any
+    prior_rows: int
     order: np.ndarray
 
 
@@ -76,7 +77,7 @@ def _estimate(state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.nd
     n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     out[:] = 0.0
     minibatch.add_gradient(theta, minibatch.data, minibatch.order, 0, batch_size, out)
-    count[GRADIENTS] += batch_size
+    count[GRADIENTS] += batch_size + minibatch.prior_rows
     for j in range(theta.shape[0]):
         out[j] = n_obs / batch_size * (out[j] - state.at_anchor[j]) + state.anchor_total[j]
     minibatch.add_prior_gradient(theta, out)
@@ -87,7 +88,7 @@ def _draw_minibatch(rng: np.random.Generator, state: SGLDState, count: np.ndarra
     """Draw the step's minibatch, and write its gradient at the anchor, if there is one."""
     minibatch = state.minibatch
     draw_next(rng, minibatch.order, 0, minibatch.batch_size)
-    count[TOUCHED] += minibatch.batch_size
+    count[TOUCHED] += minibatch.batch_size + minibatch.prior_rows
     state.at_anchor[:] = 0.0
     if state.anchor.shape[0] > 0:
         batch_size = minibatch.batch_size
@@ -253,5 +254,5 @@ def minibatch_gradient(gradient: CompiledGradient, batch_size: int, *, who: str)
     n_obs = gradient.n_obs
     if batch_size > n_obs:
         raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
-    known = (gradient.data, n_obs, batch_size, gradient.add_gradient, gradient.add_prior_gradient)
-    return lambda: MinibatchGradient(*known, np.arange(n_obs))
+    kernels = gradient.add_gradient, gradient.add_prior_gradient, gradient.prior_rows
+    return lambda: MinibatchGradient(gradient.data, n_obs, batch_size, *kernels, np.arange(n_obs))

@@ -189,6 +189,7 @@ class MetropolisHastingsProgram:
             log_prior=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
+            prior_rows=target.prior_rows,
             evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
             proposal=self.proposal.make_state(),
             test=self.test.make_state(),

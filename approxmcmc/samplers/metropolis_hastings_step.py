@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
-from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.identity import cached_by_content
@@ -32,8 +32,8 @@ from approxmcmc.samplers.decision import make_decision
 class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
-    `log_prior_of` is the target's compiled log prior, `log_prior` its value at theta; `proposal` and `test` are the
-    states of the two parts.
+    `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
+    at theta; `proposal` and `test` are the states of the two parts.
     """
 
     theta: np.ndarray
@@ -42,6 +42,7 @@ class MetropolisHastingsState(NamedTuple):
     log_prior: np.ndarray
     clock: Clock
     log_prior_of: Any
+    prior_rows: int
     evidence: Evidence
     proposal: Any
     test: Any
@@ -93,6 +94,9 @@ def make_step(
         log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed) if uses_ratio else 0.0
+        if uses_ratio:
+            count[TOUCHED] += state.prior_rows
+            count[EVALUATIONS] += state.prior_rows
         log_rest = log_prior - state.log_prior[0] + log_q_ratio
         if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf

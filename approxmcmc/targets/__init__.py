@@ -7,6 +7,7 @@ from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
 from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.expansion.control_variate import ControlVariate
+from approxmcmc.targets.expansion.core_rows import CoreRows
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
 from approxmcmc.targets.ising.ising import Ising
@@ -25,6 +26,7 @@ __all__ = [
     "BinaryMRF",
     "BoundedLikelihood",
     "ControlVariate",
+    "CoreRows",
     "EstimatedLikelihood",
     "EstimatedRatio",
     "GLMTarget",

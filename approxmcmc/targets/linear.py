@@ -65,6 +65,8 @@ class LinearTarget(TallDataTarget):
     """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta, where one is known."""
     third_derivative_bound: float | None = None
     """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), likewise; for the residuals of a second-order expansion."""
+    predictor_scale: float | None = None
+    """How far eta moves until the second derivative is another, where one number tells: 1 for a logit."""
 
     @property
     def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
@@ -158,6 +160,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     LogisticRegression(n_obs=100, dim=2)
     """
 
+    predictor_scale = 1.0
     slope_bound = 1.0  # y - m lies between -1 and 1
     third_derivative_bound = 1.0 / (6.0 * math.sqrt(3.0))  # m (1 - m) (1 - 2 m) is largest at m = (1 + 1/sqrt(3)) / 2
 

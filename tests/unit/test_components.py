@@ -45,6 +45,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "SingleSite": [amc.SingleSite()],
     "Slice": [amc.Slice([0.5, 1.0], max_steps=3)],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
+    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]

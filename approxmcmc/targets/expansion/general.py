@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import CompiledTarget, DifferentiableTarget, Target
-from approxmcmc.engine.batches import Data, bind_terms, linear_predictor
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target
+from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, NotFiniteError
-from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
+from approxmcmc.targets.expansion.core_rule import rows_that_vary
+from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
+# Draws from a normal law so much wider than the posterior, and how much rows that are light may vary over them.
+WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
 def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
@@ -56,6 +59,27 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
             out[i] -= fitted[i]
 
     return residuals
+
+
+def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel that adds grad r_i of some rows, of an expansion of second order."""
+
+    def add_residual_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
+    ) -> None:
+        expansion, center, dim = data[-2], data[-1], theta.shape[0]
+        add_gradient(theta, data[:-2], order, lo, hi, out)
+        for where in range(lo, hi):
+            row = expansion[datum_at(order, where)]
+            place = 1 + dim
+            for j in range(dim):
+                out[j] -= row[1 + j]
+                for k in range(j, dim):  # of H_jk delta_j delta_k, half of it on the diagonal
+                    out[j] -= row[place] * (theta[k] - center[0, k])
+                    out[k] -= row[place] * (theta[j] - center[0, j])
+                    place += 1
+
+    return add_residual_gradient
 
 
 class GeneralExpansion:
@@ -146,6 +170,10 @@ class GeneralExpansion:
             total += numbers.sum(axis=0)
         second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
         self.passes += 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
+        return self._quadratic(total)
+
+    def _quadratic(self, total: np.ndarray) -> Quadratic:
+        """Return a sum of rows of the expansion as a quadratic."""
         hessian = np.zeros((self.dim, self.dim))
         if self.order == 2:
             hessian[self.upper] = total[1 + self.dim :]
@@ -213,6 +241,47 @@ class GeneralExpansion:
             both = shifts[j] + shifts[k]  # f(j + k) + f(-j - k) less the pure parts is 2 h_j h_k H_jk
             corners = self._values(theta + both, lo, hi) + self._values(theta - both, lo, hi) + 2.0 * middle
             out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
+
+    def survey(
+        self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
+    ) -> Survey:
+        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+
+        Without a linear predictor nothing tells the reach of a row: walls are the rows that vary over draws from a
+        normal law wider than the posterior, where draws of the posterior never are. There is nothing to average.
+        """
+        self.at(center, out)
+        compiled = self.compile_residuals(self.compiled, center, out)
+        wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
+        n_obs, as_they_lie = compiled.n_obs, ALL_ROWS
+        residuals, far = np.empty((n_obs, len(draws))), np.empty((n_obs, len(draws)))
+        terms, column = np.empty((n_obs, len(draws))), np.empty(n_obs)
+        for j, (near_by, far_off) in enumerate(zip(draws, wide, strict=True)):
+            for theta, kernel, data, into in (
+                (near_by, self.compiled.log_terms, self.compiled.data, terms),
+                (near_by, compiled.log_terms, compiled.data, residuals),
+                (far_off, compiled.log_terms, compiled.data, far),
+            ):
+                kernel(theta, data, as_they_lie, 0, n_obs, column)
+                into[:, j] = column
+        self.passes += 3 * len(draws)
+        walls = ~np.isfinite(far).all(axis=1)  # there the quadratic is as wrong as can be
+        far[walls] = 0.0
+        walls |= rows_that_vary(far, LARGEST_FAR_SPREAD)
+        return Survey(terms, residuals, walls, np.full(n_obs, np.nan), np.zeros((n_obs, 2)))
+
+    def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
+        """Return the sum of the expansions of some rows."""
+        return self._quadratic(numbers[rows].sum(axis=0))
+
+    def compile_residual_gradients(
+        self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
+    ) -> CompiledGradient:
+        """Return the gradients of the r_i; that of the log prior is as it was."""
+        data = (*gradient.data, numbers, np.array(center[None, :]))
+        signature = gradient_signature(type_of(data))
+        parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
+        return gradient._replace(add_gradient=parts, data=data)
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return the terms r_i with the data that they read; the log prior is as it was."""

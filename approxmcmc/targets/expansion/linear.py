@@ -6,16 +6,29 @@ f and its derivatives at eta_hat = x_i' theta_hat. The cancellation does no harm
 1e-15 whatever r_i is, and 10^6 of them add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import CompiledTarget
+from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
-from approxmcmc.engine.compile import MATRIX, VECTOR, bind
-from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, check_finite
+from approxmcmc.engine.compile import BATCH_FASTMATH, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
+
+NODES = 7  # of Gauss and Hermite
+LARGEST_LEVERAGE = 0.5  # variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right
+# Where no scale is known: what the quadratic may miss within so many standard deviations of a row's predictor.
+REACH, FARTHEST = 3.0, 0.125
+WORTH = 2.0  # variances from 16 draws are that uncertain; the averaged coefficients are better for the law as a whole
+
+
+def quadratic_at(numbers: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """Return the quadratics of some rows at their distances from eta_hat; shape of `delta`, (rows, places)."""
+    return numbers[:, 1, None] + delta * (numbers[:, 2, None] + delta * numbers[:, 3, None])
 
 
 def make_expand_eta(
@@ -57,6 +70,56 @@ def make_linear_residuals(loglik_eta: Callable[[float, float], float]) -> Callab
     return linear_residuals
 
 
+def make_terms_on_grid(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
+    """Return what turns the predictors of some rows, each at several thetas, into terms, in place."""
+
+    def terms_on_grid(eta: np.ndarray, y: np.ndarray) -> None:
+        for i in range(eta.shape[0]):
+            for j in range(eta.shape[1]):
+                eta[i, j] = loglik_eta(eta[i, j], y[i])
+
+    return terms_on_grid
+
+
+def make_average(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
+    """Return what writes E f'(eta) and E f''(eta) / 2, eta ~ N(eta_i, h_i), for each row; two columns."""
+
+    def average(
+        eta: np.ndarray, y: np.ndarray, leverage: np.ndarray, nodes: np.ndarray, weights: np.ndarray, out: np.ndarray
+    ) -> None:
+        for i in range(eta.shape[0]):
+            slope = bend = 0.0
+            spread = math.sqrt(leverage[i])
+            for k in range(nodes.shape[0]):
+                first, second = derivatives_eta(eta[i] + spread * nodes[k], y[i])
+                slope += weights[k] * first
+                bend += weights[k] * second
+            out[i, 0] = slope
+            out[i, 1] = 0.5 * bend
+
+    return average
+
+
+def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
+    """Return the kernel that adds grad r_i of some rows; data = (X, y, expansion)."""
+
+    def add_residual_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
+    ) -> None:
+        X, y, expansion = data
+        eta = np.empty(hi - lo)
+        linear_predictor(theta, X, order, lo, hi, eta)
+        for place in range(lo, hi):
+            row = datum_at(order, place)
+            delta = eta[place - lo] - expansion[row, 0]
+            slope = derivatives_eta(eta[place - lo], y[row])[0]
+            slope -= expansion[row, 2] + 2.0 * delta * expansion[row, 3]
+            for j in range(theta.shape[0]):
+                out[j] += slope * X[row, j]
+
+    return add_residual_gradient
+
+
 class LinearExpansion:
     """Terms f(eta_i, y_i), eta_i = x_i' theta: the row of datum i is (eta, f, f', f'' / 2) at theta_hat."""
 
@@ -81,6 +144,74 @@ class LinearExpansion:
             hessian += (rows * (2.0 * numbers[:, 3, None])).T @ rows
         self.passes += 1
         return Quadratic(value, gradient, 0.5 * (hessian + hessian.T))
+
+    def survey(
+        self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
+    ) -> Survey:
+        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+
+        With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
+        mean square (Price 1958), wherever that leaves less than Taylor's at the draws.
+        """
+        X, y, scale = self.target.X, self.target.y, self.target.predictor_scale
+        signature = nb.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)
+        average = bind(make_average, self.target.derivatives_eta, signature=signature)
+        terms_on_grid = bind(make_terms_on_grid, self.target._loglik_eta, signature=nb.void(MATRIX, VECTOR))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        weights /= weights.sum()
+        terms, residuals = np.empty((len(y), len(draws))), np.empty((len(y), len(draws)))
+        walls, leverages, shifts = np.zeros(len(y), dtype=bool), np.empty(len(y)), np.zeros((len(y), 2))
+        for lo in range(0, len(y), ROWS):
+            here = slice(lo, lo + ROWS)
+            rows, responses, numbers = np.asarray(X[here]), np.array(y[here]), out[here]
+            eta, leverage = rows @ center, np.square(rows @ cholesky).sum(axis=1)
+            self._expand_eta(eta, responses, numbers)
+            check_finite(numbers, lo, center)
+            delta = rows @ (draws - center).T
+            found = eta[:, None] + delta
+            terms_on_grid(found, responses)
+            left = found - quadratic_at(numbers, delta)
+            if scale is None:
+                reach = REACH * np.sqrt(leverage)[:, None] * np.array([-1.0, 1.0])
+                there = eta[:, None] + reach
+                terms_on_grid(there, responses)
+                walls[here] = (np.abs(there - quadratic_at(numbers, reach)) > FARTHEST).any(axis=1)
+            else:
+                walls[here] = leverage > LARGEST_LEVERAGE * scale**2
+            if averaged:
+                means = np.empty((len(rows), 2))
+                average(eta, responses, leverage, nodes, weights, means)
+                mean_numbers = np.column_stack([numbers[:, :2], means])
+                mean_left = found - quadratic_at(mean_numbers, delta)
+                better = ~walls[here] & (mean_left.var(axis=1) < WORTH * left.var(axis=1))
+                shifts[here][better] = (mean_numbers - numbers)[better, 2:]
+                numbers[better], left[better] = mean_numbers[better], mean_left[better]
+            terms[here], residuals[here], leverages[here] = found, left, leverage
+        self.passes += 2
+        return Survey(terms, residuals, walls, leverages, shifts)
+
+    def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
+        """Return the sum of the expansions of some rows."""
+        value, gradient, hessian = 0.0, np.zeros(len(center)), np.zeros((len(center), len(center)))
+        for lo in range(0, len(rows), ROWS):
+            X, some = np.asarray(self.target.X[rows[lo : lo + ROWS]]), numbers[rows[lo : lo + ROWS]]
+            value += float(some[:, 1].sum())
+            gradient += some[:, 2] @ X
+            hessian += (X * (2.0 * some[:, 3, None])).T @ X
+        return Quadratic(value, gradient, 0.5 * (hessian + hessian.T))
+
+    def compile_residual_gradients(
+        self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
+    ) -> CompiledGradient:
+        """Return the gradients of the r_i; that of the log prior is as it was."""
+        data = (*gradient.data, numbers)
+        parts = bind(
+            make_add_residual_gradient,
+            self.target.derivatives_eta,
+            signature=gradient_signature(type_of(data)),
+            fastmath=BATCH_FASTMATH,
+        )
+        return gradient._replace(add_gradient=parts, data=data)
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return the terms r_i with the data that they read; the log prior is as it was."""

@@ -24,6 +24,21 @@ class Quadratic(NamedTuple):
         return Quadratic(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+class Survey(NamedTuple):
+    """What an expansion of every row leaves at draws of a pilot.
+
+    `terms` and `residuals` (rows, draws) are the terms and what the quadratics miss of them; `walls` (rows,) says which
+    rows no quadratic can stand for; `leverages` (rows,) are the variances of the linear predictors, NaN without one;
+    `shifts` (rows, 2) is what averaging changed of slope and half of the bend.
+    """
+
+    terms: np.ndarray
+    residuals: np.ndarray
+    walls: np.ndarray
+    leverages: np.ndarray
+    shifts: np.ndarray
+
+
 def inverse(precision: np.ndarray) -> np.ndarray:
     """Return the symmetric inverse of a positive definite matrix, by way of a unit diagonal."""
     scale = 1.0 / np.sqrt(np.diag(precision))

@@ -1,0 +1,128 @@
+"""Surrogate transitions: move as a cheap density moves, and let the rest of the data decide.
+
+S(theta) is a surrogate of the posterior that costs few rows, P a transition that is reversible for S. From theta,
+theta' = P(theta) has the density ratio
+
+    q(theta | theta') / q(theta' | theta) = exp(S(theta) - S(theta')),
+
+so that Metropolis and Hastings's ratio is that of the remainder R = log p(theta | x) - S alone. A test of the library
+decides on it: exactly, on all light rows, or on a sample.
+
+References: Liu (2001), section 9.4.3 (surrogate transition); Christen and Fox (2005).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, SurrogateTarget, Target
+from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.surrogate_transition import SurrogateState, move
+from approxmcmc.engine.vectors import assign
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.proposals.crank_nicolson import crank_nicolson
+
+
+class TransitionState(NamedTuple):
+    """The surrogate, and how many transitions make one proposal."""
+
+    surrogate: SurrogateState
+    steps: int
+
+
+@compiled
+def propose(
+    rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Move `steps` times as the surrogate does, and return S(theta) - S(theta')."""
+    surrogate = state.surrogate
+    assign(out, theta)
+    for _ in range(state.steps):
+        move(rng, surrogate, out, count)
+    return surrogate.log_density(theta) - surrogate.log_density(out)
+
+
+@compiled
+def move_freely(
+    rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Move; nobody asks for the density ratio, and nobody else counts the core as read."""
+    assign(out, theta)
+    for _ in range(state.steps):
+        move(rng, state.surrogate, out, count)
+    count[TOUCHED] += state.surrogate.n_core
+    return 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SurrogateTransition(Component, Proposal):
+    """Propose by a transition of the target's surrogate: a Hamiltonian trajectory, and slices along its walls.
+
+    Parameters
+    ----------
+    steps
+        Transitions of the surrogate that make one proposal.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target is none that has a surrogate, such as :class:`CoreRows`.
+
+    Notes
+    -----
+    Guarantee: with :class:`ExactTest`, exact for the target's posterior, whatever the surrogate; it costs speed where
+    it is a bad one. With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
+    The transition is reversible: each move leaves S invariant, and their order is random. Step and
+    metric are tuned by the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals
+    are independent draws of it. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
+    ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
+
+    References
+    ----------
+    Liu (2001), Monte Carlo Strategies in Scientific Computing, section 9.4.3; Christen and Fox (2005); Neal (2003).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=(2000, 2)), np.arange(2000) < 4])
+    >>> y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y, prior_scale=5.0))
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
+    >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
+    >>> bool(trace.sample_stats["accepted"].mean() > 0.7)
+    True
+    """
+
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the number of steps."""
+        object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
+
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes."""
+        return self._compile(target, propose)
+
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what samples the surrogate itself."""
+        return self._compile(target, move_freely)
+
+    def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
+        if not isinstance(target, SurrogateTarget):
+            raise IncompatibleError(
+                f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
+            )
+        known = target.compile_surrogate()
+        if known.normal_law is not None:
+            center, cov = known.normal_law
+            return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
+
+        def make_state() -> Any:
+            return TransitionState(known.make_state(), self.steps)
+
+        return CompiledProposal(propose, make_state, records=("gradient_evaluations",))

@@ -1,0 +1,283 @@
+"""Core rows: the rows that can matter much are always read, the light rest is replaced by a quadratic and sampled.
+
+    log p(theta | x) = S(theta) + sum_{i light} r_i(theta),
+    S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i core} log p(x_i | theta),
+
+w_i the best quadratic of light row i under a pilot's law, r_i what it misses. S stands in the prior's place; the r_i
+are the terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, the light rows at random.
+"""
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from approxmcmc.contracts import (
+    CompiledGradient,
+    CompiledSurrogate,
+    CompiledTarget,
+    CompiledTermRange,
+    SurrogateTarget,
+    Target,
+    content_hash,
+)
+from approxmcmc.engine.shuffled import check_rows_are_terms
+from approxmcmc.engine.surrogate_transition import SurrogateState, run
+from approxmcmc.engine.term_range import light_range
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.targets.expansion.core_rule import (
+    LARGEST_SHARE,
+    LARGEST_SPREAD,
+    rows_far_out,
+    rows_that_pay,
+    rows_that_vary,
+)
+from approxmcmc.targets.expansion.expanded import ExpandedTarget
+from approxmcmc.targets.expansion.pilot import ACCEPTANCE, FIRST_STEP, TUNING_STEPS, gradient_or_none
+from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
+from approxmcmc.targets.expansion.surrogate import Surrogate, rows_of
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.posterior import Posterior
+
+
+class CoreRows(ExpandedTarget, SurrogateTarget):
+    """The same posterior, with the rows that can matter much read in every decision, and small terms for the rest.
+
+    Parameters
+    ----------
+    target
+        A target with continuous parameters: a generalised linear model, softmax regression, or any other whose terms
+        have derivatives, 1 + d + d (d + 1) / 2 numbers per datum then.
+    core
+        ``"auto"`` chooses the rows, see Notes; or their numbers, integers of shape (n_core,); or booleans (n_obs,).
+    at
+        Where to expand: ``"pilot"``, the mean of a short chain; ``"mode"``; or a `Laplace` approximation, such as the
+        attribute `pilot` of another `CoreRows` of this target.
+    expand
+        False leaves the light terms as they are: stratified sampling, core exactly, light rows at random.
+    memory_limit
+        Bytes that the numbers per datum may take.
+
+    Attributes
+    ----------
+    core
+        Rows that are always read; int64, shape (n_core,).
+    n_obs
+        Number of light rows, the terms that a test may sample.
+    pilot
+        Mean, covariance and some draws of the posterior as the pilot saw it.
+    laplace
+        The normal law to propose from and to start at: S itself where the core is empty, else that of the pilot.
+    surrogate
+        S, compiled.
+    spread
+        Standard deviation over pilot draws of the sum of the light residuals.
+
+    Raises
+    ------
+    IncompatibleError
+        For a discrete target, or one that is expanded already.
+    InvalidInputError
+        When there is no mode, the numbers need more memory than allowed, or `core` or `at` cannot be used.
+
+    Warns
+    -----
+    SamplingWarning
+        When more than a third of the rows belong to the core. All but one are core then, and every decision reads
+        everything: exact, and no faster than that.
+
+    Notes
+    -----
+    Guarantee: the posterior is that of `target`, exactly, whatever the core. What a test makes of it is the test's
+    affair: with :class:`ExactTest` the chain is exact; a sequential test errs as far as the light rows let it.
+
+    The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
+    standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
+    variance, in squared units of the predictor's scale) under the posterior. Ranking by residuals alone is silently
+    wrong: a row that forbids a half-space has residual zero on every draw. Coefficients of light rows are averages over
+    the pilot's law (Price 1958) where that is better than Taylor's. On data without heavy rows the core is empty.
+
+    Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
+
+    References
+    ----------
+    Bardenet, Doucet and Holmes (2017), section 7; Price (1958).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> rare = np.arange(5000) < 3  # three rows of a category, all with the response 1
+    >>> X = np.column_stack([rng.normal(size=(5000, 2)), rare / rare.std()])
+    >>> y = (rng.random(5000) < 1 / (1 + np.exp(-X[:, 0]))) | rare
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> bool(set(target.core) >= {0, 1, 2}), len(target.core) < 50
+    (True, True)
+    """
+
+    def __init__(
+        self, target: Target, core: Any = "auto", at: Any = "pilot", *, expand: bool = True, memory_limit: float = 4e9
+    ) -> None:
+        super().__init__(target)
+        self.expand = bool(expand)
+        self.pilot = self._pilot(self._place(at, memory_limit))
+        began = time.perf_counter()
+        self.center, posterior = self.pilot.mode, Posterior(target)
+        self._expansion = posterior.expansion
+        numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
+        survey = self._expansion.survey(self.center, self.pilot.cholesky, self.pilot.draws, numbers, averaged=True)
+        in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
+        self._light, self.core = np.flatnonzero(~in_core), np.flatnonzero(in_core)
+        self.n_obs, self._survey = len(self._light), Survey(*(part[self._light] for part in survey))
+        self._numbers = numbers[self._light]
+        light = (
+            self._expansion.total(self.center, numbers, self._light)
+            if self.expand
+            else Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
+        )
+        del numbers
+        self.spread = float(self._survey.residuals.sum(axis=0).std(ddof=1))
+        self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
+        self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
+        self._tuned: float | None = None
+        self._cost = (time.perf_counter() - began, self._expansion.passes)
+
+    def _choose(self, survey: Survey) -> np.ndarray:
+        """Return which rows are core, and warn where they are so many that all shall be."""
+        if self.expand:
+            core = survey.walls | rows_that_vary(survey.residuals, LARGEST_SPREAD) | rows_that_pay(survey.residuals)
+        else:
+            core = survey.walls | rows_far_out(survey.terms)
+        n_core, n_rows = int(core.sum()), len(core)
+        if n_core > LARGEST_SHARE * n_rows:
+            warnings.warn(
+                f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}): all of them are "
+                "read in every decision, which is exact and no faster than the plain target with ExactTest; merge rare "
+                "categories, drop columns that separate the classes, or give a narrower prior",
+                SamplingWarning,
+                stacklevel=3,
+            )
+            core[:] = True
+            core[np.argmin(survey.residuals.var(axis=1))] = False  # a target has a term
+        return core
+
+    def _given(self, core: Any) -> np.ndarray:
+        """Return which rows the user named."""
+        n_rows, named = self.target.n_obs, np.asarray(core)
+        in_core = np.zeros(n_rows, dtype=bool)
+        if named.dtype == bool and named.shape == (n_rows,):
+            in_core = named.copy()
+        elif named.ndim == 1 and (named.size == 0 or np.issubdtype(named.dtype, np.integer)):
+            if named.size and not (named.min() >= 0 and named.max() < n_rows):
+                raise InvalidInputError(
+                    f"CoreRows: core must name rows from 0 to {n_rows - 1}, found {named.min()} ... {named.max()}"
+                )
+            in_core[named.astype(np.int64)] = True
+        else:
+            raise InvalidInputError(
+                f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
+            )
+        if in_core.all():
+            raise InvalidInputError("CoreRows: one row at least must be light; with all rows core take ExactTest")
+        return in_core
+
+    def _normal_law(self, here: Quadratic) -> Laplace:
+        """Return the normal law of S where that is one, with an empty core; else that of the pilot."""
+        if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
+            return self.pilot
+        cov = inverse(-here.hessian)
+        return Laplace(self.center + cov @ here.gradient, cov, 0.0, self.pilot.passes, self.pilot.seconds)
+
+    def _compile(self, plain: CompiledTarget) -> CompiledTarget:
+        compiled = plain
+        if self.expand:
+            # Made for arrays of this type, whatever their length; the arrays follow.
+            compiled = self._expansion.compile_residuals(plain, self.center, self._numbers)
+        n_arrays = len(plain.data)
+        data = (*rows_of(plain.data, plain.n_obs, self._light), *compiled.data[n_arrays:])
+        self._check_rows(plain, data[:n_arrays])
+        return compiled._replace(
+            data=data, n_obs=self.n_obs, log_prior=self.surrogate.log_density, prior_rows=len(self.core)
+        )
+
+    def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
+        """Refuse terms that depend on more than their own row."""
+        try:
+            check_rows_are_terms(plain, copy, self._light, self.center)
+        except IncompatibleError as error:
+            raise IncompatibleError(
+                f"CoreRows: the terms of {self.target!r} depend on more than their own row in every array with n_obs "
+                "rows, so that rows cannot be told apart; use the plain target"
+            ) from error
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Compile the gradients of S and of the light terms."""
+        plain = gradient_or_none(self.target)
+        if plain is None:
+            raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
+        n_arrays = len(plain.data)
+        compiled = (
+            self._expansion.compile_residual_gradients(plain, self.center, self._numbers) if self.expand else plain
+        )
+        data = (*rows_of(plain.data, plain.n_obs, self._light), *compiled.data[n_arrays:])
+        return compiled._replace(
+            data=data, n_obs=self.n_obs, add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core)
+        )
+
+    def compile_surrogate(self) -> CompiledSurrogate:
+        """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
+        if self.laplace is not self.pilot:
+            return CompiledSurrogate(self._new_state, (self.laplace.mode, self.laplace.cov))
+        if self._tuned is None:
+            state = self._new_state()
+            run(np.random.default_rng(2), state, self.pilot.draws[-1].copy(), ACCEPTANCE, TUNING_STEPS)
+            self._tuned = float(state.log_step[0])
+        return CompiledSurrogate(self._new_state, None)
+
+    def _new_state(self) -> SurrogateState:
+        directions = self.surrogate.directions(self.pilot.cholesky)
+        return self.surrogate.new_state(directions, FIRST_STEP if self._tuned is None else self._tuned)
+
+    def compile_term_range(self) -> CompiledTermRange:
+        r"""Compile a bound of the range of the light terms, for `BernsteinTest`.
+
+        With rho = :math:`|L^{-1}(\theta - c)|`, h_i the variance of predictor i under the pilot's law N(c, L L') and K
+        the bound of the third derivative, a term misses at most K (h_i^(1/2) rho)^3 / 6, and what averaging changed of
+        its slope and bend: a_1 rho + a_2 rho^2 + a_3 rho^3.
+        """
+        bound = self.target.third_derivative_bound if isinstance(self.target, LinearTarget) else None
+        if bound is None or not self.expand:
+            raise IncompatibleError(
+                f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
+                "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+            )
+        spread, shifts = np.sqrt(self._survey.leverages), np.abs(self._survey.shifts)
+        largest = [(shifts[:, 0] * spread).max(), (shifts[:, 1] * spread**2).max(), bound / 6.0 * spread.max() ** 3]
+        whiten = solve_triangular(self.pilot.cholesky, np.eye(len(self.center)), lower=True)
+        return CompiledTermRange(light_range(), np.concatenate([largest, self.center, whiten.ravel()]))
+
+    @property
+    def setup_attrs(self) -> Mapping[str, float]:
+        """What set-up cost and found, for the trace's attributes."""
+        seconds, passes = self._cost
+        return {
+            "setup_pilot_seconds": self.pilot.seconds,
+            "setup_pilot_passes": self.pilot.passes,
+            "setup_expansion_seconds": seconds,
+            "setup_expansion_passes": passes,
+            "setup_core_rows": len(self.core),
+            "setup_light_spread": self.spread if self.expand else float("nan"),
+        }
+
+    def content_hash(self) -> str:
+        """Return a hash of model, data, centre and core."""
+        return content_hash("CoreRows", self.target.content_hash(), self.expand, self.center, self.core)
+
+    def __repr__(self) -> str:
+        """Name the target and the size of the core."""
+        plain = "" if self.expand else ", expand=False"
+        return f"CoreRows({self.target!r}, core={len(self.core)} rows{plain})"
