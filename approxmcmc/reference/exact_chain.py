@@ -31,7 +31,6 @@ def exact_chain_reference(
     *,
     draws: int = 5000,
     tune: int = 1000,
-    thin: int = 1,
     chains: int = 4,
     random_seed: int = 0,
     gates: ChainGates = DEFAULT_CHAIN_GATES,
@@ -54,8 +53,8 @@ def exact_chain_reference(
         What makes the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
     second
         What confirms them, another exact kernel; None = independent draws of the Laplace approximation and random-walk
-        steps by turns, exact test. It makes as many chains, draws and steps as the first.
-    draws, tune, thin, chains
+        steps by turns, exact test. It makes as many chains, draws and tuning steps as the first.
+    draws, tune, chains
         As in `sample`.
     random_seed
         An integer; a gold standard can always be repeated.
@@ -95,11 +94,12 @@ def exact_chain_reference(
 
     Examples
     --------
-    >>> reference = amc.reference.exact_chain_reference(target, draws=20_000)  # doctest: +SKIP
+    >>> from approxmcmc.reference.kernels import core_rows_kernel
+    >>> reference = amc.reference.exact_chain_reference(target, core_rows_kernel(target))  # doctest: +SKIP
     >>> reference["reference_moments"].attrs["method"]  # doctest: +SKIP
     'long exact chain'
     """
-    counts = {"draws": (draws, BATCHES), "tune": (tune, 0), "thin": (thin, 1), "chains": (chains, 1)}
+    counts = {"draws": (draws, BATCHES), "tune": (tune, 0), "chains": (chains, 1)}
     settings = {name: checked_integer(value, name, least) for name, (value, least) in counts.items()}
     settings["random_seed"] = checked_integer(random_seed, "random_seed", 0)
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
@@ -136,6 +136,7 @@ def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir
         raise InvalidInputError(
             f"The form {form!r} has other variables than {target!r}: it is another posterior. Make it of this target."
         )
+    settings = {**settings, "thin": checked_integer(kernel.thin, "thin")}
     key = content_hash(METHOD, target.content_hash(), form.content_hash(), kernel.sampler.to_dict(), settings)
     return cached(key, cache_dir, lambda: run_kernel(form, kernel.sampler, settings, **how))
 
@@ -164,8 +165,8 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
     )
     if enforce:
         raise GoldStandardError(
-            f"{message} R-hat and ESS ask for more draws or steps (`draws`, `thin`) or a kernel that mixes better; a "
-            "second kernel that disagrees, or Stein's identities, say that one of the two is wrong or has not "
-            "converged. `enforce=False` returns these draws with the report."
+            f"{message} R-hat and ESS ask for more draws or steps (`draws`, `Kernel(thin=...)`) or a kernel that mixes "
+            "better; a second kernel that disagrees, or Stein's identities, say that one of the two is wrong or has "
+            "not converged. `enforce=False` returns these draws with the report."
         )
     warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)

@@ -12,28 +12,31 @@ from approxmcmc.contracts import AcceptanceTest, Target
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
-from approxmcmc.targets import Laplace
+from approxmcmc.targets import CoreRows, Laplace
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """An exact sampler, and the form of the posterior that it runs on.
+    """An exact sampler, the form of the posterior that it runs on, and its steps per draw.
 
     Parameters
     ----------
     sampler
         A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``.
     form
-        The same posterior with other terms, such as a `ControlVariate` of the target; None = the target itself.
+        The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
+    thin
+        Steps per kept draw: a kernel that mixes slowly makes more of them.
     """
 
     sampler: Any
     form: Target | None = None
+    thin: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a test that says that it is not exact."""
@@ -44,16 +47,23 @@ class Kernel:
             )
 
 
-def langevin_kernel(fit: Laplace) -> Kernel:
+def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
     """Return Metropolis-Hastings with Langevin steps (MALA) in the metric of a Laplace approximation."""
     step_size = 1.65**2 / fit.mode.size ** (1 / 3)  # Roberts and Rosenthal (1998), for a normal law
-    return Kernel(MetropolisHastings(Langevin(step_size, preconditioner=fit, target_acceptance=0.574), ExactTest()))
+    return Kernel(
+        MetropolisHastings(Langevin(step_size, preconditioner=fit, target_acceptance=0.574), ExactTest()), thin=thin
+    )
 
 
-def mixture_kernel(fit: Laplace) -> Kernel:
+def core_rows_kernel(target: Target) -> Kernel:
+    """Return surrogate transitions on the core rows of a target, decided exactly: fast where a few rows are heavy."""
+    return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), CoreRows(target))
+
+
+def mixture_kernel(fit: Laplace, thin: int = 1) -> Kernel:
     """Return Metropolis-Hastings with independent draws of a Laplace approximation and random-walk steps, by turns."""
     walk = RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
-    return Kernel(MetropolisHastings(Mixture([PreconditionedCrankNicolson(0.0, fit), walk]), ExactTest()))
+    return Kernel(MetropolisHastings(Mixture([PreconditionedCrankNicolson(0.0, fit), walk]), ExactTest()), thin=thin)
 
 
 def run_kernel(

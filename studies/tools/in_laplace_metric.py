@@ -19,10 +19,21 @@ def laplace_of(target: Any) -> "amc.targets.Laplace":
     return amc.laplace(target)
 
 
+def plain(target: Any) -> Any:
+    """Return the target itself."""
+    return target
+
+
 @functools.cache
-def residuals_of(target: Any) -> "amc.ControlVariate":
+def control_variate(target: Any) -> "amc.ControlVariate":
     """Return the control variate of a target, expanded at its mode once per process."""
     return amc.ControlVariate(target, at=laplace_of(target))
+
+
+@functools.cache
+def core_rows(target: Any) -> "amc.CoreRows":
+    """Return the core rows of a target, chosen once per process."""
+    return amc.CoreRows(target)
 
 
 def start(target: Any, rng: np.random.Generator) -> np.ndarray:
@@ -38,20 +49,20 @@ class InLaplaceMetric(Component, Sampler):
     ----------
     recipe
         Makes the sampler from a Laplace approximation.
-    residuals
-        Whether it runs on the target's control variate.
+    form
+        Makes the form of the target that it runs on: `plain`, `control_variate` or `core_rows`.
     """
 
     recipe: Callable[[Any], Any]
-    residuals: bool = False
+    form: Callable[[Any], Any] = plain
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings in whitened coordinates, those of a standard normal law of one dimension."""
-        return {**self.recipe(UNIT).to_dict(), "recipe": self.recipe.__name__, "residuals": self.residuals}
+        return {**self.recipe(UNIT).to_dict(), "recipe": self.recipe.__name__, "form": self.form.__name__}
 
     def build(self, target: Any, *, audit_every: Any) -> Any:
         """Make the sampler in the metric of the target, and build it."""
-        form = residuals_of(target) if self.residuals else target
+        form = self.form(target)
         program = self.recipe(laplace_of(target)).build(form, audit_every=audit_every)
         attrs: Mapping[str, Any] = {**form.setup_attrs, **program.attrs}  # the gates of an expansion read them
         program.attrs = attrs

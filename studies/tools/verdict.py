@@ -16,7 +16,7 @@ from scipy import stats
 
 from approxmcmc.diagnostics.health import problems
 from approxmcmc.reference.summary import summarize
-from approxmcmc.study.report.intervals import Interval
+from approxmcmc.study.report.intervals import NOTHING, Interval
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,10 +86,9 @@ def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "
     """Return the verdict on a run of several chains; without a reference it is "not validated"."""
     draws, told = run["posterior"].to_dataset()[variable], problems_of(run)
     found = summarize(draws)
-    quality = {"r_hat": float(np.max(found.r_hat)), "ess": float(np.min(found.ess_bulk)), "problems": told}
+    quality = (float(np.max(found.r_hat)), float(np.min(found.ess_bulk)), told)
     if reference is None:
-        nothing = Interval(math.nan, math.nan, math.nan)
-        return Verdict(UNKNOWN, nothing, "", nothing, "", **quality)
+        return Verdict(UNKNOWN, NOTHING, "", NOTHING, "", *quality)
     truth = reference["posterior"].to_dataset()[variable]
     true = summarize(truth)
     z = float(stats.norm.isf((1.0 - CONFIDENCE) / (4 * len(true.labels))))  # two ends, two statistics
@@ -112,7 +111,7 @@ def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "
         true.labels[int(np.argmax(shift))],
         Interval(*(math.exp(value) for value in worst_ratio)),
         true.labels[int(np.argmax(log_ratio))],
-        **quality,
+        *quality,
     )
 
 
