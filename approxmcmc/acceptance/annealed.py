@@ -26,7 +26,7 @@ import numpy as np
 from approxmcmc.acceptance import sequential_t
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.sequential_t import SequentialTState, SequentialTTest
-from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
@@ -192,7 +192,7 @@ class AnnealedEpsilon(AcceptanceTest):
         """Return the mean error of the recursion over the audited decisions, each at the epsilon of its draw."""
         return self.test.expected_wrong_rate(stats)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn as the tests of the epochs do."""
         return self.test.problems(stats)
 

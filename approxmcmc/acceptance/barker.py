@@ -33,7 +33,7 @@ from approxmcmc.acceptance.laws.barker_error import bound_from_moments
 from approxmcmc.acceptance.laws.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import BARKER, barker_probability
-from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import (
     AUDIT_ERROR,
     AUDIT_NOISE,
@@ -304,7 +304,7 @@ class MinibatchBarker(AcceptanceTest):
         correction = correction_distribution(math.sqrt(self.target_variance), self.correction)
         return {"target_variance": self.target_variance, "correction": correction}
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % of normal ones."""
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
@@ -313,10 +313,10 @@ class MinibatchBarker(AcceptanceTest):
             return []
         sentence = (
             f"in {share:.0%} of the draws |skewness| / sqrt(n) of the terms read exceeded {LARGEST_SKEWNESS_RATIO}: "
-            "the noise of the minibatch is not normal, and the Barker test is biased; use a larger batch_size, a "
-            "smaller target_variance, shorter steps, or ExactTest('barker')"
+            "the noise of the minibatch is not normal, and the Barker test is biased"
         )
-        return [sentence]
+        advice = "use a larger batch_size, a smaller target_variance, shorter steps, or ExactTest('barker')"
+        return [Finding("skewed terms", "warning", sentence, advice, share, SHARE_OF_SKEWED_DRAWS)]
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what reads, estimates and decides; a population smaller than one batch is read whole."""

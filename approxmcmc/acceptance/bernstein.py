@@ -36,6 +36,7 @@ from approxmcmc.contracts import (
     BoundedTermsTarget,
     CompiledTermRange,
     CompiledTest,
+    Finding,
     Population,
     Target,
 )
@@ -201,25 +202,27 @@ class BernsteinTest(AcceptanceTest):
         """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
         from approxmcmc.acceptance.laws.audits import wrong_decisions
 
-        sentences = []
+        problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
-            sentences.append(
-                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is too "
-                "small; give an upper bound of max l - min l"
-            )
+            sentence = f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is "
+            advice = "give an upper bound of max l - min l"
+            wrong = Finding("wrong decisions", "warning", sentence + "too small", advice, found.lower, self.delta)
+            problems.append(wrong)
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
-            sentences.append(
+            sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
                 "than the range that BernsteinTest was told. They were decided on all data; others may have been "
-                "decided wrongly: give an upper bound of max l - min l over all data"
+                "decided wrongly"
             )
-        return sentences
+            advice = "give an upper bound of max l - min l over all data"
+            problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))
+        return problems
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look, or raise where nobody bounds the terms."""

@@ -34,6 +34,7 @@ from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledTest,
     DecisionLaw,
+    Finding,
     Population,
     Target,
 )
@@ -249,25 +250,28 @@ class SequentialTTest(AcceptanceTest):
 
         return expected_wrong_rate(stats, tol=self.tol, **self._boundary)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""
         from approxmcmc.acceptance.laws.audits import wrong_decisions
 
-        sentences = []
+        problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
-            sentences.append(
+            sentence = (
                 f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: "
-                "they are heavy-tailed, and the t-test errs more often than its epsilon says; use a larger batch_size "
-                "or ExactTest"
+                "they are heavy-tailed, and the t-test errs more often than its epsilon says"
             )
+            advice = "use a larger batch_size or ExactTest"
+            problems.append(Finding("heavy terms", "warning", sentence, advice, share, SHARE_OF_HEAVY_DRAWS))
         found = wrong_decisions(stats)
         expected = self.expected_wrong_rate(stats) if found.lower > 0.0 else None
         if expected is not None and found.lower > expected:
-            sentences.append(
+            sentence = (
                 f"{found}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
-                "Gaussian regime; use a larger batch_size, a smaller epsilon, or ExactTest"
+                "Gaussian regime"
             )
-        return sentences
+            advice = "use a larger batch_size, a smaller epsilon, or ExactTest"
+            problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, expected))
+        return problems
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look; a population smaller than one look is read whole."""

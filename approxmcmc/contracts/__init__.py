@@ -11,6 +11,7 @@ travel between processes and into files; what is compiled never does.
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
@@ -49,6 +50,7 @@ __all__ = [
     "COUNT_NAMES",
     "OPTIONAL_COUNTS",
     "VALUE_NAMES",
+    "VERDICTS",
     "AcceptanceTest",
     "BoundedTarget",
     "BoundedTermsTarget",
@@ -67,6 +69,7 @@ __all__ = [
     "DiscreteTarget",
     "DoublyIntractableTarget",
     "EstimatedTarget",
+    "Finding",
     "Population",
     "Program",
     "Proposal",
@@ -78,5 +81,6 @@ __all__ = [
     "Target",
     "TwinnedTarget",
     "Variables",
+    "Verdict",
     "content_hash",
 ]
