@@ -209,7 +209,9 @@ class BernsteinTest(AcceptanceTest):
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
-            sentence = f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is "
+            sentence = (
+                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is "
+            )
             advice = "give an upper bound of max l - min l"
             wrong = Finding("wrong decisions", "warning", sentence + "too small", advice, found.lower, self.delta)
             problems.append(wrong)

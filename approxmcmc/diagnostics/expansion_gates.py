@@ -94,7 +94,9 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding |
     limit = max(LEAST_ACCEPTANCE * share, HARDLY_ANY)
     sentence = f"chain {chain} accepted {worst:.2g} of its proposals in tuning"
     if worst >= limit:
-        return Finding("acceptance in tuning", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}")
+        return Finding(
+            "acceptance in tuning", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}"
+        )
     sentence += f" (gate: {limit:.2g})" + (": it hardly moves" if worst < HARDLY_ANY else "")
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
     if share > 0.0:

@@ -1,0 +1,139 @@
+"""What is wrong with a run: all checks in one table, and the few lines that a user has to read."""
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
+from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding
+from approxmcmc.diagnostics.convergence import convergence
+from approxmcmc.diagnostics.expansion_gates import expansion_gates
+from approxmcmc.diagnostics.gates import gates
+from approxmcmc.diagnostics.health import movement, stopped
+from approxmcmc.diagnostics.importance import pareto_finding
+from approxmcmc.diagnostics.records import group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
+    """Tabulate every check of a finished run, most serious first.
+
+    Parameters
+    ----------
+    trace
+        What `sample` or `importance_sampling` returned, or `load` read.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per check. ``check``: its name. ``verdict``: ``"failure"`` (take these draws for no sample of the
+        posterior), ``"warning"``, ``"not checked"`` (the run cannot tell), ``"ok"``. ``value``, ``limit``: what was
+        measured, and where the check fires; NaN for a check that is no number. ``where``: the worst parameters, or the
+        chains. ``finding``: a sentence. ``advice``: the next thing to do.
+
+    Raises
+    ------
+    InvalidInputError
+        If `trace` is none, or lacks ``posterior`` or ``sample_stats``.
+
+    Notes
+    -----
+    The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
+    gates that audits answer; rank-normalised split R-hat (limit 1.01), bulk and tail ESS (limit 100 per chain), from
+    100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one `SamplingWarning`, and
+    stores the names in the posterior's attribute ``problems``, their rows as JSON in ``diagnosis``.
+
+    A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
+    visits. `risk` against a gold standard can.
+
+    References
+    ----------
+    .. [1] A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Buerkner (2021). Rank-normalization, folding, and
+       localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2).
+
+    Examples
+    --------
+    >>> table = amc.diagnose(trace)  # doctest: +SKIP
+    >>> table[["check", "verdict", "value", "limit"]]  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    return pd.DataFrame(findings(trace), columns=Finding._fields)[
+        ["check", "verdict", "value", "limit", "where", "finding", "advice"]
+    ]
+
+
+def findings(trace: xr.DataTree) -> list[Finding]:
+    """Return what every check says of a trace, most serious first."""
+    posterior, stats = group(trace, "posterior"), group(trace, "sample_stats")
+    settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
+    end = stopped(posterior)
+    if "log_weight" in stats:
+        found = [end, pareto_finding(stats)]
+    elif not posterior.sizes["draw"]:
+        found = [end]
+    else:
+        found = [
+            end,
+            *movement(posterior),
+            *decisions(stats, settings),
+            *convergence(posterior, weighted="weight" in stats),
+            *expansion_gates(posterior.attrs, settings),
+        ]
+    return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
+
+
+def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
+    """Return what an acceptance test says of its own decisions, and what the audits say of them."""
+    test = AcceptanceTest.found_in(settings)
+    own = [] if test is None else test.problems(stats)
+    if test is not None and not own and not test.is_exact:
+        own = [Finding("acceptance test", "ok", f"{type(test).__name__} finds nothing wrong with its decisions")]
+    return own + [
+        Finding(
+            gate.name.replace("_", " "), "warning" if gate.fires else "ok", gate.sentence, "", gate.value, gate.limit
+        )
+        for gate in gates(stats)
+    ]
+
+
+def report(found: Iterable[Finding]) -> str:
+    """Return the findings that fire as a block of lines, most serious first; empty for a clean run.
+
+    Findings in a row with the same advice share it.
+
+    Examples
+    --------
+    >>> print(
+    ...     report([Finding("R-hat", "warning", "R-hat is above 1.01 for mu", "draw more"), Finding("ESS", "ok", "")])
+    ... )
+    1 problem with this run, see amc.diagnose(trace):
+      warning: R-hat is above 1.01 for mu.
+        Next: draw more.
+    """
+    fired = [finding for finding in found if finding.fires]
+    if not fired:
+        return ""
+    plural = "1 problem" if len(fired) == 1 else f"{len(fired)} problems"
+    lines = [f"{plural} with this run, see amc.diagnose(trace):"]
+    for advice, alike in itertools.groupby(fired, key=lambda finding: finding.advice):
+        lines += [f"  {finding.verdict}: {finding.finding}." for finding in alike]
+        lines += [f"    Next: {advice}."] if advice else []
+    return "\n".join(lines)
+
+
+def attributes(found: Sequence[Finding]) -> dict[str, Any]:
+    """Return what a trace keeps: the names of the checks that fired, and their findings as JSON."""
+    fired = [finding for finding in found if finding.fires]
+    rows = [{name: value for name, value in one._asdict().items() if not _is_nothing(value)} for one in fired]
+    return {"problems": [finding.check for finding in fired], "diagnosis": json.dumps(rows)}
+
+
+def _is_nothing(value: str | float) -> bool:
+    return value == "" or (isinstance(value, float) and math.isnan(value))
