@@ -47,7 +47,8 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
     gates that audits answer; rank-normalised split R-hat (limit 1.01), bulk and tail ESS (limit 100 per chain), from
     100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one `SamplingWarning`, and
-    stores the names in the posterior's attribute ``problems``, their rows as JSON in ``diagnosis``.
+    stores their names, joined by commas, in the posterior's attribute ``problems``, their rows as JSON in
+    ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.
@@ -128,11 +129,11 @@ def report(found: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def attributes(found: Sequence[Finding]) -> dict[str, Any]:
-    """Return what a trace keeps: the names of the checks that fired, and their findings as JSON."""
+def attributes(found: Sequence[Finding]) -> dict[str, str]:
+    """Return what a trace keeps: the names of the checks that fired, joined by commas, and their rows as JSON."""
     fired = [finding for finding in found if finding.fires]
     rows = [{name: value for name, value in one._asdict().items() if not _is_nothing(value)} for one in fired]
-    return {"problems": [finding.check for finding in fired], "diagnosis": json.dumps(rows)}
+    return {"problems": ", ".join(finding.check for finding in fired), "diagnosis": json.dumps(rows)}
 
 
 def _is_nothing(value: str | float) -> bool:
