@@ -132,15 +132,14 @@ def _judged(measure: Measure, values: np.ndarray, chains: int, sample: Sample, a
 
 
 def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
-    """Say how much longer to run where the chains agree; where they do not, ESS means nothing."""
-    if not r_hat <= CHAINS_APART:
-        return (
-            "do not use these draws: the chains are in different places. Tune longer, start nearer "
-            "(initvals=amc.laplace(target)), or take a proposal that mixes better"
-        )
+    """Say how much longer to run: ESS grows with the draws, and R-hat - 1 shrinks as fast."""
     times = max(2.0, shortage)
-    if posterior.attrs.get("stopped") == "time_limit":
-        return f"give it {times:.2g} times the time, or take a proposal that mixes better"
     wanted = times * posterior.sizes["draw"]
     unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
-    return f"draw more (draws={math.ceil(wanted / unit) * unit}), or take a proposal that mixes better"
+    by_time = posterior.attrs.get("stopped") == "time_limit"
+    longer = f"give it {times:.2g} times the time" if by_time else f"take draws={math.ceil(wanted / unit) * unit}"
+    if r_hat <= CHAINS_APART:
+        return f"{longer}, or a proposal that mixes better"
+    return (
+        f"do not use these draws: {longer} at the least, start the chains nearer, or take a proposal that mixes better"
+    )

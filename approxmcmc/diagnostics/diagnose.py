@@ -1,6 +1,5 @@
 """What is wrong with a run: all checks in one table, and the few lines that a user has to read."""
 
-import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +106,7 @@ def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
 def report(found: Iterable[Finding]) -> str:
     """Return the findings that fire as a block of lines, most serious first; empty for a clean run.
 
-    Findings in a row with the same advice share it.
+    Findings with the same advice share it.
 
     Examples
     --------
@@ -123,8 +122,8 @@ def report(found: Iterable[Finding]) -> str:
         return ""
     plural = "1 problem" if len(fired) == 1 else f"{len(fired)} problems"
     lines = [f"{plural} with this run, see amc.diagnose(trace):"]
-    for advice, alike in itertools.groupby(fired, key=lambda finding: finding.advice):
-        lines += [f"  {finding.verdict}: {finding.finding}." for finding in alike]
+    for advice in dict.fromkeys(finding.advice for finding in fired):
+        lines += [f"  {finding.verdict}: {finding.finding}." for finding in fired if finding.advice == advice]
         lines += [f"    Next: {advice}."] if advice else []
     return "\n".join(lines)
 

@@ -34,12 +34,16 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
         return [Finding("movement", "not checked", sentence)]
     moves, labels = share_of_moves(posterior), posterior["chain"].values
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
+    # A posterior over states may sit on one of them, rightly; over real numbers it does not.
+    continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
     found = []
     if stuck := labels[moves == 0.0].tolist():
         sentence = f"chain(s) {stuck} never moved in {draws} draws: the steps are too large or the start is far off"
-        found.append(Finding("movement", "failure", sentence, advice, 0.0, HARDLY_ANY, _named(stuck)))
-    # A posterior over states may sit on one of them, rightly; over real numbers it does not.
-    continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
+        found.append(
+            Finding(
+                "movement", "failure" if continuous else "warning", sentence, advice, 0.0, HARDLY_ANY, _named(stuck)
+            )
+        )
     if slow := labels[(moves > 0.0) & (moves < HARDLY_ANY)].tolist() if continuous else []:
         least = float(moves[moves > 0.0].min())
         sentence = f"chain(s) {slow} hardly moved: at the slowest in {least:.2%} of {draws} draws"
