@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
-from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding
+from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
 from approxmcmc.diagnostics.convergence import convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
-from approxmcmc.diagnostics.gates import gates
+from approxmcmc.diagnostics.gates import ENOUGH_AUDITS, gates
 from approxmcmc.diagnostics.health import movement, stopped
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
@@ -94,7 +94,10 @@ def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
     test = AcceptanceTest.found_in(settings)
     own = [] if test is None else test.problems(stats)
     if test is not None and not own and not test.is_exact:
-        own = [Finding("acceptance test", "ok", f"{type(test).__name__} finds nothing wrong with its decisions")]
+        audited = int(stats["decisions_audited"].sum()) if "decisions_audited" in stats else 0
+        sentence = f"{type(test).__name__} finds nothing wrong with its decisions, {audited} of which were audited"
+        verdict: Verdict = "ok" if audited >= ENOUGH_AUDITS else "not checked"
+        own = [Finding("acceptance test", verdict, sentence, value=audited, limit=ENOUGH_AUDITS)]
     return own + [
         Finding(
             gate.name.replace("_", " "), "warning" if gate.fires else "ok", gate.sentence, "", gate.value, gate.limit
