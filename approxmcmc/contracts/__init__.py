@@ -15,6 +15,7 @@ from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
+    Auditor,
     Chain,
     Program,
     ProposalSampler,
@@ -50,6 +51,7 @@ __all__ = [
     "OPTIONAL_COUNTS",
     "VALUE_NAMES",
     "AcceptanceTest",
+    "Auditor",
     "BoundedTarget",
     "BoundedTermsTarget",
     "Chain",
