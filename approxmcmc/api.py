@@ -17,6 +17,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.samplers.importance import weighted_draws
+from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
@@ -150,7 +151,7 @@ def sample(
     running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
     ready = time.perf_counter()
 
-    total = chains * (tune + thin * draws)
+    total, began = chains * (tune + thin * draws), time.perf_counter()
     with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as bar:
         result = run(
             program,
@@ -160,10 +161,12 @@ def sample(
             tune=tune,
             thin=thin,
             cores=cores,
-            time_limit=time_limit,
+            time_limit=time_for_draws(time_limit, running),
             keep_warmup=not discard_tuned_samples,
             progress=bar,
         )
+    deadline = None if time_limit is None else began + time_limit
+    result = audit_draws(result, running, own[0].audit, tune=tune, thin=thin, deadline=deadline)
     attrs = {
         "n_obs": target.n_obs,
         "seed": seed,

@@ -48,7 +48,7 @@ from approxmcmc.engine.checks import is_integer
 from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.engine.evidence import Evidence, merge_differences
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
-from approxmcmc.engine.order import check_order, draw_next, read_differences
+from approxmcmc.engine.order import check_order, draw_next, read_differences, read_rows
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -143,6 +143,27 @@ def decide(
         value[SKEWNESS_RATIO] = max(value[SKEWNESS_RATIO], abs(value[SKEWNESS]) / math.sqrt(n))
     log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
     return (1 if threshold < log_odds else 0), log_odds
+
+
+@compiled
+def threshold_form(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    log_rest: float,
+    test: BarkerState,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> float:
+    """Return logit(A), with which every u is compared: what is read does not depend on u."""
+    moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
+    reset(moments)
+    n = np.int64(0)  # a literal 0 would compile the helpers twice
+    while n == 0 or not has_read_enough(moments, n, n_obs, test):
+        before, n = n, min(n + test.batch_size, n_obs)
+        outcome = read_rows(rng, evidence, before, n, count)
+        if outcome != FINITE:
+            return math.nan if outcome == UNDEFINED else (math.inf if outcome == CERTAIN else -math.inf)
+    return acceptance_log_odds(moments, n, n_obs, log_rest, test)
 
 
 @allocating
@@ -337,4 +358,6 @@ class MinibatchBarker(AcceptanceTest):
         )
         records = ("log_ratio_variance", "term_skewness", "skewness_ratio")
         audits = ("audit_acceptance_error", "audit_acceptance_noise")
-        return CompiledTest(decide, lambda: state, *BARKER, audit=audit, records=records + audits)
+        return CompiledTest(
+            decide, lambda: state, *BARKER, audit=audit, records=records + audits, threshold_form=threshold_form
+        )

@@ -31,6 +31,7 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedTermsTarget,
@@ -109,6 +110,20 @@ def decide(
         if abs(distance) > spread_factor[look] * standard_deviation(moments) + range_factor[look] * limit:
             break
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+
+
+@compiled
+def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
+    """Return c_n, the distance from mu_0 at which a look decides; infinite once a term lies outside its range."""
+    moments = evidence.moments
+    seen = moments[LARGEST] - moments[SMALLEST]
+    limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
+    if not limit >= 0.0 or seen > limit * (1.0 + ROUNDING):
+        return math.inf
+    return test.spread_factor[look] * standard_deviation(moments) + test.range_factor[look] * limit
+
+
+BERNSTEIN_FORM = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,7 +248,7 @@ class BernsteinTest(AcceptanceTest):
         factors = bound_factors(looks, self.delta, self.p, self.bound)
         state = BernsteinState(looks, *factors, *self._term_range(target), observed)
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=BERNSTEIN_FORM)
 
     def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):

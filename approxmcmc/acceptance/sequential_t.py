@@ -30,6 +30,7 @@ import numpy as np
 from approxmcmc.acceptance.laws.heavy_tails import SHARE_OF_HEAVY_DRAWS, share_of_heavy_draws
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledTest,
@@ -42,7 +43,7 @@ from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLE
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation
+from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
 
@@ -86,16 +87,28 @@ def decide(
         if outcome == CERTAIN:
             return 1, math.inf
         distance = moments[MEAN] - mu_0
-        s_l = standard_deviation(moments)
-        s = s_l / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
+        s = standard_error(moments, n, n_obs)
         if n == n_obs or (critical[look] < math.inf and abs(distance) > critical[look] * s):
             break
         if critical[look] < math.inf and tol > 0.0 and n_obs * s <= tol:
             count[TOLERANCE_STOPS] += 1
             break
+    s_l = standard_deviation(moments)
     if s_l > 0.0 and n < n_obs:  # all data were read: the answer is exact, whatever the tails
         value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+
+
+@compiled
+def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
+    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 where it stops by its tolerance."""
+    if test.critical[look] == math.inf:
+        return math.inf
+    s = standard_error(evidence.moments, n, evidence.n_obs)
+    return 0.0 if test.tol > 0.0 and evidence.n_obs * s <= test.tol else test.critical[look] * s
+
+
+T_TEST_FORM = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -277,7 +290,7 @@ class SequentialTTest(AcceptanceTest):
         """Compile what decides look by look; a population smaller than one look is read whole."""
         state = self.state_for(target.n_obs)
         records = ("max_term_ratio", "audited_mu_std", *(("tolerance_stops",) if self.tol > 0.0 else ()))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=T_TEST_FORM)
 
     def state_for(self, n_obs: int) -> SequentialTState:
         """Return looks and critical values for `n_obs` terms; the last look needs no critical value."""

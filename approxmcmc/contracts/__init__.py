@@ -16,6 +16,7 @@ from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
+    Auditor,
     Chain,
     Program,
     ProposalSampler,
@@ -52,6 +53,7 @@ __all__ = [
     "VALUE_NAMES",
     "VERDICTS",
     "AcceptanceTest",
+    "Auditor",
     "BoundedTarget",
     "BoundedTermsTarget",
     "Chain",

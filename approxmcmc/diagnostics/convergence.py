@@ -137,7 +137,7 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
     wanted = times * posterior.sizes["draw"]
     unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
     by_time = posterior.attrs.get("stopped") == "time_limit"
-    longer = f"give it {times:.2g} times the time" if by_time else f"take draws={math.ceil(wanted / unit) * unit}"
+    longer = f"give it {times:.2g} times the time" if by_time else f"take draws={math.ceil(wanted / unit) * unit:_}"
     if r_hat <= CHAINS_APART:
         return f"{longer}, or a proposal that mixes better"
     return (

@@ -14,12 +14,9 @@ Audits of one chain are correlated through its draws: standard errors are the la
 batch means (Flegal, Haran and Jones 2008).
 """
 
-import math
 from typing import NamedTuple
 
-import numpy as np
 import xarray as xr
-from scipy.special import erf
 
 ENOUGH_AUDITS = 50  # at which Covertype's wrong answer was found in 97 of 100 runs
 LARGEST_ERROR = 0.05  # of an acceptance probability

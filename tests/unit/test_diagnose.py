@@ -236,7 +236,7 @@ class TestReport:
 
     @pytest.mark.parametrize(
         ("attrs", "advice"),
-        [({}, r"take draws=\d+0+, or"), ({"stopped": "time_limit"}, r"give it \d[.\d]* times the time, or")],
+        [({}, r"take draws=\d_\d00, or"), ({"stopped": "time_limit"}, r"give it \d[.\d]* times the time, or")],
     )
     def test_says_how_much_longer(self, attrs, advice):
         found = {one.check: one for one in findings(trace_of(chains(coefficient=0.8), attrs=attrs))}

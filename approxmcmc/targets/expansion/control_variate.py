@@ -120,7 +120,6 @@ class ControlVariate(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
     True
     """
 
-    audit_rarity = 10  # audits read all data, and steps are cheap: ten times fewer of them
     terms_are_likelihood = False  # but its residuals: a temperature that divides them would leave the expansion whole
 
     def __init__(self, target: Target, at: Any = "mode", *, order: int = 2, memory_limit: float = 4e9) -> None:
