@@ -1,6 +1,7 @@
 """What a finished run is told: each check fires on a trace with one planted fault, and is quiet without it."""
 
 import json
+import re
 import sys
 
 import arviz as az
@@ -235,12 +236,16 @@ class TestReport:
         assert report(found).split("\n")[1].startswith("  failure: R-hat")
 
     @pytest.mark.parametrize(
-        ("attrs", "advice"),
-        [({}, r"take draws=\d_\d00, or"), ({"stopped": "time_limit"}, r"give it \d[.\d]* times the time, or")],
+        ("attrs", "advice", "unit"),
+        [({}, r"take draws=([\d_]+), or", 400), ({"stopped": "time_limit"}, r"give it ([\d.]+) times the time, or", 1)],
     )
-    def test_says_how_much_longer(self, attrs, advice):
-        found = {one.check: one for one in findings(trace_of(chains(coefficient=0.8), attrs=attrs))}
-        assert pd.Series([found["R-hat"].advice]).str.contains(advice).all()
+    def test_says_how_much_longer(self, attrs, advice, unit):
+        """ESS grows with the draws: the smallest one has to reach 400."""
+        draws = chains(coefficient=0.8)
+        found = {one.check: one for one in findings(trace_of(draws, attrs=attrs))}
+        wanted = unit * 400 / az.ess(draws, method="bulk").min()
+        assert found["R-hat"].advice == found["bulk ESS"].advice
+        assert float(re.match(advice, found["R-hat"].advice)[1]) == pytest.approx(wanted, rel=0.05)
 
     def test_the_trace_keeps_what_fired(self, tmp_path):
         trace = trace_of(stuck(chains(), 0))
