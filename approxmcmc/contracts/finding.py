@@ -14,21 +14,11 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # most serious first
 class Finding(NamedTuple):
     """One check of a finished run, and what it says.
 
-    Attributes
-    ----------
-    check
-        Its name, such as ``"R-hat"``.
-    verdict
-        ``"failure"``: take these draws for no sample of the posterior. ``"warning"``: something is wrong with them.
-        ``"not checked"``: the run cannot tell. ``"ok"``: it passed.
-    finding
-        A plain sentence without its full stop.
-    advice
-        The next thing to do; empty where nothing is to be done.
-    value, limit
-        What was measured, and where the check fires; NaN for a check that is no number.
-    where
-        Names of the parameters or chains concerned.
+    `check` is its name, such as ``"R-hat"``. `verdict` is ``"failure"`` (take these draws for no sample of the
+    posterior), ``"warning"`` (something is wrong with them), ``"not checked"`` (the run cannot tell) or ``"ok"``.
+    `finding` is a plain sentence without its full stop, `advice` the next thing to do, if any. `value` and `limit` are
+    what was measured and where the check fires, NaN for a check that is no number; `where` names the parameters or
+    chains concerned.
 
     Examples
     --------
