@@ -8,6 +8,7 @@ import xarray as xr
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.expansion_gates import expansion_problems
+from approxmcmc.diagnostics.gates import gates
 
 SMALLEST_RUN = 50
 
@@ -19,6 +20,7 @@ def problems(trace: xr.DataTree) -> list[str]:
     test = AcceptanceTest.found_in(settings)
     sentences = [sentence for sentence in (_stopped(posterior), _stuck(posterior)) if sentence]
     sentences += [] if test is None else test.problems(stats)
+    sentences += [gate.sentence for gate in gates(stats) if gate.fires and gate.name != "audits"]
     return sentences + expansion_problems(posterior.attrs, settings)
 
 
