@@ -9,9 +9,9 @@ import xarray as xr
 
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
-from approxmcmc.diagnostics.convergence import convergence
+from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
-from approxmcmc.diagnostics.gates import ENOUGH_AUDITS, gates
+from approxmcmc.diagnostics.gates import Gate, gates
 from approxmcmc.diagnostics.health import movement, stopped
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
@@ -90,20 +90,16 @@ def findings(trace: xr.DataTree) -> list[Finding]:
 
 
 def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
-    """Return what an acceptance test says of its own decisions, and what the audits say of them."""
+    """Return what the audits say of a run's decisions and draws, and what its acceptance test says of itself."""
     test = AcceptanceTest.found_in(settings)
-    own = [] if test is None else test.problems(stats)
-    if test is not None and not own and not test.is_exact:
-        audited = int(stats["decisions_audited"].sum()) if "decisions_audited" in stats else 0
-        sentence = f"{type(test).__name__} finds nothing wrong with its decisions, {audited} of which were audited"
-        verdict: Verdict = "ok" if audited >= ENOUGH_AUDITS else "not checked"
-        own = [Finding("acceptance test", verdict, sentence, value=audited, limit=ENOUGH_AUDITS)]
-    return own + [
-        Finding(
-            gate.name.replace("_", " "), "warning" if gate.fires else "ok", gate.sentence, "", gate.value, gate.limit
-        )
-        for gate in gates(stats)
-    ]
+    short = stats.sizes["draw"] < FEWEST_DRAWS
+    return [*(_of_gate(gate, short) for gate in gates(stats)), *([] if test is None else test.problems(stats))]
+
+
+def _of_gate(gate: Gate, short: bool) -> Finding:
+    """Return a gate as a finding; a run too short for R-hat is not blamed for too few audits."""
+    verdict: Verdict = "ok" if not gate.fires else "not checked" if short and gate.name == "audits" else "warning"
+    return Finding(gate.name.replace("_", " "), verdict, gate.sentence, gate.advice, gate.value, gate.limit)
 
 
 def report(found: Iterable[Finding]) -> str:
