@@ -90,8 +90,8 @@ def sample(
         An ArviZ trace with groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data`` and, when
         kept, the warm-up. ``sample_stats`` holds, per draw, ``datapoints_touched``, ``likelihood_evaluations``,
         ``decisions_made``, ``decisions_audited``, ``wrong_decisions``, ``perf_counter_diff`` and more, each with its
-        unit and meaning. The attribute ``problems`` of ``posterior`` names the checks of `diagnose` that fired, joined by
-        commas; ``diagnosis`` holds their rows as JSON.
+        unit and meaning. The attributes of ``posterior`` tell what is wrong with the run: ``problems`` has the names of
+        the checks of `diagnose` that fired, joined by commas, ``diagnosis`` their rows as JSON.
 
     Raises
     ------

@@ -273,7 +273,7 @@ class SequentialTTest(AcceptanceTest):
                 f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: "
                 "they are heavy-tailed, and the t-test errs more often than its epsilon says"
             )
-            advice = "use a larger batch_size or ExactTest"
+            advice = "use ExactTest(), a larger batch_size, or BernsteinTest"
             problems.append(Finding("heavy terms", "warning", sentence, advice, share, SHARE_OF_HEAVY_DRAWS))
         found = wrong_decisions(stats)
         expected = self.expected_wrong_rate(stats) if found.lower > 0.0 else None
@@ -282,7 +282,7 @@ class SequentialTTest(AcceptanceTest):
                 f"{found}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
                 "Gaussian regime"
             )
-            advice = "use a larger batch_size, a smaller epsilon, or ExactTest"
+            advice = "use a smaller epsilon, a larger batch_size, or ExactTest()"
             problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, expected))
         return problems
 

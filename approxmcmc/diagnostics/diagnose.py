@@ -19,6 +19,8 @@ from approxmcmc.diagnostics.records import group
 if TYPE_CHECKING:
     import pandas as pd
 
+GATES_OF_THE_DRAWS = ("sign_score", "energy_drift")  # the others judge the test: its error may be small, and wanted
+
 
 def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     """Tabulate every check of a finished run, most serious first.
@@ -98,7 +100,10 @@ def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
 
 def _of_gate(gate: Gate, short: bool) -> Finding:
     """Return a gate as a finding; a run too short for R-hat is not blamed for too few audits."""
-    verdict: Verdict = "ok" if not gate.fires else "not checked" if short and gate.name == "audits" else "warning"
+    verdict: Verdict = "ok"
+    if gate.fires:
+        verdict = "failure" if gate.name in GATES_OF_THE_DRAWS else "warning"
+        verdict = "not checked" if short and gate.name == "audits" else verdict
     return Finding(gate.name.replace("_", " "), verdict, gate.sentence, gate.advice, gate.value, gate.limit)
 
 

@@ -121,13 +121,16 @@ class TestEachCheck:
         trace["sample_stats"]["max_term_ratio"] = trace["sample_stats"]["max_term_ratio"] * 0.1
         assert fired(trace) == []
 
-    @pytest.mark.parametrize("fires", [True, False])
-    def test_gates_of_the_audits(self, fires, monkeypatch):
-        gate = Gate("energy_drift", 12.0, 10.0, 14.0, 1.0, fires, "it drifts by 12 nats", "tune longer")
+    @pytest.mark.parametrize(
+        ("name", "fires", "verdict"),
+        [("energy_drift", True, "failure"), ("energy_drift", False, "ok"), ("acceptance_error", True, "warning")],
+    )
+    def test_gates_of_the_audits(self, name, fires, verdict, monkeypatch):
+        gate = Gate(name, 12.0, 10.0, 14.0, 1.0, fires, "it drifts by 12 nats", "tune longer")
         module = sys.modules["approxmcmc.diagnostics.diagnose"]  # the package has the function under this name
         monkeypatch.setattr(module, "gates", lambda stats: [gate])
-        found = {finding.check: finding for finding in findings(trace_of(chains()))}["energy drift"]
-        assert found.verdict == ("warning" if fires else "ok")
+        found = {finding.check: finding for finding in findings(trace_of(chains()))}[name.replace("_", " ")]
+        assert found.verdict == verdict
         assert (found.value, found.limit, found.finding, found.advice) == (12.0, 1.0, gate.sentence, gate.advice)
 
     @pytest.mark.parametrize(("draws", "verdict"), [(99, "not checked"), (400, "warning")])
