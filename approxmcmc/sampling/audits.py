@@ -30,7 +30,7 @@ def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float |
 
 
 def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0) -> int:
-    """Return n, see the module, for so many seconds of sampling and kept draws of all chains; `pilot` took seconds, too.
+    """Return n, see the module, for so many seconds of sampling and draws; the tenth pays for the pilot's, too.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def audit_draws(
     `rng` chooses the draws, `deadline` is one of `time.perf_counter`.
     """
     makers = [chain.auditor for chain in chains]
-    n_chains, n_draws = result.draws.shape[:2]
+    n_chains, n_draws = shape = result.draws.shape[:2]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and n_draws]
     if any(make is None for make in makers):
         return result
@@ -68,10 +68,12 @@ def audit_draws(
         chain, draw = divmod(place, n_draws)
         try:
             found = auditors[chain](result.draws[chain, draw], tune + (draw + 1) * thin)
-        except Exception:  # noqa: BLE001 (raised by a function of the user's: no reason to lose the draws)
+        except Exception:  # raised by a function of the user's: no reason to lose the draws
             found = None
         for name, value in (found or {}).items() if book else ():
-            records.setdefault(name, _blank(name, (n_chains, n_draws)))[chain, draw] = value
+            if name not in records:
+                records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
+            records[name][chain, draw] = value
         return time.perf_counter() - started
 
     started = time.perf_counter()
@@ -116,7 +118,3 @@ def _audit_all(
 
 def _late(deadline: float | None, seconds: float) -> bool:
     return deadline is not None and time.perf_counter() + seconds > deadline
-
-
-def _blank(name: str, shape: tuple[int, int]) -> np.ndarray:
-    return np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
