@@ -78,7 +78,3 @@ NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noi
 BLANK_VALUES = np.array([math.nan if name in NOT_WRITTEN else 0.0 for name in VALUE_NAMES])
 
 AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
-# Of an audited pair of states; the last two of an audited test.
-AUDITED_PAIR = ("audited_acceptance", "audited_log_ratio", "audited_energy_change")
-AUDITED_TERMS = ("audited_tau", "audited_kurtosis")
-AUDITED_TEST = ("audit_acceptance_error", "audit_acceptance_noise")

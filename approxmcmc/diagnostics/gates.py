@@ -211,7 +211,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
         lower,
         upper,
         SHARE_OF_AUDITS,
-        audits >= FEWEST_AUDITS and share >= SHARE_OF_AUDITS,
+        audits >= FEWEST_AUDITS and lower > SHARE_OF_AUDITS,
         f"in {share:.0%} of {audits} audits the log-likelihood terms were heavy-tailed: {n:.0f} of them, as a decision "
         f"reads, do not tell their own spread (limit {SHARE_OF_AUDITS:.0%}). A few rows carry the log ratio and are "
         "seldom read",

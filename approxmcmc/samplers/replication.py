@@ -103,13 +103,10 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
     def replicate(
         rng: np.random.Generator, table: Evidence, log_rest: float, state: Any, thresholds: np.ndarray
     ) -> np.ndarray:
-        log_ratios, count, value = np.empty(thresholds.size), np.zeros(len(COUNT_NAMES), np.int64), _nothing()
+        log_ratios = np.empty(thresholds.size)
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))  # audits are off the books
         generator = rng if config.DISABLE_JIT else addresses(rng)
         loop(generator, table, log_rest, state, thresholds, log_ratios, count, value)
         return log_ratios
 
     return replicate
-
-
-def _nothing() -> np.ndarray:
-    return np.zeros(len(VALUE_NAMES))

@@ -1,15 +1,14 @@
 """How many audits a run gets: by time, and made when the chains are done.
 
-A pilot of three audits tells the seconds t_a of one. With S the seconds of sampling,
+A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one. With S the seconds of sampling,
 
     n = max(S / (10 t_a), min(100, max(S / t_a, 20))),    at most one for each kept draw:
 
-a tenth of the time, at least 100 audits, and where these take longer than the chains did, as many as fit into S again,
-but 20. n is fixed before the first audit counts; only a time limit and Ctrl-C cut it, and what is kept then is a random
-part. The audited draws are a systematic sample over chains and draws with a random offset.
+a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
+into S again, but 20. n is fixed before the first audit counts; only a time limit and Ctrl-C cut it, and what is kept
+then is a random part. The audited draws are a systematic sample over chains and draws with a random offset.
 """
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,7 +19,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS
 
 SHARE = 0.1  # of the sampling time
 WANTED, FEWEST = 100, 20
-PILOT = 3
+FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
 def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
@@ -30,8 +29,8 @@ def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float |
     return time_limit / (1.0 + SHARE)
 
 
-def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int) -> int:
-    """Return n, see the module, for so many seconds of sampling and kept draws of all chains.
+def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0) -> int:
+    """Return n, see the module, for so many seconds of sampling and draws; the tenth pays for the pilot's, too.
 
     Examples
     --------
@@ -39,7 +38,8 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int) -> int
     (1000, 100, 20)
     """
     fitting = seconds / seconds_of_one
-    return min(int(max(SHARE * fitting, min(WANTED, max(fitting, FEWEST)))), n_draws)
+    in_share = (SHARE * seconds - pilot) / seconds_of_one
+    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)))), n_draws)
 
 
 def audit_draws(
@@ -56,7 +56,7 @@ def audit_draws(
     `rng` chooses the draws, `deadline` is one of `time.perf_counter`.
     """
     makers = [chain.auditor for chain in chains]
-    n_chains, n_draws = result.draws.shape[:2]
+    n_chains, n_draws = shape = result.draws.shape[:2]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and n_draws]
     if any(make is None for make in makers):
         return result
@@ -66,9 +66,14 @@ def audit_draws(
         """Audit one of the kept draws, all chains in a row; return the seconds that it took."""
         started = time.perf_counter()
         chain, draw = divmod(place, n_draws)
-        found = auditors[chain](result.draws[chain, draw], tune + (draw + 1) * thin)
+        try:
+            found = auditors[chain](result.draws[chain, draw], tune + (draw + 1) * thin)
+        except Exception:  # raised by a function of the user's: no reason to lose the draws
+            found = None
         for name, value in (found or {}).items() if book else ():
-            records.setdefault(name, _blank(name, (n_chains, n_draws)))[chain, draw] = value
+            if name not in records:
+                records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
+            records[name][chain, draw] = value
         return time.perf_counter() - started
 
     started = time.perf_counter()
@@ -95,8 +100,11 @@ def _audit_all(
     try:
         if not n_draws or _late(deadline, 0.0):
             return planned, made
-        seconds_of_one = statistics.median(audit(int(place), False) for place in rng.integers(n_draws, size=PILOT))
-        planned = number_of_audits(seconds, seconds_of_one, n_draws)
+        pilot: list[float] = []
+        while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < SHARE_OF_PILOT * seconds and len(pilot) < MOST_OF_PILOT):
+            pilot.append(audit(int(rng.integers(n_draws)), False))
+        seconds_of_one = sum(pilot) / len(pilot)
+        planned = number_of_audits(seconds, seconds_of_one, n_draws, pilot=sum(pilot))
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
         for place in rng.permutation(places):  # so that a cut leaves no part of the run without audits
             if _late(deadline, seconds_of_one):
@@ -110,7 +118,3 @@ def _audit_all(
 
 def _late(deadline: float | None, seconds: float) -> bool:
     return deadline is not None and time.perf_counter() + seconds > deadline
-
-
-def _blank(name: str, shape: tuple[int, int]) -> np.ndarray:
-    return np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
