@@ -22,7 +22,8 @@ from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Study
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of, start
+from studies.tools.in_laplace_metric import laplace_of, start
+from studies.tools.tall_samplers import SAMPLERS
 from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, as_one_run, judge
 
 SEED = 2026
@@ -52,87 +53,6 @@ EFFORT = {
     "quick": Effort(1500, 500, 5, Gates(1.02, 0, 1500, 1000, 0.3, 0.03), ChainGates(1.02, 400, 1.2, 50)),
     "paper": Effort(5000, 2000, 20, Gates(), ChainGates()),
 }
-
-
-# --- samplers: recipes that make one from a Laplace approximation ---
-
-SMALL_TERMS = amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)  # for residuals of an expansion
-
-
-def _walk(fit):
-    return amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
-
-
-def _mixture(fit):
-    return amc.Mixture([amc.PreconditionedCrankNicolson(0.0, fit), _walk(fit)], weights=[0.9, 0.1])
-
-
-def exact_walk(fit):
-    """Return the random walk on all data: exact."""
-    return amc.MetropolisHastings(_walk(fit), amc.ExactTest())
-
-
-def mala(fit):
-    """Return Langevin steps on all data: exact."""
-    step_size = 1.65**2 / fit.mode.size ** (1 / 3)
-    return amc.presets.mala(step_size, preconditioner=fit, target_acceptance=0.574)
-
-
-def t_test(fit):
-    """Return the random walk with a sequential t-test."""
-    return amc.MetropolisHastings(_walk(fit), amc.SequentialTTest(epsilon=0.05, batch_size=500))
-
-
-def mixture(fit):
-    """Return independent draws and a walk, by turns, with a t-test that stops at an absolute error."""
-    return amc.MetropolisHastings(_mixture(fit), SMALL_TERMS)
-
-
-def bernstein(fit):
-    """Return the random walk with Bernstein bounds."""
-    return amc.MetropolisHastings(_walk(fit), amc.BernsteinTest())
-
-
-def minibatch_barker(fit):
-    """Return the random walk with the minibatch Barker test."""
-    return amc.MetropolisHastings(_walk(fit), amc.MinibatchBarker())
-
-
-def sgld(fit):
-    """Return stochastic-gradient Langevin dynamics."""
-    return amc.presets.sgld(0.02, batch_size=500, preconditioner=fit)
-
-
-def firefly(fit):
-    """Return Firefly Monte Carlo with bounds that touch at the mode: exact."""
-    walk = amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit, target_acceptance=0.234)
-    return amc.Firefly(walk, "tuned", amc.ImplicitZ(0.01))
-
-
-def _surrogate(test):
-    def surrogate(fit):
-        return amc.MetropolisHastings(amc.SurrogateTransition(), test)
-
-    return surrogate
-
-
-SAMPLERS = {
-    "exact_walk": InLaplaceMetric(exact_walk),
-    "mala": InLaplaceMetric(mala),
-    "firefly": InLaplaceMetric(firefly),
-    "t_test": InLaplaceMetric(t_test),
-    "bernstein": InLaplaceMetric(bernstein),
-    "minibatch_barker": InLaplaceMetric(minibatch_barker),
-    "sgld": InLaplaceMetric(sgld),
-    "control_variates": InLaplaceMetric(mixture, control_variate),
-    "core_exact": InLaplaceMetric(_surrogate(amc.ExactTest()), core_rows),
-    "core_t_test": InLaplaceMetric(_surrogate(SMALL_TERMS), core_rows),
-    "core_bernstein": InLaplaceMetric(_surrogate(amc.BernsteinTest()), core_rows),
-    "core_barker": InLaplaceMetric(_surrogate(amc.MinibatchBarker()), core_rows),
-}
-
-
-# --- references and verdicts ---
 
 
 @functools.cache

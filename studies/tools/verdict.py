@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from approxmcmc.diagnostics.health import problems
+from approxmcmc.diagnostics import diagnose
 from approxmcmc.reference.summary import summarize
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
@@ -60,7 +60,8 @@ class Verdict:
 
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
     """Return what a run says is wrong with it."""
-    return tuple(problems(run))
+    table = diagnose(run)
+    return tuple(table.loc[table["verdict"].isin(("failure", "warning")), "finding"])
 
 
 def as_one_run(traces: Sequence["xr.DataTree"]) -> "xr.DataTree":
