@@ -20,11 +20,13 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTarget, CompiledTest, Streams
+from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.batches import full_terms, scale_of
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.term_table import write_pair
 from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
 
+APART = 4
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
 
@@ -100,8 +102,11 @@ class TestedSteps:
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
         if log_rest == -math.inf:  # outside the support no test is asked
             return thresholds, np.full(n, -math.inf)
-        write_pair(self.judge.table, theta, state.proposed, differences * self.judge.temperature)
-        return thresholds, self.judge.replicate(self.rng, self.judge.table, log_rest, state.test, thresholds)
+        table, n_obs = self.judge.table, self.target.n_obs
+        write_pair(table, theta, state.proposed, differences * self.judge.temperature)
+        # So far apart that windows as long as what the step has read hardly overlap.
+        apart = min(n_obs // n, APART * int(self.records[1][0, TOUCHED])) or 1
+        return thresholds, self.judge.replicate(self.rng, table, log_rest, state.test, thresholds, apart)
 
 
 class WalkedSteps:
