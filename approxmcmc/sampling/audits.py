@@ -98,10 +98,12 @@ def _audit_all(
     """Run the pilot and the audits; return how many were planned and made."""
     made = planned = 0
     try:
-        if not n_draws or _late(deadline, 0.0):
+        if not n_draws:
             return planned, made
         pilot: list[float] = []
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < SHARE_OF_PILOT * seconds and len(pilot) < MOST_OF_PILOT):
+            if _late(deadline, max(pilot, default=0.0)):
+                return planned, made
             pilot.append(audit(int(rng.integers(n_draws)), False))
         seconds_of_one = sum(pilot) / len(pilot)
         planned = number_of_audits(seconds, seconds_of_one, n_draws, pilot=sum(pilot))
