@@ -48,9 +48,9 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     -----
     The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
     gates that audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01),
-    bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one `SamplingWarning`, and
-    stores their names, joined by commas, in the posterior's attribute ``problems``, their rows as JSON in
-    ``diagnosis``.
+    bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample`
+    warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute
+    ``problems``, their rows as JSON in ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.

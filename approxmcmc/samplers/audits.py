@@ -58,11 +58,11 @@ class TestedSteps:
         if found is None:
             return None
         proposed, log_q_ratio = found
-        log_prior_ratio, terms = compare(self.target, theta, proposed, self.judge.temperature)
-        log_rest, total = log_prior_ratio + log_q_ratio, float(terms.sum())
+        log_prior_ratio, terms, total = compare(self.target, theta, proposed, self.judge.temperature)
+        log_rest = log_prior_ratio + log_q_ratio
         if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
-        if math.isnan(log_rest + total):
+        if not log_rest + total < math.inf:
             return None
         thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number)
         if np.isnan(log_ratios).any():
@@ -136,9 +136,9 @@ class WalkedSteps:
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit a step from theta."""
         proposed = theta + self.rng.standard_normal(len(self.spread)) @ self.spread
-        log_prior_ratio, terms = compare(self.target, theta, proposed, 1.0)
-        log_ratio = log_prior_ratio + float(terms.sum())
-        if math.isnan(log_ratio):
+        log_prior_ratio, _, total = compare(self.target, theta, proposed, 1.0)
+        log_ratio = log_prior_ratio + total
+        if not log_ratio < math.inf:
             return None
         return {
             "audited_acceptance": math.exp(min(log_ratio, 0.0)),
@@ -149,19 +149,20 @@ class WalkedSteps:
 
 def compare(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, temperature: float
-) -> tuple[float, np.ndarray]:
-    """Return log p(theta') - log p(theta) and the terms l_i over the temperature, shape (n_obs,).
+) -> tuple[float, np.ndarray, float]:
+    """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
-    Outside the support the first is -inf and the terms are 0; either is NaN where a log density is.
+    Outside the support the first is -inf and the terms are 0. A sum that is NaN or +inf is that of no density.
     """
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
-        return log_prior, np.zeros(target.n_obs)
+        return log_prior, np.zeros(target.n_obs), 0.0
     here, there = (full_terms(target.log_terms, x, target.data, target.n_obs) for x in (theta, proposed))
-    with np.errstate(invalid="ignore"):  # -inf at both is NaN, and no audit
+    with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
         there -= here
-    there /= temperature
-    return float(log_prior - target.log_prior(theta)), there
+        there /= temperature
+        total = float(there.sum())
+    return float(log_prior - target.log_prior(theta)), there, total
 
 
 def kurtosis_of(differences: np.ndarray) -> float:
