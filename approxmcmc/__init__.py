@@ -28,6 +28,7 @@ _HOMES = {
         "chatterjee_diaconis_bound",
         "compare_samplers",
         "cost_summary",
+        "diagnose",
         "importance_estimates",
         "risk",
     ),

@@ -11,10 +11,12 @@ travel between processes and into files; what is compiled never does.
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
+    Auditor,
     Chain,
     Program,
     ProposalSampler,
@@ -51,7 +53,9 @@ __all__ = [
     "COUNT_NAMES",
     "OPTIONAL_COUNTS",
     "VALUE_NAMES",
+    "VERDICTS",
     "AcceptanceTest",
+    "Auditor",
     "BoundedTarget",
     "BoundedTermsTarget",
     "Chain",
@@ -70,6 +74,7 @@ __all__ = [
     "DiscreteTarget",
     "DoublyIntractableTarget",
     "EstimatedTarget",
+    "Finding",
     "Population",
     "Program",
     "Proposal",
@@ -82,5 +87,6 @@ __all__ = [
     "Target",
     "TwinnedTarget",
     "Variables",
+    "Verdict",
     "content_hash",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts.compiled import CompiledTest
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.finding import Finding
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.target import Target
 
@@ -132,6 +133,6 @@ class AcceptanceTest(Component, abc.ABC):
         """
         return None
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
-        """Return one sentence for each thing in `stats` that a user of this test should be warned about."""
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
+        """Return one finding for each thing in `stats` that a user of this test should be warned about."""
         return []

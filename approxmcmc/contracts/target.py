@@ -54,9 +54,6 @@ class Target(abc.ABC):
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 
-    audit_rarity: int = 1
-    """Factor on the steps between two audits that "auto" stands for, where steps are too cheap for the usual rate."""
-
     @abc.abstractmethod
     def initial_point(self) -> np.ndarray:
         """Return the flat theta around which chains start; shape (dim,)."""

@@ -68,9 +68,16 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
     order = evidence.order
     if order.blocks.shape[0] > 0:
         return read_blocks(rng, evidence, start, stop, count)
-    draw_next(rng, order.places, start, stop)
+    return read_rows(rng, evidence, start, stop, count)
+
+
+@compiled(inline="always")
+def read_rows(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
+    """Read on in rows: see `read_differences`. By itself where there are no blocks: they take a second to compile."""
+    places = evidence.order.places
+    draw_next(rng, places, start, stop)
     count[EVALUATIONS] += 2 * (stop - start)
-    return merge_differences(evidence, order.places, start, stop)
+    return merge_differences(evidence, places, start, stop)
 
 
 @compiled(inline="always")

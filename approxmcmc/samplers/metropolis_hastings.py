@@ -13,6 +13,7 @@ import numpy as np
 
 from approxmcmc.contracts import (
     AcceptanceTest,
+    Auditor,
     CompiledProposal,
     CompiledTarget,
     CompiledTest,
@@ -29,9 +30,12 @@ from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
+from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.replication import compile_replicate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,15 +96,25 @@ class MetropolisHastings(Component, ProposalSampler):
                 "use SingleSite, or Gibbs"
             )
         test = self.test.build_test(target)
-        if isinstance(audit_every, str):
-            first_look = self.test.looks(target.n_obs)[0] if test.is_audited else target.n_obs
-            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / first_look))
         if not test.uses_ratio:
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
-        return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
+        return MetropolisHastingsProgram(
+            compiled, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
+        )
+
+    def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> "Audits | None":
+        """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""
+        if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:
+            return None
+        if not test.uses_ratio:
+            return Audits(None)
+        if not test.is_audited:
+            return None
+        table = table_of_terms(target.n_obs, target.variables.size)
+        return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
 
     def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
@@ -128,6 +142,12 @@ class Schedule(NamedTuple):
     place: str = "memory"
 
 
+class Audits(NamedTuple):
+    """What the audits of finished chains need: how the test is judged; None where only the draws are."""
+
+    judge: Judge | None
+
+
 class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
 
@@ -136,21 +156,24 @@ class MetropolisHastingsProgram:
         target: CompiledTarget,
         proposal: CompiledProposal,
         test: CompiledTest,
-        audit_every: int | None,
+        audit_every: int | str | None,
         schedule: Schedule,
+        audits: "Audits | None" = None,
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
+        self.audits = audits
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
-        self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
+        in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
+        self.audit_probability = 1.0 / in_steps if test.is_audited and in_steps else 0.0
         records = {*proposal.records, *test.records}
         self.count_names, self.value_names = names_recorded(
             {*CORE_COUNTS, *records} - {*(() if test.is_audited else AUDIT_COUNTS)},
             {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
         )
         self.attrs: Mapping[str, Any] = {
-            **({"audit_every": audit_every or 0} if test.is_audited else {}),
+            **({"audit_every": in_steps} if test.is_audited else {}),
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
@@ -187,6 +210,7 @@ class MetropolisHastingsProgram:
             proposed=proposed,
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
+            log_rest=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
@@ -219,7 +243,19 @@ class MetropolisHastingsProgram:
             describe=lambda: self.proposal.describe(state.proposal),
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
+            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
         )
+
+    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+        """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
+        judge = self.audits.judge if self.audits else None
+        if judge is None:
+            return WalkedSteps(self.target, draws, rng)
+        # Rows: in blocks one partition would serve all audits.
+        n_arrays = sum(by_row(self.target.data, self.target.n_obs))
+        order = rows_order(self.target.n_obs, n_arrays, self.at_both)
+        state = self.new_state(draws[-1].copy(), self.target.data, order, n_tune=0)._replace(proposal=tuned)
+        return TestedSteps(self.target, self.test, judge, self.loop, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""

@@ -33,13 +33,14 @@ class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `proposal` and `test` are the states of the two parts.
+    at theta; `log_rest` is c of the last step; `proposal` and `test` are the states of the two parts.
     """
 
     theta: np.ndarray
     proposed: np.ndarray
     log_density: np.ndarray
     log_prior: np.ndarray
+    log_rest: np.ndarray
     clock: Clock
     log_prior_of: Any
     prior_rows: int
@@ -100,6 +101,7 @@ def make_step(
         log_rest = log_prior - state.log_prior[0] + log_q_ratio
         if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
+        state.log_rest[0] = log_rest
         if math.isnan(log_rest) or log_prior == math.inf:  # from +inf no chain would ever come back
             return FAILED
         if log_rest == -math.inf:  # outside the support: no datum can change the answer

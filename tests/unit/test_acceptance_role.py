@@ -164,7 +164,8 @@ class TestProblems:
     )
     def test_one_sentence_for_each(self, test, stats, sentence):
         [found] = test.problems(records(**stats))
-        assert re.match(sentence, found)
+        assert re.match(sentence, found.finding)
+        assert found.advice
 
     @pytest.mark.parametrize("member", [*MEMBERS, Bare()], ids=repr)
     def test_a_clean_run_is_silent(self, member):

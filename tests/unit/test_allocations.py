@@ -14,6 +14,7 @@ EXACT, WALK = TESTS["ExactTest"][0], PROPOSALS["RandomWalk"][0]
 FREE = TESTS["AlwaysAccept"][0]
 PAIRINGS = [(move, FREE if type(move).__name__ == "StochasticGradientFisherScoring" else EXACT) for move in MOVES]
 PAIRINGS += [(WALK, test) for name in TESTS for test in TESTS[name] if test is not EXACT]
+PAIRINGS += [(move, EXACT) for move in PROPOSALS["SurrogateTransition"]]
 
 
 @pytest.mark.needs_jit
@@ -25,7 +26,8 @@ def test_every_array_that_a_chain_makes_is_freed(move, test):
     from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
     (example,) = SAMPLERS["MetropolisHastings"]
-    program = type(example)(move, test).build(TARGETS["Target"](), audit_every=2)
+    target = TARGETS["CoreRows" if move in PROPOSALS["SurrogateTransition"] else "Target"]()
+    program = type(example)(move, test).build(target, audit_every=2)
     chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 10)
     draws = np.empty((50, 2))
     counts, values = np.empty((50, len(COUNT_NAMES)), np.int64), np.empty((50, len(VALUE_NAMES)))

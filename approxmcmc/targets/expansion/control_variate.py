@@ -10,8 +10,8 @@ part of Q is kept wherever theta_hat lies, so that the posterior is the same at 
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.approximation import mode_of
 from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.compile import kernel
+from approxmcmc.engine.pinned import with_context
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
@@ -39,23 +39,28 @@ from approxmcmc.targets.posterior import Posterior
 PAIRS, PAIR_ROWS = 16, 512  # of the look at set-up at how much smaller the variance gets
 
 
-def _add_expansion(log_prior: Any, center: np.ndarray, sums: Quadratic) -> Callable[[np.ndarray], float]:
-    """Return theta -> log p(theta) + Q(theta); the arrays become constants of the compiled function."""
-    value, gradient, hessian = sums
+class PriorAndExpansion(NamedTuple):
+    """Q, by its centre, value (1,), gradient and Hessian, and the target's log prior."""
 
-    def log_prior_and_expansion(theta: np.ndarray) -> float:
-        dim = theta.shape[0]
-        product = np.zeros(dim)
-        for j in range(dim):  # row by row: sums keep their order, and still vectorise
-            delta = theta[j] - center[j]
-            for k in range(dim):
-                product[k] += hessian[j, k] * delta
-        total = 0.0
-        for j in range(dim):
-            total += (theta[j] - center[j]) * (gradient[j] + 0.5 * product[j])
-        return log_prior(theta) + (value + total)
+    center: np.ndarray
+    value: np.ndarray
+    gradient: np.ndarray
+    hessian: np.ndarray
+    log_prior: Any
 
-    return log_prior_and_expansion
+
+def log_prior_and_expansion(theta: np.ndarray, known: PriorAndExpansion) -> float:
+    """Return log p(theta) + Q(theta)."""
+    center, gradient, hessian, dim = known.center, known.gradient, known.hessian, theta.shape[0]
+    product = np.zeros(dim)
+    for j in range(dim):  # row by row: sums keep their order, and still vectorise
+        delta = theta[j] - center[j]
+        for k in range(dim):
+            product[k] += hessian[j, k] * delta
+    total = 0.0
+    for j in range(dim):
+        total += (theta[j] - center[j]) * (gradient[j] + 0.5 * product[j])
+    return known.log_prior(theta) + (known.value[0] + total)
 
 
 class ControlVariate(ExpandedTarget):
@@ -214,9 +219,9 @@ class ControlVariate(ExpandedTarget):
         return content_hash("ControlVariate", self.target.content_hash(), self.order, self.center, *kind)
 
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
-        density = _add_expansion(plain.log_prior, self.center, self._sums)
-        # The sums are constants of this kernel and belong to one data set: nothing to keep on disk.
-        log_prior = kernel(density, LOG_PRIOR.signature, cache=False)
+        value, gradient, hessian = self._sums
+        known = PriorAndExpansion(self.center, np.array([value]), gradient, hessian, plain.log_prior)
+        log_prior = with_context(log_prior_and_expansion, LOG_PRIOR.signature, known)
         residuals = self._expansion.compile_residuals(plain, self.center, self._numbers)
         return residuals._replace(log_prior=log_prior)
 

@@ -27,7 +27,6 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
     Subclasses set `laplace` and write `_compile`.
     """
 
-    audit_rarity = 10  # audits read all data, and steps are cheap: ten times fewer of them
     terms_are_likelihood = False  # but its residuals: a temperature that divides them would leave the expansion whole
 
     target: Target

@@ -6,6 +6,7 @@ q the sum of the quadratics of the light rows. S costs dim^2 multiplications and
 core it is a normal law, up to the prior.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from approxmcmc.engine.batches import BATCH, LOG_PRIOR, linear_predictor, sum_te
 from approxmcmc.engine.compile import BATCH_FASTMATH, VECTOR, kernel
 from approxmcmc.engine.compile import compiled as compiled_part
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
-from approxmcmc.engine.pinned import pinned
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.pinned import with_context
 from approxmcmc.engine.surrogate_transition import SurrogateState
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
@@ -32,63 +34,87 @@ def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple
     return tuple(np.ascontiguousarray(array[rows]) if array.shape[:1] == (n_obs,) else array for array in data)
 
 
-def make_log_surrogate(
-    log_prior: Callable[..., float], log_terms: Callable[..., None], quadratic: Any, core: Any, n_core: int
-) -> Callable[[np.ndarray], float]:
-    """Return theta -> S(theta)."""
+class SumOfRows(NamedTuple):
+    """A quadratic of the light rows, the rows of the core, and what evaluates them; the context of S.
 
-    def log_surrogate(theta: np.ndarray) -> float:
-        center, value, slope, bend, order = quadratic()
-        total = log_prior(theta) + value[0]
-        for j in range(theta.shape[0]):
-            product = 0.0
-            for k in range(theta.shape[0]):
-                product += bend[j, k] * (theta[k] - center[k])
-            total += (theta[j] - center[j]) * (slope[j] + 0.5 * product)
-        if n_core > 0:
-            total += sum_terms(log_terms, theta, core(), order, n_core, np.empty(BATCH))
-        return total
+    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) are those of the quadratic; `core` are the target's
+    data, restricted to the `n_core` rows of the core, `as_they_lie` the empty order. `log_prior` and `log_terms` are
+    the target's kernels.
+    """
 
-    return log_surrogate
-
-
-def make_add_surrogate_gradient(
-    add_prior_gradient: Callable[..., None], add_gradient: Callable[..., None], quadratic: Any, core: Any, n_core: int
-) -> Callable[..., None]:
-    """Return what adds grad S(theta)."""
-
-    def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray) -> None:
-        center, _, slope, bend, order = quadratic()
-        add_prior_gradient(theta, out)
-        for j in range(theta.shape[0]):
-            product = slope[j]
-            for k in range(theta.shape[0]):
-                product += bend[j, k] * (theta[k] - center[k])
-            out[j] += product
-        if n_core > 0:
-            add_gradient(theta, core(), order, 0, n_core, out)
-
-    return add_surrogate_gradient
+    center: np.ndarray
+    value: np.ndarray
+    slope: np.ndarray
+    bend: np.ndarray
+    core: tuple[np.ndarray, ...]
+    as_they_lie: np.ndarray
+    n_core: int
+    log_prior: Any
+    log_terms: Any
 
 
-def make_predict(core: Any, n_core: int) -> Callable[..., None]:
-    """Return what writes the linear predictors of the core."""
+class SumOfGradients(NamedTuple):
+    """The same for the gradient of S, with the target's kernels of the gradients of prior and terms."""
 
-    def predict(theta: np.ndarray, out: np.ndarray) -> None:
-        X, _, order = core()
-        linear_predictor(theta, X, order, 0, n_core, out)
+    center: np.ndarray
+    slope: np.ndarray
+    bend: np.ndarray
+    core: tuple[np.ndarray, ...]
+    as_they_lie: np.ndarray
+    n_core: int
+    add_prior_gradient: Any
+    add_gradient: Any
 
-    return predict
+
+class Predictors(NamedTuple):
+    """Predictors (n_core, dim) and responses (n_core,) of the core."""
+
+    X: np.ndarray
+    y: np.ndarray
+    as_they_lie: np.ndarray
 
 
-def make_on_line(loglik_eta: Callable[[float, float], float], core: Any) -> Callable[..., float]:
+def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
+    """Return S(theta)."""
+    center, slope, bend = rows.center, rows.slope, rows.bend
+    total = rows.log_prior(theta) + rows.value[0]
+    for j in range(theta.shape[0]):
+        product = 0.0
+        for k in range(theta.shape[0]):
+            product += bend[j, k] * (theta[k] - center[k])
+        total += (theta[j] - center[j]) * (slope[j] + 0.5 * product)
+    if rows.n_core > 0:
+        total += sum_terms(rows.log_terms, theta, rows.core, rows.as_they_lie, rows.n_core, np.empty(BATCH))
+    return total
+
+
+def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradients) -> None:
+    """Add grad S(theta) to `out`."""
+    center, slope, bend = rows.center, rows.slope, rows.bend
+    rows.add_prior_gradient(theta, out)
+    for j in range(theta.shape[0]):
+        product = slope[j]
+        for k in range(theta.shape[0]):
+            product += bend[j, k] * (theta[k] - center[k])
+        out[j] += product
+    if rows.n_core > 0:
+        rows.add_gradient(theta, rows.core, rows.as_they_lie, 0, rows.n_core, out)
+
+
+def predict(theta: np.ndarray, out: np.ndarray, rows: Predictors) -> None:
+    """Write the linear predictors of the core."""
+    linear_predictor(theta, rows.X, rows.as_they_lie, 0, rows.X.shape[0], out)
+
+
+@cached_by_content(maxsize=64)
+def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., float]:
     """Return the sum of the terms of the core at predictors eta + t slopes."""
+    term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
-    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float) -> float:
-        _, y, _ = core()
-        total = 0.0
+    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: Predictors) -> float:
+        y, total = rows.y, 0.0
         for i in range(y.shape[0]):
-            total += loglik_eta(eta[i] + t * slopes[i], y[i])
+            total += term(eta[i] + t * slopes[i], y[i])
         return total
 
     return on_line
@@ -130,28 +156,36 @@ class Surrogate:
         light: Quadratic,
         core: np.ndarray,
     ) -> None:
-        self.center, self.light, self.core, self.log_prior = center, light, core, compiled.log_prior
-        n_obs, n_core = compiled.n_obs, len(core)
-        value, slope, bend = np.array([light.value]), np.array(light.gradient), np.array(light.hessian)
-        quadratic = pinned(center, value, slope, bend, ALL_ROWS)
-        rows = pinned(*rows_of(compiled.data, n_obs, core))
-        density = make_log_surrogate(compiled.log_prior, compiled.log_terms, quadratic, rows, n_core)
-        self.log_density = kernel(density, LOG_PRIOR.signature, cache=False)
-        if gradient is None:
-            slope_of = make_add_differences(self.log_density)
-        else:
-            parts = gradient.add_prior_gradient, gradient.add_gradient, quadratic
-            slope_of = make_add_surrogate_gradient(*parts, pinned(*rows_of(gradient.data, n_obs, core)), n_core)
-        self.add_gradient = kernel(slope_of, ADD_PRIOR_GRADIENT, cache=False)
-        self._X = np.ascontiguousarray(target.X[core]) if isinstance(target, LinearTarget) else np.empty((0, 0))
-        self._predict, self._on_line = kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
-        self._scale = 1.0
-        if isinstance(target, LinearTarget) and n_core:
-            self._scale = target.predictor_scale or 1.0
-            rows = pinned(self._X, np.array(target.y[core]), ALL_ROWS)
-            self._predict = kernel(make_predict(rows, n_core), PREDICT, cache=False)
-            on_line = make_on_line(compiled_part(fastmath=set(BATCH_FASTMATH))(target._loglik_eta), rows)
-            self._on_line = kernel(on_line, ON_LINE, fastmath=BATCH_FASTMATH, cache=False)
+        self.target, self.center, self.light, self.core = target, center, light, core
+        self.log_prior, self._gradient, self._n_obs = compiled.log_prior, gradient, compiled.n_obs
+        self._slope, self._bend = np.array(light.gradient), np.array(light.hessian)
+        kernels = compiled.log_prior, compiled.log_terms
+        data = rows_of(compiled.data, compiled.n_obs, core)
+        quadratic = center, np.array([light.value]), self._slope, self._bend
+        rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
+        self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
+        self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
+        self._X = np.ascontiguousarray(target.X[core]) if self._has_predictors else np.empty((0, len(center)))
+        self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
+
+    @functools.cached_property
+    def add_gradient(self) -> Any:
+        """The gradient of S: the target's own, or differences of S where it has none."""
+        if self._gradient is None:
+            return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
+        kernels = self._gradient.add_prior_gradient, self._gradient.add_gradient
+        data = rows_of(self._gradient.data, self._n_obs, self.core)
+        rows = SumOfGradients(self.center, self._slope, self._bend, data, ALL_ROWS, len(self.core), *kernels)
+        return with_context(add_surrogate_gradient, ADD_PRIOR_GRADIENT, rows)
+
+    @functools.cached_property
+    def _lines(self) -> tuple[Any, Any]:
+        """What moves along lines need: the predictors of the core, and the sum of its terms there."""
+        if not self._has_predictors:
+            return kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
+        rows = Predictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
+        on_line = make_on_line(self.target._loglik_eta)
+        return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
 
     def directions(self, cholesky: np.ndarray) -> Directions:
         """Return wall directions and their complement in the metric L L', L = `cholesky`.
@@ -159,7 +193,7 @@ class Surrogate:
         A direction is a wall where a predictor of the core varies by more than one unit of its scale along it. The
         choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
         """
-        dim, rows = len(self.center), self._X @ cholesky if self._X.size else np.empty((0, len(self.center)))
+        dim, rows = len(self.center), self._X @ cholesky
         walls: list[np.ndarray] = []
         while len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
@@ -175,20 +209,20 @@ class Surrogate:
     def new_state(self, directions: Directions, log_step: float = 0.0) -> SurrogateState:
         """Return what a chain on S needs, with scratch of its own."""
         walls, others = directions
-        dim, slopes = len(self.center), walls @ self._X.T if self._X.size else np.empty((len(walls), 0))
+        dim, (predict, on_line) = len(self.center), self._lines
         return SurrogateState(
             log_density=self.log_density,
             add_gradient=self.add_gradient,
-            predict=self._predict,
-            on_line=self._on_line,
+            predict=predict,
+            on_line=on_line,
             log_prior=self.log_prior,
             n_core=len(self.core),
             center=self.center,
-            slope=np.array(self.light.gradient),
+            slope=self._slope,
             basis=others,
             walls=np.ascontiguousarray(walls),
-            wall_slopes=np.ascontiguousarray(slopes),
-            wall_bends=np.ascontiguousarray(walls @ self.light.hessian),
+            wall_slopes=np.ascontiguousarray(walls @ self._X.T),
+            wall_bends=np.ascontiguousarray(walls @ self._bend),
             log_step=np.full(1, log_step),
             length=LENGTH,
             position=np.empty(dim),

@@ -1,0 +1,305 @@
+"""Core rows leave the posterior as it is, hold every row that matters, and move by a kernel that leaves S invariant."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import approxmcmc as amc
+from approxmcmc.engine import surrogate_transition
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.targets.expansion import core_rows, core_rule
+from approxmcmc.targets.expansion.surrogate import Directions
+from tests import langevin as book
+from tests.models import logistic
+from tests.planting import plain
+
+N = 150
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N, 2))
+
+
+def log_poisson(eta, y):
+    """Return a log density whose derivatives are taken by differences."""
+    return y * eta - np.exp(eta)
+
+
+def categories(n=1000, rare=4, prior_scale=1.0):
+    """Return two coefficients: an effect, and a category of a few rows whose responses are all 1: a wall."""
+    rng = np.random.default_rng(0)
+    column = (np.arange(n) < rare).astype(float)
+    predictors = np.column_stack([rng.normal(size=n), column / column.std()])
+    responses = (rng.random(n) < 1.0 / (1.0 + np.exp(-predictors[:, 0]))) | (column == 1.0)
+    return amc.targets.LogisticRegression(predictors, responses, prior_scale=prior_scale)
+
+
+TARGETS = {
+    "logistic": lambda: logistic(N, 3),
+    "poisson": lambda: amc.targets.GLMTarget(log_poisson, X, RNG.poisson(1.0, N).astype(float)),
+    "robust": lambda: amc.targets.RobustRegression(X, X[:, 0] + RNG.standard_t(2, N), prior_scale=3.0),
+    "softmax": lambda: amc.targets.SoftmaxRegression(X, np.arange(N) % 3, prior_scale=1.0),
+    "user": lambda: amc.Target(
+        book.loglik,
+        book.logprior,
+        data=X,
+        n_obs=N,
+        dim=2,
+        grad_loglik=book.grad_loglik,
+        grad_logprior=book.grad_logprior,
+    ),
+    "user without gradients": lambda: amc.Target(book.loglik, book.logprior, data=X, n_obs=N, dim=2),
+}
+
+
+def log_posterior(compiled, theta):
+    """Return log prior + all terms."""
+    return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum()
+
+
+@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize("name", TARGETS)
+def test_prior_and_terms_add_up_to_the_same_posterior_whatever_the_core(name, expand):
+    target = TARGETS[name]()
+    split = amc.CoreRows(target, core=[0, 7, 8, N - 1], at="mode" if name == "user" else "pilot", expand=expand)
+    ours, plain_target = split.compile(), target.compile()
+    gaps = [log_posterior(ours, theta) - log_posterior(plain_target, theta) for theta in split.pilot.draws]
+    np.testing.assert_allclose(gaps, gaps[0], rtol=0.0, atol=1e-9)
+    assert (ours.n_obs, ours.prior_rows) == (N - 4, 4)
+
+
+@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize("name", [name for name in TARGETS if "without" not in name])
+def test_gradients_add_up_likewise(name, expand):
+    target = TARGETS[name]()
+    split = amc.CoreRows(target, core=np.arange(N) < 5, at="mode", expand=expand)
+    theta, totals = split.pilot.draws[0], []
+    for gradient in (split.compile_gradient(), target.compile_gradient()):
+        total = full_gradient(gradient, theta)
+        gradient.add_prior_gradient(theta, total)
+        totals.append(total)
+    np.testing.assert_allclose(*totals, rtol=1e-7, atol=1e-7)
+    surrogate, slope = split.surrogate, np.zeros_like(theta)
+    surrogate.add_gradient(theta, slope)
+    steps = 1e-5 * np.eye(theta.size)
+    rises = [surrogate.log_density(theta + step) - surrogate.log_density(theta - step) for step in steps]
+    np.testing.assert_allclose(slope, np.array(rises) / 2e-5, rtol=1e-6, atol=1e-5)
+
+
+def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
+    target = logistic(N, 3)
+    split = amc.CoreRows(target, core=[], at="mode")
+    eta, leverage = target.X @ split.center, np.square(target.X @ split.pilot.cholesky).sum(axis=1)
+
+    def mean(f, i):
+        law = stats.norm(eta[i], np.sqrt(leverage[i]))
+        return integrate.quad(lambda e: f(e) * law.pdf(e), eta[i] - 12.0, eta[i] + 12.0, limit=200)[0]
+
+    def sigmoid(e):
+        return 1.0 / (1.0 + np.exp(-e))
+
+    averaged = np.flatnonzero(np.abs(split._survey.shifts).sum(axis=1))[:5]
+    assert len(averaged) == 5
+    for i in averaged:
+        slope, bend = target.y[i] - mean(sigmoid, i), -mean(lambda e: sigmoid(e) * (1.0 - sigmoid(e)), i)
+        np.testing.assert_allclose(split._numbers[i, 2:], [slope, 0.5 * bend], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("at", ["mode", "pilot"])
+def test_averaged_control_variates_leave_the_posterior_and_less_variance(at):
+    target = logistic(2000, 5)
+    averaged, taylor = (amc.ControlVariate(target, at=at, averaged=each) for each in (True, False))
+    rng = np.random.default_rng(0)
+    for theta in (averaged.draw_start(rng) for _ in range(5)):
+        there, here = (log_posterior(each.compile(), theta) for each in (averaged, target))
+        np.testing.assert_allclose(there, here, rtol=1e-12)
+    assert averaged.variance_ratio < 0.5 * taylor.variance_ratio
+    assert averaged.content_hash() != taylor.content_hash()
+
+
+def test_averages_need_a_linear_predictor_and_a_law():
+    with pytest.raises(IncompatibleError, match="generalised linear model; found order=1"):
+        amc.ControlVariate(logistic(N, 3), order=1, averaged=True)
+    with pytest.raises(IncompatibleError, match="generalised linear model"):
+        amc.ControlVariate(TARGETS["softmax"](), averaged=True)
+    with pytest.raises(InvalidInputError, match="a point does not tell"):
+        amc.ControlVariate(logistic(N, 3), at=np.zeros(3), averaged=True)
+
+
+def test_the_fewest_rows_are_taken_that_leave_a_small_spread():
+    """By brute force: dropping the heaviest rows one by one."""
+    residuals = np.random.default_rng(1).normal(size=(40, 16)) * np.geomspace(1.0, 1e-3, 40)[:, None]
+    chosen = core_rule.rows_that_vary(residuals, 0.3)
+    order = sorted(range(40), key=lambda i: -residuals[i].var())
+    spreads = [residuals[order[k:]].sum(axis=0).std(ddof=1) for k in range(40)]
+    fewest = max(k for k in range(40) if spreads[k] > 0.3) + 1
+    assert sorted(np.flatnonzero(chosen)) == sorted(order[:fewest])
+    assert 0 < fewest < 40
+
+
+def test_rows_far_out_are_taken_and_rows_of_a_normal_law_are_not():
+    terms = np.random.default_rng(2).normal(size=(5000, 16))
+    assert not core_rule.rows_far_out(terms).any()
+    terms[[3, 4000]] *= 100.0
+    assert np.flatnonzero(core_rule.rows_far_out(terms)).tolist() == [3, 4000]
+
+
+def moments(target, coordinate):
+    """Return mean and standard deviation of one of two coefficients, by quadrature."""
+    fit = amc.laplace(target)
+    wide = max(12.0 * fit.sd.max(), 8.0 * target.prior.scale)
+    axes = [np.linspace(m - w, m + w, 1601) for m, w in zip(fit.mode, (10.0 * fit.sd[0], wide), strict=True)]
+    grid = np.zeros((len(axes[0]), len(axes[1])))
+    rare = target.X[:, 1] != target.X[-1, 1]
+    for rows, second in ((rare, axes[1]), (~rare, np.zeros(1))):  # the second column is 0 outside the category
+        for x, y in zip(target.X[rows], target.y[rows], strict=True):
+            eta = x[0] * axes[0][:, None] + x[1] * second[None, :]
+            grid += y * eta - np.logaddexp(0.0, eta)
+    grid -= 0.5 * (axes[0][:, None] ** 2 + axes[1][None, :] ** 2) / target.prior.scale**2
+    weights = np.exp(grid - grid.max()).sum(axis=1 - coordinate)
+    weights /= weights.sum()
+    mean = weights @ axes[coordinate]
+    return mean, np.sqrt(weights @ (axes[coordinate] - mean) ** 2)
+
+
+def without_walls(monkeypatch):
+    """Let the core be chosen by residuals at draws alone."""
+    choose = core_rows.CoreRows._choose
+
+    def choose_by_residuals(self, survey):
+        return choose(self, survey._replace(walls=np.zeros_like(survey.walls)))
+
+    monkeypatch.setattr(core_rows.CoreRows, "_choose", choose_by_residuals)
+
+
+@pytest.mark.needs_jit
+def test_without_the_rule_of_walls_a_rare_category_is_lost(monkeypatch):
+    """Its rows have residual 0 at every draw, and no draw is beyond the wall, because it is one."""
+    target = categories()
+    mean, sd = moments(target, 1)
+    sampler = amc.MetropolisHastings(
+        amc.SurrogateTransition(), amc.SequentialTTest(0.01, batch_size=64, growth=2.0, tol=0.05)
+    )
+    shifts = []
+    for rule in (lambda patch: None, without_walls):
+        rule(monkeypatch)
+        split = amc.CoreRows(target)
+        trace = amc.sample(
+            split, sampler, draws=4000, tune=0, chains=2, random_seed=5, audit_every=None, progressbar=False
+        )
+        shifts.append(float(trace.posterior["beta"][..., 1].mean() - mean) / sd)
+        assert set(range(4)) <= set(split.core) or rule is without_walls
+    # 8000 draws at an efficiency above 1/4 have a standard error below .025 sd.
+    assert abs(shifts[0]) < 0.1
+    assert abs(shifts[1]) > 0.3
+
+
+@pytest.mark.needs_jit
+def test_the_exact_test_makes_up_for_a_surrogate_without_walls(monkeypatch):
+    """It costs speed, never correctness."""
+    target = categories(300)
+    without_walls(monkeypatch)
+    mean, sd = moments(target, 1)
+    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
+    trace = amc.sample(amc.CoreRows(target), sampler, draws=8000, tune=0, chains=2, random_seed=5, progressbar=False)
+    draws = trace.posterior["beta"][..., 1]
+    assert abs(float(draws.mean()) - mean) < 0.1 * sd
+    assert abs(float(draws.std()) / sd - 1.0) < 0.1
+
+
+def taken_in_any_case(rng, state, theta, count):
+    """Accept every trajectory."""
+    surrogate_transition.move_by_trajectory(rng, state, theta, count)
+    theta[:] = state.position
+    return 1.0
+
+
+def without_the_prior(state, wall, theta, tilt, curvature, t):
+    """Forget the prior along a wall."""
+    quadratic = t * (tilt + 0.5 * curvature * t)
+    return quadratic + state.on_line(state.eta, state.wall_slopes[wall], t)
+
+
+BUGS = {
+    "none": {},
+    "trajectories are not judged": {surrogate_transition.move_by_trajectory: taken_in_any_case},
+    "no prior on the line": {surrogate_transition.log_density_on_line: without_the_prior},
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_one_transition_leaves_the_surrogate_invariant(bug):
+    """Draws of S stay draws of S. Kolmogorov's test on 3000 of them rejects with p < 1e-6: a false fail in 10^6.
+
+    Power: the planted bugs give p < 1e-9 here.
+    """
+    target = categories(60, rare=3, prior_scale=2.0)
+    split = amc.CoreRows(target, core=np.arange(59), at="mode")
+    surrogate, rng = split.surrogate, np.random.default_rng(11)
+    axes = [np.linspace(-2.0, 3.0, 301), np.linspace(-9.0, 9.0, 601)]
+    grid = np.array([[surrogate.log_density(np.array([a, b])) for b in axes[1]] for a in axes[0]])
+    weights = np.exp(grid - grid.max()).ravel()
+    places = rng.choice(weights.size, size=3000, p=weights / weights.sum())
+    cells = [axis[1] - axis[0] for axis in axes]
+    starts = np.column_stack([axes[0][places // 601], axes[1][places % 601]])
+    starts += (rng.random(starts.shape) - 0.5) * cells
+    walls = np.array([[0.0, 1.5]])
+    state = surrogate.new_state(Directions(walls, np.array([[0.6, 0.3]])), np.log(0.9))  # a step that loses some
+    move = plain(surrogate_transition.move, BUGS[bug])
+    count, ends = np.zeros(40, dtype=np.int64), starts.copy()
+    for theta in ends:
+        move(rng, state, theta, count)
+    assert (ends != starts).mean(axis=0).min() > 0.4
+    p = min(stats.ks_2samp(ends[:, j], grid_draws(axes, weights, j)).pvalue for j in range(2))
+    assert (p > 1e-6) == (bug == "none"), p
+
+
+def grid_draws(axes, weights, j, n=200_000):
+    """Return many independent draws of one coordinate."""
+    rng = np.random.default_rng(12)
+    marginal = weights.reshape(301, 601).sum(axis=1 - j)
+    drawn = rng.choice(axes[j], size=n, p=marginal / marginal.sum())
+    return drawn + (rng.random(n) - 0.5) * (axes[j][1] - axes[j][0])
+
+
+def test_the_range_of_light_terms_holds():
+    """The bound is never below the range; three times as far out as draws go, too."""
+    split = amc.CoreRows(logistic(N, 3), at="mode")
+    known, compiled = split.compile_term_range(), split.compile()
+    rng = np.random.default_rng(4)
+    for size in (0.5, 1.0, 3.0):
+        ends = split.center + size * rng.standard_normal((20, 2, 3)) @ split.pilot.cholesky.T
+        for theta, proposed in ends:
+            terms = [full_terms(compiled.log_terms, at, compiled.data, compiled.n_obs) for at in (theta, proposed)]
+            assert np.ptp(terms[1] - terms[0]) <= known.term_range(theta, proposed, known.numbers)
+
+
+def test_gaussian_rows_need_no_core():
+    split = amc.CoreRows(logistic(20_000, 5))
+    assert split.core.size == 0
+    assert split.laplace is not split.pilot
+    assert split.compile_surrogate().normal_law is not None
+
+
+def test_most_rows_in_the_core_are_all_rows_and_a_warning():
+    """A column for each row: every row has a parameter of its own."""
+    target = amc.targets.LogisticRegression(np.eye(30) * 5.0, np.arange(30) % 2, prior_scale=3.0)
+    with pytest.warns(SamplingWarning, match="30 of 30 rows can matter much"):
+        split = amc.CoreRows(target)
+    assert (len(split.core), split.n_obs) == (29, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"core": [0, N]}, r"from 0 to 149, found 0 \.\.\. 150"),
+        ({"core": "all"}, "150 booleans"),
+        ({"core": np.ones(N, dtype=bool)}, "one row at least must be light"),
+        ({"at": "middle"}, '"mode", "pilot", an array'),
+        ({"at": np.zeros(3)}, "a point does not tell"),
+        ({"at": amc.targets.Laplace(np.zeros(2), np.eye(2))}, r"shape \(3,\), found \(2,\)"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(settings, match):
+    with pytest.raises(InvalidInputError, match=match):
+        amc.CoreRows(logistic(N, 3), **{"at": "mode", **settings})
