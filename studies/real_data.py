@@ -118,7 +118,7 @@ def matrix(results) -> list:
         | {"of": verdict.shift_at}
         | verdict.ratio.columns("largest sd ratio")
         | {"R-hat": verdict.r_hat, "min ESS": verdict.ess, "draws per chain": run["posterior"].sizes["draw"]}
-        | {"problems told": "; ".join(verdict.problems) or "none"}
+        | {"problems told": ", ".join(verdict.problems) or "none"}
         for name, label, run, verdict in verdicts(results)
     ]
     if not rows:
@@ -127,7 +127,7 @@ def matrix(results) -> list:
     caption = (
         "Right: every mean within .1 posterior sd of the reference and every sd within 10 %, by intervals that hold "
         "together with probability .95; wrong: one of them outside; undecided: the Monte Carlo error leaves it open. "
-        "Told: the trace carries at least one problem. Largest sd ratio: the larger over the smaller."
+        "Told: at least one check of `amc.diagnose` fires. Largest sd ratio: the larger over the smaller."
     )
     formats = {"R-hat": ".3f", "min ESS": ".0f"}
     return [

@@ -5,8 +5,9 @@ A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one. Wi
     n = max(S / (10 t_a), min(100, max(S / t_a, T / t_a, 20))),    at most one for each kept draw:
 
 a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
-into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit and Ctrl-C cut it, and what is kept
-then is a random part. The audited draws are a systematic sample over chains and draws with a random offset.
+into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit
+and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over chains and
+draws with a random offset.
 """
 
 import time

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from approxmcmc.diagnostics import diagnose
+from approxmcmc.diagnostics.diagnose import findings
 from approxmcmc.reference.summary import summarize
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
@@ -40,7 +40,7 @@ class Verdict:
     r_hat, ess
         Largest R-hat and smallest bulk ESS over coefficients.
     problems
-        What the run says of itself.
+        The checks of `amc.diagnose` that fire.
     """
 
     word: str
@@ -59,9 +59,8 @@ class Verdict:
 
 
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
-    """Return what a run says is wrong with it."""
-    table = diagnose(run)
-    return tuple(table.loc[table["verdict"].isin(("failure", "warning")), "finding"])
+    """Return the checks of `amc.diagnose` that fire, most serious first."""
+    return tuple(dict.fromkeys(one.check for one in findings(run) if one.fires))
 
 
 def as_one_run(traces: Sequence["xr.DataTree"]) -> "xr.DataTree":

@@ -125,7 +125,7 @@ class TestPolicy:
 
         chains = [types.SimpleNamespace(auditor=auditor)] * 2
         found = audit_draws(result(seconds=0.0), chains, np.random.default_rng(0), tune=0, thin=1)
-        assert 0 < found.stats["decisions_audited"].sum() < found.attrs["audits"] == 20
+        assert 0 < found.stats["decisions_audited"].sum() < found.attrs["audits"] == 100
 
     def test_chains_without_auditors_are_left_alone(self):
         given, chains = result(), [types.SimpleNamespace(auditor=None)] * 2
