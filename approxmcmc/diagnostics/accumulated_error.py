@@ -41,7 +41,8 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
             "accumulated error",
             "warning" if fires else "ok",
             f"the test's acceptance probability is off by {error.value:.2g} in a step, and the chains take "
-            f"{memory:.0f} steps to forget one: errors add up to about {value:.2g} (limit {LARGEST:g}), which biases the draws",
+            f"{memory:.0f} steps to forget one: errors add up to about {value:.2g} (limit {LARGEST:g}), which "
+            "biases the draws",
             f"{DECIDE_BETTER}; or a proposal that forgets faster",
             value,
             LARGEST,
