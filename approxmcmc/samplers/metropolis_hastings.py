@@ -104,7 +104,8 @@ class MetropolisHastings(Component, ProposalSampler):
 
     def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
-        if test.log_likelihood is not None or not test.uses_ratio:  # it reads all data, or none
+        by_itself = self.test.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+        if by_itself:  # it reads all data, or none, or draws its rows
             return Schedule("memory")
         if self.test.order == "rows" or (self.test.order == "auto" and n_obs < BLOCKS_FROM):
             return Schedule("rows")
@@ -154,6 +155,7 @@ class MetropolisHastingsProgram:
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
+            **test.attrs,
         }
         theta = np.zeros(1)
         stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
