@@ -12,6 +12,7 @@ _HOMES = {
         "AlwaysAccept",
         "AnnealedEpsilon",
         "BernsteinTest",
+        "CheapestExactTest",
         "DelayedAcceptance",
         "ExactTest",
         "FactorizedTest",

@@ -4,6 +4,7 @@ from approxmcmc.acceptance.always import AlwaysAccept
 from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.barker import MinibatchBarker
 from approxmcmc.acceptance.bernstein import BernsteinTest
+from approxmcmc.acceptance.cheapest import CheapestExactTest
 from approxmcmc.acceptance.delayed import DelayedAcceptance
 from approxmcmc.acceptance.exact import ExactTest
 from approxmcmc.acceptance.factorized import FactorizedTest
@@ -15,6 +16,7 @@ __all__ = [
     "AlwaysAccept",
     "AnnealedEpsilon",
     "BernsteinTest",
+    "CheapestExactTest",
     "DelayedAcceptance",
     "ExactTest",
     "FactorizedTest",

@@ -108,9 +108,9 @@ class DelayedAcceptance(AcceptanceTest):
     .. math:: \alpha = \min\left(1, e^{c}\right) \alpha_2, \qquad
               c = \log\frac{S(\theta')\, q(\theta \mid \theta')}{S(\theta)\, q(\theta' \mid \theta)},
 
-    S what stands in the prior's place: with :class:`ControlVariate` or :class:`CoreRows` the expansion of the posterior,
-    on plain targets the prior alone, where it helps little. :math:`\alpha_2` is the probability of the second test, on
-    the terms alone.
+    S what stands in the prior's place: with :class:`ControlVariate` or :class:`CoreRows` the expanded posterior, on
+    plain targets the prior alone, which helps little. :math:`\alpha_2` is the probability of the second test, on the
+    terms alone.
 
     Guarantee: exact with an exact second stage; else an error of the second stage's decisions is all there is. The
     product is at most Metropolis's probability, so the chain mixes a little less, and reads nothing for proposals that

@@ -35,7 +35,7 @@ class PoissonTest(ThinnedTest):
     Needs a target that bounds its terms one by one: :class:`CoreRows` or :class:`ControlVariate` of a generalised
     linear model whose third derivative is bounded (`LogisticRegression`; `GLMTarget` with ``derivatives_eta`` and
     ``third_derivative_bound``), or the plain model with a bounded slope, which needs tiny steps. Where M sum c_i
-    exceeds a quarter of the rows, or a state lies beyond the pilot's reach, all terms are added up instead, exactly.
+    exceeds a fifth of the rows, or a state lies beyond the pilot's reach, all terms are added up instead, exactly.
 
     Cost: B rows, each at two states, counted with repetitions; ``expected_reads`` holds its mean given the states,
     ``setup_expected_reads`` what a pilot predicts. The estimate of the log ratio has the variance sum D_i^2 / (c_i M),

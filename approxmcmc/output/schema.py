@@ -249,8 +249,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "expected data read",
-        "Mean of the Poisson law of the data read, given the two states; all data where they were added up. Its sum and "
-        "that of `datapoints_touched`, less the rows of a core, agree up to noise where no decision stops early.",
+        "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
+        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early.",
     ),
     StatVariable(
         "epsilon",

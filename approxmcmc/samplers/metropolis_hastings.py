@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance import CheapestExactTest
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledProposal,
@@ -44,8 +45,8 @@ class MetropolisHastings(Component, ProposalSampler):
         Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
         the room `proposals`.
     test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`BernsteinTest`, or another one of the room
-        `acceptance`.
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
+        `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
         ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
@@ -60,7 +61,7 @@ class MetropolisHastings(Component, ProposalSampler):
     as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
     has log(u / (1 - u)) on the left.
 
-    Guarantee: exact with :class:`ExactTest`; otherwise as the test says.
+    Guarantee: exact with :class:`ExactTest` and those of exact subsampling; otherwise as the test says.
 
     Examples
     --------
@@ -69,11 +70,18 @@ class MetropolisHastings(Component, ProposalSampler):
     """
 
     proposal: Any
-    test: Any
+    test: Any = None
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role."""
+        """Check that each role is played by a member of that role; choose an exact test where that is cheap."""
+        if self.test is None and isinstance(self.proposal, Proposal):
+            if not self.proposal.leaves_little:
+                raise IncompatibleError(
+                    f"MetropolisHastings: {self.proposal!r} needs a test: ExactTest(), which reads all data, or one "
+                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition brings its own"
+                )
+            object.__setattr__(self, "test", CheapestExactTest())
         for role, member, base, example in (
             ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
             ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),

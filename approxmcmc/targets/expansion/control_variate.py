@@ -29,12 +29,7 @@ from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.compile import kernel
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.difference_bounds import (
-    farthest_place,
-    first_order_bound,
-    residual_rates,
-    second_order_bound,
-)
+from approxmcmc.targets.expansion.difference_bounds import first_order_bound, second_order_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.expansion.pilot import Pilot, normal_pilot
 from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
@@ -247,7 +242,7 @@ class ControlVariate(ExpandedTarget):
         return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the bounds of the residuals, one by one; see `approxmcmc.targets.difference_bounds`."""
+        """Compile the bounds of the residuals, one by one; see `approxmcmc.targets.expansion.difference_bounds`."""
         plain = self._linear_target()
         if self.laplace is None:
             raise IncompatibleError(
@@ -263,10 +258,8 @@ class ControlVariate(ExpandedTarget):
                     "derivative; give the GLMTarget second_derivative_bound="
                 )
             return first_order_bound(plain.second_derivative_bound, leverages, self.center, cholesky, draws)
-        farthest = farthest_place(self.center, cholesky, draws)
-        third = plain.third_derivative_within(self._numbers[:, 0], plain.y, np.sqrt(leverages) * farthest)
-        rates = residual_rates(third, leverages, self._shifts)
-        return second_order_bound(rates, farthest, self.center, cholesky, draws)
+        places = self._numbers[:, 0], plain.y
+        return second_order_bound(plain, places, leverages, self._shifts, self.center, cholesky, draws)
 
     def __repr__(self) -> str:
         """Name the target, the order of the expansion, and its distance from the mode."""

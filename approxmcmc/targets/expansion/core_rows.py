@@ -29,7 +29,6 @@ from approxmcmc.engine.shuffled import check_rows_are_terms
 from approxmcmc.engine.surrogate_transition import SurrogateState, run
 from approxmcmc.engine.term_range import reach_around
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.targets.difference_bounds import farthest_place, residual_rates, second_order_bound
 from approxmcmc.targets.expansion.core_rule import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
@@ -37,6 +36,7 @@ from approxmcmc.targets.expansion.core_rule import (
     rows_that_pay,
     rows_that_vary,
 )
+from approxmcmc.targets.expansion.difference_bounds import second_order_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.expansion.pilot import ACCEPTANCE, FIRST_STEP, TUNING_STEPS, gradient_or_none
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
@@ -263,17 +263,13 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return CompiledTermRange(*reach_around(twice, math.inf, self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the bounds of the light terms, one by one; see `approxmcmc.targets.difference_bounds`."""
+        """Compile the bounds of the light terms, one by one; see `approxmcmc.targets.expansion.difference_bounds`."""
         plain = self._linear_target()
         if not self.expand:
             whole = plain.compile_difference_bound()
             return whole._replace(rates=whole.rates[self._light])
-        center, cholesky, draws = self.center, self.pilot.cholesky, self.pilot.draws
-        farthest = farthest_place(center, cholesky, draws)
-        leverages = self._survey.leverages
-        third = plain.third_derivative_within(self._numbers[:, 0], plain.y[self._light], np.sqrt(leverages) * farthest)
-        rates = residual_rates(third, leverages, self._survey.shifts)
-        return second_order_bound(rates, farthest, center, cholesky, draws)
+        places, law = (self._numbers[:, 0], plain.y[self._light]), (self.pilot.cholesky, self.pilot.draws)
+        return second_order_bound(plain, places, self._survey.leverages, self._survey.shifts, self.center, *law)
 
     @property
     def setup_attrs(self) -> Mapping[str, float]:

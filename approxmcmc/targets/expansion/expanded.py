@@ -98,8 +98,8 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         if isinstance(self.target, LinearTarget) and self.target.knows_derivatives:
             return self.target
         raise IncompatibleError(
-            f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model with "
-            "exact derivatives, such as LogisticRegression, or a GLMTarget with derivatives_eta=; use ExactTest"
+            f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model "
+            "with exact derivatives, LogisticRegression or a GLMTarget with derivatives_eta=; use ExactTest"
         )
 
     def _place(self, at: Any, memory_limit: float) -> Any:

@@ -9,25 +9,27 @@ changed by a_i and b_i is at most
     |r_i| <= K_i |delta|^3 / 6 + |a_i delta| + |b_i delta^2| <= c_i (rho^3 + rho^2 + 3 rho),
     c_i = max(K_i h_i^(3/2) / 6, |b_i| h_i, |a_i| h_i^(1/2) / 3),
 
-K_i >= |f'''| wherever predictor i lies within h_i^(1/2) rho of its place at c. For a fixed K_i that is all rho up to
-`farthest`. The weights 3 and 1 are free; a_i is about f''' h_i / 2, so that 3 makes the first two alike. M adds the
-polynomial up over both states. Of order 1, |r_i| <= K_i h_i rho^2 / 2 with K_i >= |f''|.
-
-*Plain terms.* |l_i| <= K |x_i| |theta' - theta| with K >= |f'|.
+K_i >= |f'''| wherever predictor i lies within h_i^(1/2) rho of its place at c: for a fixed K_i that is all rho up to
+`farthest`. The weights 3 and 1 are free; a_i is about f''' h_i / 2, so that 3 makes the first and the last alike.
+Taylor's own polynomial has a = b = 0, and rho^3 is enough. M adds the polynomial in rho up over both states. Of order
+1, |r_i| <= K_i h_i rho^2 / 2 with K_i >= |f''|.
 """
 
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound
-from approxmcmc.engine.term_range import distance_range, reach_around
+from approxmcmc.engine.term_range import reach_around
+from approxmcmc.targets.linear import LinearTarget
 
 SLOPE_WEIGHT = 3.0
 # Of the pilot's largest radius: at 1.15 the sampler left for the exact sum in 1.5 % of the decisions, which made two
 # thirds of all reads; at 1.6 in .1 %.
 MARGIN = 1.6
-# Terms are differences of numbers of size 1 and more, and wrong by some 1e-15: no bound may be smaller than that.
+# Residuals are differences of numbers of size 1 and more, and wrong by some 1e-15: no bound may be smaller than that.
 ROUNDING = 1e-13
 
 
@@ -45,10 +47,20 @@ def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray)
 
 
 def second_order_bound(
-    rates: np.ndarray, farthest: float, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray
+    target: LinearTarget,
+    places: tuple[np.ndarray, np.ndarray],
+    leverages: np.ndarray,
+    shifts: np.ndarray,
+    center: np.ndarray,
+    cholesky: np.ndarray,
+    draws: np.ndarray,
 ) -> CompiledDifferenceBound:
-    """Return the bound of residuals of second order."""
-    return _with_reaches(reach_around((SLOPE_WEIGHT, 1.0, 1.0), farthest, center, cholesky), rates, draws)
+    """Return the bound of residuals of second order; `places` are the predictors at the centre and the responses."""
+    farthest = farthest_place(center, cholesky, draws)
+    third = target.third_derivative_within(*places, np.sqrt(leverages) * farthest)
+    weights = (SLOPE_WEIGHT, 1.0, 1.0) if shifts.any() else (0.0, 0.0, 1.0)
+    reach = reach_around(weights, farthest, center, cholesky)
+    return _with_reaches(reach, residual_rates(third, leverages, shifts), draws)
 
 
 def first_order_bound(
@@ -59,14 +71,8 @@ def first_order_bound(
     return _with_reaches(reach, 0.5 * second * leverages + ROUNDING, draws)
 
 
-def plain_bound(slope: float, norms: np.ndarray) -> CompiledDifferenceBound:
-    """Return the bound of terms as they are, `slope` a bound of |f'|, `norms` the |x_i|."""
-    distance = distance_range(), np.array([0.5])  # the range is twice the numbers times the distance
-    return CompiledDifferenceBound(*distance, slope * norms + ROUNDING, np.empty(0))
-
-
-def _with_reaches(reach: tuple, rates: np.ndarray, draws: np.ndarray) -> CompiledDifferenceBound:
+def _with_reaches(reach: tuple[Any, np.ndarray], rates: np.ndarray, draws: np.ndarray) -> CompiledDifferenceBound:
     kernel, numbers = reach
-    pairs = zip(draws[:-1], draws[1:], strict=True)
+    pairs = itertools.pairwise(draws)
     reaches = np.array([kernel(np.array(one), np.array(other), numbers) for one, other in pairs])
     return CompiledDifferenceBound(kernel, numbers, rates, reaches)
