@@ -167,4 +167,6 @@ class DelayedAcceptance(AcceptanceTest):
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile both stages."""
+        if not target.same_terms:  # the conditionals of Gibbs have nothing beside their terms
+            raise IncompatibleError(f"DelayedAcceptance works with MetropolisHastings; give Gibbs {self.test!r} itself")
         return delayed(self.test.build_test(target))

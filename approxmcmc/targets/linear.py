@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import (
-    BoundedDifferencesTarget,
     BoundedTarget,
     CompiledBound,
     CompiledDifferenceBound,
@@ -65,7 +64,7 @@ def numerical_derivatives(function: Callable[[float, float], float]) -> Callable
     return derivatives
 
 
-class LinearTarget(TallDataTarget, BoundedDifferencesTarget):
+class LinearTarget(TallDataTarget):
     """Shared by all generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
 
     _loglik_eta: Callable[[float, float], float]
@@ -124,10 +123,7 @@ class LinearTarget(TallDataTarget, BoundedDifferencesTarget):
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile ``slope_bound ||x_i|| ||theta' - theta||``, which bounds the change of term i."""
         if self.slope_bound is None:
-            raise IncompatibleError(
-                f"{type(self).__name__} does not bound its terms; exact subsampling needs slope_bound=, an upper bound "
-                "of abs(d loglik_eta / d eta), or an expansion: CoreRows or ControlVariate"
-            )
+            return super().compile_difference_bound()
         distance = np.array([0.5])  # the range is twice the number times the distance
         return CompiledDifferenceBound(distance_range(), distance, self.slope_bound * self.row_norms(), np.empty(0))
 
