@@ -1,12 +1,16 @@
 """The cheaper of two exact tests, by what a pilot predicts: a Poisson number of rows, or all of them."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from approxmcmc.acceptance.exact import ExactTest
 from approxmcmc.acceptance.poisson import PoissonTest
 from approxmcmc.acceptance.thinning import LARGEST_SHARE
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
 from approxmcmc.errors import IncompatibleError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,6 +46,10 @@ class CheapestExactTest(AcceptanceTest):
         except IncompatibleError:
             return ExactTest()
         return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
+
+    def problems(self, stats: "xr.Dataset") -> list[str]:
+        """Warn of a bound that was found to be false."""
+        return PoissonTest().problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Choose, and compile what was chosen."""

@@ -10,7 +10,7 @@ References: Christen and Fox (2005), Markov Chain Monte Carlo Using an Approxima
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 class DelayedState(NamedTuple):
@@ -164,6 +167,10 @@ class DelayedAcceptance(AcceptanceTest):
     def with_independent_subsets(self) -> "DelayedAcceptance":
         """Return the same stages with subsets that are drawn afresh for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
+
+    def problems(self, stats: "xr.Dataset") -> list[str]:
+        """Warn as the second stage does of what needs no audit."""
+        return self.test.problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile both stages."""

@@ -136,13 +136,14 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
             value[EXPECTED_READS] += evidence.n_obs
             return add_up(evidence, threshold, log_rest, test, count)
         value[EXPECTED_READS] += expected
-        log_ratio, now = log_rest, 0.0
+        log_ratio, now, read = log_rest, 0.0, 0
         while now < expected:
             n, now = arrivals(rng, now, expected)
             draw_rows(rng, test.table, n, test.rows, test.rates)
             evidence.log_terms(evidence.theta, evidence.data, test.rows, 0, n, evidence.current)
             evidence.log_terms(evidence.proposed, evidence.data, test.rows, 0, n, test.terms)
             count[EVALUATIONS] += 2 * n
+            read += n
             for k in range(n):
                 bound, difference = test.rates[k] * reach, test.terms[k] - evidence.current[k]
                 if not abs(difference) <= bound + ROUNDING:  # the bound is false, or a term NaN: read them all
@@ -153,10 +154,10 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
                 if 0.5 * (1.0 + w) * bound * rng.random() < here:
                     back = rate(bound, -difference, w)
                     if not back > 0.0:
-                        count[TOUCHED] += n
+                        count[TOUCHED] += read
                         return 0, -math.inf
                     log_ratio += math.log(back / here)
-            count[TOUCHED] += n
+        count[TOUCHED] += read
         if not threshold < log_ratio:
             return 0, log_ratio
         test.log_likelihood[0] = math.nan
