@@ -46,7 +46,6 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED, VIOLATIONS
 from approxmcmc.engine.alias_table import alias_table, draw_rows
-from approxmcmc.engine.batches import BATCH
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
 from approxmcmc.engine.identity import cached_by_content
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LARGEST_SHARE = 0.2  # of the rows: one read at random, at two states, costs 150 ns, one that is added up 25 (Covertype)
+ROWS = 64  # that are read at once: 50 columns of them stay in the first-level cache between the two states
 ROUNDING = 1e-12  # a difference of two terms is wrong by so much, and must not count as a violation
 
 
@@ -106,7 +106,7 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
     Waiting times take 8 ns an event, a row read at random 40 times as long; and numba's Poisson numbers make lists.
     """
     n = 0
-    while n < BATCH:
+    while n < ROWS:
         now += rng.standard_exponential()
         if now >= end:
             return n, end
@@ -219,9 +219,9 @@ class ThinnedTest(AcceptanceTest):
                 total=float(bound.rates.sum()),
                 chi=float(self.chi),
                 most_reads=LARGEST_SHARE * target.n_obs,
-                rows=np.empty(BATCH, dtype=np.int64),
-                rates=np.empty(BATCH),
-                terms=np.empty(BATCH),
+                rows=np.empty(ROWS, dtype=np.int64),
+                rates=np.empty(ROWS),
+                terms=np.empty(ROWS),
                 log_likelihood=np.full(1, math.nan),
             )
 

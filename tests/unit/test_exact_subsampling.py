@@ -13,6 +13,8 @@ from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from tests.models import logistic, normal_mean
 
+pytestmark = pytest.mark.recompiles  # targets and chains of many kinds
+
 WALK = amc.RandomWalk(0.1)
 
 
