@@ -176,6 +176,10 @@ class ThinnedTest(AcceptanceTest):
         """It draws rows itself."""
         return "memory"
 
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return none: how many terms are read is random."""
+        return np.empty(0, dtype=np.int64)
+
     def difference_bound(self, target: Target | Population) -> CompiledDifferenceBound:
         """Return the target's bound of its single terms, or say what would give one."""
         if isinstance(target, BoundedDifferencesTarget):
