@@ -10,8 +10,9 @@ References: Walker (1977), ACM Transactions on Mathematical Software 3, 253-256;
 from typing import Any
 
 import numpy as np
+from numba import types as nb
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, compiled, kernel
 
 KEEP, OWN, ALIAS, OTHER = range(4)  # places in a slot
 
@@ -27,12 +28,11 @@ def alias_table(weights: np.ndarray) -> np.ndarray:
     rows, total = len(weights), float(weights.sum())
     table = np.empty((rows, 4))
     table[:, OWN] = weights
-    fill(table, weights * (rows / total), np.empty(rows, dtype=np.int64))
+    kernel(fill, nb.void(MATRIX, VECTOR, INDICES))(table, weights * (rows / total), np.empty(rows, dtype=np.int64))
     table[:, OTHER] = weights[table[:, ALIAS].astype(np.int64)]
     return table
 
 
-@compiled
 def fill(table: np.ndarray, left: np.ndarray, stack: np.ndarray) -> None:
     """Write probabilities and aliases; `left` holds rows times probability and is used up, `stack` is scratch.
 
