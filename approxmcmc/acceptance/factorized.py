@@ -31,8 +31,8 @@ class FactorizedTest(ThinnedTest):
     c the log ratio of prior and proposal, satisfies detailed balance as each factor does. The product is the
     probability that a Poisson process of rate :math:`\sum D_i^-` has no event: :math:`\mathrm{Poisson}(M \sum c_i)`
     rows are drawn by their bounds :math:`|D_i| \le c_i M`, and each is a veto with probability :math:`D_i^- / (c_i
-    M)`. Reading ends with the batch of the first veto, and does not begin where c says no. Where all terms are added up instead, their
-    sum is one factor.
+    M)`. Reading ends with the batch of the first veto, and does not begin where c says no. Where all terms are added up
+    instead, their sum is one factor.
 
     Guarantee and needs: as :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's probability, by a factor
     that vanishes with N on plain targets; so it needs the expansion of order 1 or 2 that a :class:`ControlVariate`
