@@ -47,7 +47,7 @@ class CompiledTest(NamedTuple):
     decides on all data; None for the sampler's own, which suits every test whose answer is not random on purpose.
     ``log_likelihood(state) -> float`` tells the log-likelihood at the current theta where the test keeps it, which is
     then exact; ``keep_log_likelihood(state, total)`` gives it that of a start. A test that never errs is not audited;
-    one that asks for no ratio gets none.
+    one that asks for no ratio gets none. `attrs` says what set-up found, as ``setup_*``.
 
     ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
     returns the log ratio Lambda^ whose comparison is the decision for *every* u: with this order of the data the test
@@ -68,3 +68,4 @@ class CompiledTest(NamedTuple):
     uses_ratio: bool = True
     is_audited: bool = True
     records: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = {}

@@ -163,6 +163,29 @@ class BoundedTermsTarget(abc.ABC):
         """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
 
 
+class CompiledDifferenceBound(NamedTuple):
+    """What exact subsampling needs of a target: a bound of every single log-likelihood difference.
+
+    abs(l_i) <= rates[i] * reach(theta, proposed, numbers) for all data i and all pairs of states, l_i = log p(x_i |
+    theta') - log p(x_i | theta). ``reach`` is symmetric in the two states, and infinite where no bound is known.
+    `rates` are positive, shape (n_obs,); `numbers` is the float64 vector of constants that `reach` reads. `reaches` are
+    the values of `reach` at pairs of states as the posterior has them, for predictions; empty where none are known.
+    """
+
+    reach: Any
+    numbers: np.ndarray
+    rates: np.ndarray
+    reaches: np.ndarray
+
+
+class BoundedDifferencesTarget(abc.ABC):
+    """A target that can bound each of its log-likelihood differences between two states."""
+
+    @abc.abstractmethod
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the bound, or raise `IncompatibleError` that says how to give it."""
+
+
 class CompiledSurrogate(NamedTuple):
     """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
 

@@ -130,7 +130,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "int64",
         "1",
         "range violations",
-        "Decisions whose terms lay further apart than the range that their test was told; they read all data.",
+        "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
     ),
     StatVariable(
         "dark_proposals",
@@ -281,6 +281,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "importance weight",
         "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
+    ),
+    StatVariable(
+        "expected_reads",
+        "float64",
+        "1",
+        "expected data read",
+        "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
+        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early.",
     ),
     StatVariable(
         "epsilon",

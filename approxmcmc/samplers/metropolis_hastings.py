@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance import CheapestExactTest
 from approxmcmc.contracts import (
     AcceptanceTest,
     Auditor,
@@ -48,8 +49,8 @@ class MetropolisHastings(Component, ProposalSampler):
         Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
         the room `proposals`.
     test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`BernsteinTest`, or another one of the room
-        `acceptance`.
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
+        `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
         ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
@@ -64,7 +65,7 @@ class MetropolisHastings(Component, ProposalSampler):
     as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
     has log(u / (1 - u)) on the left.
 
-    Guarantee: exact with :class:`ExactTest`; otherwise as the test says.
+    Guarantee: exact with :class:`ExactTest` and those of exact subsampling; otherwise as the test says.
 
     Examples
     --------
@@ -73,11 +74,18 @@ class MetropolisHastings(Component, ProposalSampler):
     """
 
     proposal: Any
-    test: Any
+    test: Any = None
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role."""
+        """Check that each role is played by a member of that role; choose an exact test where that is cheap."""
+        if self.test is None and isinstance(self.proposal, Proposal):
+            if not self.proposal.leaves_little:
+                raise IncompatibleError(
+                    f"MetropolisHastings: {self.proposal!r} needs a test: ExactTest(), which reads all data, or one "
+                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition brings its own"
+                )
+            object.__setattr__(self, "test", CheapestExactTest())
         for role, member, base, example in (
             ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
             ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),
@@ -118,7 +126,8 @@ class MetropolisHastings(Component, ProposalSampler):
 
     def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
-        if test.log_likelihood is not None or not test.uses_ratio:  # it reads all data, or none
+        by_itself = self.test.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+        if by_itself:  # it reads all data, or none, or draws its rows
             return Schedule("memory")
         if self.test.order == "rows" or (self.test.order == "auto" and n_obs < BLOCKS_FROM):
             return Schedule("rows")
@@ -177,6 +186,7 @@ class MetropolisHastingsProgram:
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
+            **test.attrs,
         }
         theta = np.zeros(1)
         stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
