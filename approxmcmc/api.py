@@ -72,13 +72,16 @@ def sample(
     thin
         Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
     time_limit
-        Seconds from the first step, tuning included, compilation and set-up excluded. Chains advance in turn; the
-        trace is cut to the shortest.
+        Seconds from the first step, tuning and audits included, compilation and set-up excluded. Chains advance in
+        turn; the trace is cut to the shortest. Where "auto" audits are made the chains get ten elevenths of it.
     audit_every
-        Each decision of an approximate test is audited with probability 1 / audit_every against the decision on all
-        data with the same uniform. "auto" = max(50, 20 N / batch_size), so that audits add about a tenth to the work
-        of the first looks, ten times more with control variates; 1 = all; None = none. Audits are outside every
-        counter and every clock but `time_limit`.
+        "auto": when the chains are done, steps from kept draws are looked at with all data, for a tenth of the sampling
+        time: at least 100, or as many as fit into the sampling time again, but 20 (see the page on the architecture).
+        They tell how far the test's acceptance probability is off, and whether the draws can be those of the
+        posterior; a run that fails such a gate warns. An integer: each decision of an approximate test is audited
+        with probability 1 / audit_every against the decision on all data with the same uniform; 1 = all. None = none.
+        Draws and costs never depend on audits; how many "auto" makes depends on the clock. For Gibbs and the noisy
+        family "auto" is an integer that they choose. Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -112,9 +115,9 @@ def sample(
 
     Notes
     -----
-    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``; a time limit sets
-    ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits depend
-    on the processor.
+    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``, and during audits those made; a time
+    limit sets ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits
+    depend on the processor.
 
     Examples
     --------

@@ -91,18 +91,11 @@ def decide(
 
 
 @compiled
-def threshold_form(
-    rng: np.random.Generator,
-    evidence: Evidence,
-    log_rest: float,
-    test: AnnealedState,
-    count: np.ndarray,
-    value: np.ndarray,
-) -> float:
+def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
     """Return Lambda^ of the epoch's t-test; Lambda itself at epsilon = 0, for which no critical value is finite."""
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
-    return T_TEST_FORM(rng, evidence, log_rest, sequential, count, value)
+    return T_TEST_FORM(rng, table, log_rest, sequential)
 
 
 class Ingredients(NamedTuple):

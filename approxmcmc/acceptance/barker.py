@@ -48,7 +48,8 @@ from approxmcmc.engine.checks import is_integer
 from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.engine.evidence import Evidence, merge_differences
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
-from approxmcmc.engine.order import check_order, draw_next, read_differences, read_rows
+from approxmcmc.engine.order import check_order, draw_next, read_differences
+from approxmcmc.engine.term_table import read_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -146,23 +147,16 @@ def decide(
 
 
 @compiled
-def threshold_form(
-    rng: np.random.Generator,
-    evidence: Evidence,
-    log_rest: float,
-    test: BarkerState,
-    count: np.ndarray,
-    value: np.ndarray,
-) -> float:
+def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
     """Return logit(A), with which every u is compared: what is read does not depend on u."""
-    moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
+    moments, n_obs = table.moments, np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, test):
         before, n = n, min(n + test.batch_size, n_obs)
-        outcome = read_rows(rng, evidence, before, n, count)
+        outcome = read_table(rng, table, before, n)
         if outcome != FINITE:
-            return math.nan if outcome == UNDEFINED else (math.inf if outcome == CERTAIN else -math.inf)
+            return math.nan if outcome == UNDEFINED else -math.inf
     return acceptance_log_odds(moments, n, n_obs, log_rest, test)
 
 

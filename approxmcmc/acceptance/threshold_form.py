@@ -7,7 +7,7 @@ at the mean: there is a mu^ with
 
     accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
 
-The form reads in rows, from the table of `engine.term_table`.
+The form reads a table of the terms, see `approxmcmc.engine.term_table`.
 """
 
 import math
@@ -16,40 +16,37 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.batches import CERTAIN, FINITE, UNDEFINED
+from approxmcmc.engine.batches import FINITE, UNDEFINED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.moments import MEAN, reset
-from approxmcmc.engine.order import read_rows
+from approxmcmc.engine.term_table import read_table
 
 
 @cached_by_content(maxsize=16)
 def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float]:
-    """Return Lambda^ of the test with the looks ``test.looks`` and ``half_width(evidence, test, look, n) -> h``.
+    """Return Lambda^ of the test with the looks ``test.looks`` and ``half_width(table, test, look, n) -> h``.
 
     h = 0 stops for every u, and h = inf for none.
     """
 
-    def threshold_form(
-        rng: np.random.Generator, evidence: Evidence, log_rest: float, test: Any, count: np.ndarray, value: np.ndarray
-    ) -> float:
-        looks, moments, n_obs = test.looks, evidence.moments, evidence.n_obs
+    def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:
+        looks, moments, n_obs = test.looks, table.moments, table.n_obs
         reset(moments)
         lower, upper, cut = -math.inf, math.inf, 0.0
         n = np.int64(0)  # a literal 0 would compile the helpers twice
         for look in range(looks.shape[0]):
             before, n = n, looks[look]
-            outcome = read_rows(rng, evidence, before, n, count)
+            outcome = read_table(rng, table, before, n)
             if outcome == UNDEFINED:
                 return math.nan
-            mean = moments[MEAN]
-            if outcome != FINITE:  # a datum of probability 0 at one of the states: the answer to all that are left
-                mean = math.inf if outcome == CERTAIN else -math.inf
+            # A datum of probability 0 at theta' rejects whatever is left.
+            mean = moments[MEAN] if outcome == FINITE else -math.inf
             cut = min(max(mean, lower), upper)
             if n == n_obs or outcome != FINITE:
                 break
-            h = half_width(evidence, test, look, n)
+            h = half_width(table, test, look, n)
             if h < math.inf:
                 lower, upper = max(lower, mean - h), min(upper, mean + h)
             if lower >= upper:

@@ -49,11 +49,11 @@ class CompiledTest(NamedTuple):
     then exact; ``keep_log_likelihood(state, total)`` gives it that of a start. A test that never errs is not audited;
     one that asks for no ratio gets none.
 
-    ``threshold_form(rng, evidence, log_rest, state, count, value) -> float`` reads as `decide` does and returns the log
-    ratio Lambda^ whose comparison is the decision for *every* u: with this order of the data the test accepts iff
-    threshold < Lambda^; NaN where a log density was NaN. None where there is no such number: an audit then repeats
-    decisions. ``state_at(decision)`` makes the state before a decision of that number, for a test that changes along
-    the chain; None where `make_state` does.
+    ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
+    returns the log ratio Lambda^ whose comparison is the decision for *every* u: with this order of the data the test
+    accepts iff threshold < Lambda^; NaN where a log density was NaN. None where there is no such number: an audit then
+    repeats decisions. ``state_at(decision)`` makes the state before a decision of that number, for a test that changes
+    along the chain; None where `make_state` does.
     """
 
     decide: Callable[..., tuple[int, float]]

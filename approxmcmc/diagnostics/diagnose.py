@@ -9,6 +9,7 @@ import xarray as xr
 
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
+from approxmcmc.diagnostics.accumulated_error import accumulated_error
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, gates
@@ -46,10 +47,10 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     Notes
     -----
     The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
-    gates that audits answer; rank-normalised split R-hat (limit 1.01), bulk and tail ESS (limit 100 per chain), from
-    100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one `SamplingWarning`, and
-    stores their names, joined by commas, in the posterior's attribute ``problems``, their rows as JSON in
-    ``diagnosis``.
+    gates that audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01),
+    bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample`
+    warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute
+    ``problems``, their rows as JSON in ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.
@@ -81,21 +82,24 @@ def findings(trace: xr.DataTree) -> list[Finding]:
     elif not posterior.sizes["draw"]:
         found = [end]
     else:
+        audited, mixing = gates(stats), convergence(posterior, weighted="weight" in stats)
+        steps = posterior.sizes["chain"] * posterior.sizes["draw"] * int(posterior.attrs.get("thin", 1))
         found = [
             end,
             *movement(posterior),
-            *decisions(stats, settings),
-            *convergence(posterior, weighted="weight" in stats),
+            *decisions(audited, stats, settings),
+            *accumulated_error(audited, mixing, steps),
+            *mixing,
             *expansion_gates(posterior.attrs, settings),
         ]
     return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
 
 
-def decisions(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
+def decisions(audited: Iterable[Gate], stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
     """Return what the audits say of a run's decisions and draws, and what its acceptance test says of itself."""
     test = AcceptanceTest.found_in(settings)
     short = stats.sizes["draw"] < FEWEST_DRAWS
-    return [*(_of_gate(gate, short) for gate in gates(stats)), *([] if test is None else test.problems(stats))]
+    return [*(_of_gate(gate, short) for gate in audited), *([] if test is None else test.problems(stats))]
 
 
 def _of_gate(gate: Gate, short: bool) -> Finding:

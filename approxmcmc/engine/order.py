@@ -45,8 +45,8 @@ LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048
 def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int) -> None:
     """Put a uniform sample of the places not yet drawn, ``order[start:]``, into ``order[start:stop]``.
 
-    Any permutation may come in. With start = 0 the first `stop` entries are a minibatch without replacement; a gradient
-    proposal keeps a permutation of its own for that.
+    Any permutation may come in, and any other vector that is to be shuffled. With start = 0 the first `stop` entries
+    are a minibatch without replacement; a gradient proposal keeps a permutation of its own for that.
     """
     n = order.shape[0]
     for place in range(start, stop):
@@ -68,16 +68,9 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
     order = evidence.order
     if order.blocks.shape[0] > 0:
         return read_blocks(rng, evidence, start, stop, count)
-    return read_rows(rng, evidence, start, stop, count)
-
-
-@compiled(inline="always")
-def read_rows(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
-    """Read on in rows: see `read_differences`. By itself where there are no blocks: they take a second to compile."""
-    places = evidence.order.places
-    draw_next(rng, places, start, stop)
+    draw_next(rng, order.places, start, stop)
     count[EVALUATIONS] += 2 * (stop - start)
-    return merge_differences(evidence, places, start, stop)
+    return merge_differences(evidence, order.places, start, stop)
 
 
 @compiled(inline="always")

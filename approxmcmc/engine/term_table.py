@@ -1,17 +1,25 @@
-"""Terms that are known already, as an evidence that looks them up.
+"""Terms that are known already: all N differences l_i of one pair of states, to be read again and again.
 
-A test reads terms through its evidence alone. Where all N differences l_i of a pair of states are known, a table stands
-in for the target: one more decision about the pair costs what it reads in look-ups and no evaluation, and as tables of
-all targets have one type, the test is compiled once for them.
+A table stands in for the target. A test that decides reads it through its evidence, as it reads a target: what it reads
+costs look-ups and no evaluation, and as the tables of all targets have one type, the test is compiled once for them.
+
+Whoever wants many orders of the data reads with `read_table`: from one random permutation of the terms, made by
+Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
+uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders.
 """
+
+import math
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at, log_terms_type
-from approxmcmc.engine.compile import kernel, type_of
+from approxmcmc.engine.batches import BATCH, FINITE, IMPOSSIBLE, UNDEFINED, Data, datum_at, log_terms_type
+from approxmcmc.engine.compile import compiled, kernel, type_of
 from approxmcmc.engine.evidence import Evidence, new_evidence
-from approxmcmc.engine.order import rows_order
+from approxmcmc.engine.moments import MEAN, merge
+from approxmcmc.engine.order import draw_next, rows_order
 from approxmcmc.engine.vectors import equal
+
+SHUFFLED, BEGIN = 0, 1  # places of a table's cursor: how many terms are in their final order, where the window begins
 
 
 def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -33,3 +41,30 @@ def write_pair(table: Evidence, theta: np.ndarray, proposed: np.ndarray, differe
     """Let a table hold the terms of this pair, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,)."""
     terms, here = table.data
     terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
+    table.order.cursor[SHUFFLED] = 0
+
+
+@compiled
+def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
+    """Merge the terms number start ... stop - 1 of the window into the moments.
+
+    Returns FINITE, IMPOSSIBLE or UNDEFINED, as `merge_differences` does.
+    """
+    terms, cursor, moments, n_obs = table.data[0], table.order.cursor, table.moments, table.n_obs
+    for lo in range(start, stop, BATCH):
+        left = min(lo + BATCH, stop) - lo
+        place = (cursor[BEGIN] + lo) % n_obs
+        while left > 0:  # a second time around the end
+            count = min(left, n_obs - place)
+            if place + count > cursor[SHUFFLED]:
+                draw_next(rng, terms, cursor[SHUFFLED], place + count)
+                cursor[SHUFFLED] = place + count
+            impossible = 0
+            for i in range(place, place + count):
+                impossible += terms[i] == -math.inf
+            if impossible > 0:
+                return IMPOSSIBLE
+            merge(moments, terms[place:], count)
+            left -= count
+            place = 0
+    return FINITE if math.isfinite(moments[MEAN]) else UNDEFINED

@@ -5,8 +5,8 @@
     alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
 
 An audit needs theta alone, so that it is made after the chain, from any kept draw, and cannot touch what it judges. The
-step is made by the chain's own compiled loop, from a state of its own that shares the tuned proposal. Subsets are drawn
-by rows even where the chain reads blocks: its partition is one of many.
+chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh even where
+the chain reads blocks: its partition is one of many.
 
 A sampler without a test has no alpha^, and need not have a q: a symmetric walk with the covariance of the draws takes
 its place, and audits judge the draws alone.
@@ -51,57 +51,76 @@ class TestedSteps:
         rng: np.random.Generator,
     ) -> None:
         self.target, self.test, self.judge, self.step, self.state, self.rng = target, test, judge, step, state, rng
-        self.streams = Streams(rng, rng, rng, rng, rng)
-        self.records = (
-            np.empty((1, state.theta.size)),
-            np.empty((1, len(COUNT_NAMES)), dtype=np.int64),
-            np.empty((1, len(VALUE_NAMES))),
-        )
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta."""
-        state = self.state if self.test.state_at is None else self.state._replace(test=self.test.state_at(number))
-        state.theta[:] = theta
-        state.log_prior[0] = self.target.log_prior(theta)
-        if self.step(self.streams, state, 1, *self.records) < 1:
+        found = self.propose(theta)
+        if found is None:
             return None
-        energy_change, differences = compare(self.target, theta, state.proposed, self.judge.temperature)
-        if math.isnan(energy_change):
+        proposed, log_q_ratio = found
+        log_prior_ratio, terms, total = compare(self.target, theta, proposed, self.judge.temperature)
+        log_rest = log_prior_ratio + log_q_ratio
+        if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+            log_rest = -math.inf
+        if not log_rest + total < math.inf:
             return None
-        log_rest = float(state.log_rest[0])
-        log_ratio = log_rest + float(differences.sum())
-        thresholds, log_ratios = self.decide(theta, state, differences, log_rest)
+        thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number)
         if np.isnan(log_ratios).any():
             return None
-        exact = float(exact_probability(np.array(log_ratio), self.judge.rule))
-        estimates = exact_probability(log_ratios, self.judge.rule)
+        return {
+            **self.of_the_pair(log_prior_ratio + total, log_rest + total, terms),
+            **self.of_the_test(log_rest + total, thresholds, log_ratios, scale_of(terms)),
+        }
+
+    def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
+        """Return theta' and log q(theta|theta') - log q(theta'|theta); None where it is NaN."""
+        state, rng = self.state, self.rng
+        state.theta[:] = theta
+        state.log_prior[0] = math.inf  # beside it theta' is out of the question, and the step asks no test
+        draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
+        made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
+        return (state.proposed, float(state.log_q_ratio[0])) if made else None
+
+    def decide(
+        self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return T(u) at stratified u's, and Lambda^ for each over an order of its own."""
+        test, table = self.test, self.judge.table
+        n = DECISIONS if test.threshold_form is None else ORDERS
+        thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
+        if log_rest == -math.inf:  # outside the support no test is asked
+            return thresholds, np.full(n, -math.inf)
+        write_pair(table, theta, proposed, terms * self.judge.temperature)
+        state = self.state.test if test.state_at is None else test.state_at(number)
+        return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, table.n_obs // n or 1)
+
+    def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
+        """Return what all data say."""
+        return {
+            "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
+            "audited_log_ratio": log_ratio,
+            "audited_energy_change": energy_change,
+            "audited_tau": scale_of(terms),
+            "audited_kurtosis": kurtosis_of(terms),
+        }
+
+    def of_the_test(
+        self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
+    ) -> Mapping[str, float]:
+        """Return what the test says: one decision with one u, and its acceptance probability."""
         accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
-        tau = scale_of(differences)
+        errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
+            np.array(log_ratio), self.judge.rule
+        )
         clear = (log_ratio - thresholds[0]) / tau if 0.0 < tau < math.inf else math.nan
         return {
             "decisions_audited": 1,
             "wrong_decisions": accepts != should,
             "wrong_accepts": accepts and not should,
             **({"audited_mu_std": clear} if "audited_mu_std" in self.test.records else {}),
-            "audited_acceptance": exact,
-            "audited_log_ratio": log_ratio,
-            "audited_energy_change": energy_change,
-            "audited_tau": tau,
-            "audited_kurtosis": kurtosis_of(differences),
-            "audit_acceptance_error": float(estimates.mean()) - exact,
-            "audit_acceptance_noise": float(estimates.std(ddof=1)) / math.sqrt(estimates.size),
+            "audit_acceptance_error": float(errors.mean()),
+            "audit_acceptance_noise": float(errors.std(ddof=1)) / math.sqrt(errors.size),
         }
-
-    def decide(
-        self, theta: np.ndarray, state: Any, differences: np.ndarray, log_rest: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return T(u) at stratified u's, and Lambda^ for each over an order of its own."""
-        n = DECISIONS if self.test.threshold_form is None else ORDERS
-        thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
-        if log_rest == -math.inf:  # outside the support no test is asked
-            return thresholds, np.full(n, -math.inf)
-        write_pair(self.judge.table, theta, state.proposed, differences * self.judge.temperature)
-        return thresholds, self.judge.replicate(self.rng, self.judge.table, log_rest, state.test, thresholds)
 
 
 class WalkedSteps:
@@ -117,8 +136,9 @@ class WalkedSteps:
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit a step from theta."""
         proposed = theta + self.rng.standard_normal(len(self.spread)) @ self.spread
-        log_ratio, _ = compare(self.target, theta, proposed, 1.0)
-        if math.isnan(log_ratio):
+        log_prior_ratio, _, total = compare(self.target, theta, proposed, 1.0)
+        log_ratio = log_prior_ratio + total
+        if not log_ratio < math.inf:
             return None
         return {
             "audited_acceptance": math.exp(min(log_ratio, 0.0)),
@@ -129,19 +149,20 @@ class WalkedSteps:
 
 def compare(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, temperature: float
-) -> tuple[float, np.ndarray]:
-    """Return log pi(theta') - log pi(theta) and the terms l_i over the temperature, shape (n_obs,).
+) -> tuple[float, np.ndarray, float]:
+    """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
-    The change is -inf, and the terms are 0, where the prior is 0 at theta'; it is NaN where a log density is.
+    Outside the support the first is -inf and the terms are 0. A sum that is NaN or +inf is that of no density.
     """
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
-        return log_prior, np.zeros(target.n_obs)
+        return log_prior, np.zeros(target.n_obs), 0.0
     here, there = (full_terms(target.log_terms, x, target.data, target.n_obs) for x in (theta, proposed))
-    with np.errstate(invalid="ignore"):  # -inf at both is NaN, and no audit
+    with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
         there -= here
-    there /= temperature
-    return float(log_prior - target.log_prior(theta) + there.sum()), there
+        there /= temperature
+        total = float(there.sum())
+    return float(log_prior - target.log_prior(theta)), there, total
 
 
 def kurtosis_of(differences: np.ndarray) -> float:

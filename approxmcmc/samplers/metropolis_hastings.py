@@ -210,7 +210,7 @@ class MetropolisHastingsProgram:
             proposed=proposed,
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
-            log_rest=np.full(1, math.nan),
+            log_q_ratio=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
@@ -251,10 +251,8 @@ class MetropolisHastingsProgram:
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.target, draws, rng)
-        # Rows: in blocks one partition would serve all audits.
-        n_arrays = sum(by_row(self.target.data, self.target.n_obs))
-        order = rows_order(self.target.n_obs, n_arrays, self.at_both)
-        state = self.new_state(draws[-1].copy(), self.target.data, order, n_tune=0)._replace(proposal=tuned)
+        # It proposes and reads no data: any order will do.
+        state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         return TestedSteps(self.target, self.test, judge, self.loop, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:

@@ -2,11 +2,12 @@
 
 A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one. With S the seconds of sampling,
 
-    n = max(S / (10 t_a), min(100, max(S / t_a, 20))),    at most one for each kept draw:
+    n = max(S / (10 t_a), min(100, max(S / t_a, T / t_a, 20))),    at most one for each kept draw:
 
 a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
-into S again, but 20. n is fixed before the first audit counts; only a time limit and Ctrl-C cut it, and what is kept
-then is a random part. The audited draws are a systematic sample over chains and draws with a random offset.
+into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit
+and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over chains and
+draws with a random offset.
 """
 
 import time
@@ -19,6 +20,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS
 
 SHARE = 0.1  # of the sampling time
 WANTED, FEWEST = 100, 20
+UNNOTICED = 0.1  # seconds
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
@@ -37,7 +39,7 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pil
     >>> number_of_audits(10.0, 0.001, 40_000), number_of_audits(1.0, 0.005, 40_000), number_of_audits(1.0, 0.1, 40_000)
     (1000, 100, 20)
     """
-    fitting = seconds / seconds_of_one
+    fitting = max(seconds, UNNOTICED) / seconds_of_one
     in_share = (SHARE * seconds - pilot) / seconds_of_one
     return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)))), n_draws)
 
@@ -98,10 +100,12 @@ def _audit_all(
     """Run the pilot and the audits; return how many were planned and made."""
     made = planned = 0
     try:
-        if not n_draws or _late(deadline, 0.0):
+        if not n_draws:
             return planned, made
         pilot: list[float] = []
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < SHARE_OF_PILOT * seconds and len(pilot) < MOST_OF_PILOT):
+            if _late(deadline, max(pilot, default=0.0)):
+                return planned, made
             pilot.append(audit(int(rng.integers(n_draws)), False))
         seconds_of_one = sum(pilot) / len(pilot)
         planned = number_of_audits(seconds, seconds_of_one, n_draws, pilot=sum(pilot))
