@@ -54,8 +54,8 @@ class Verdict:
 
     @property
     def short(self) -> str:
-        """The word, and of an undecided run whether it was told."""
-        return f"{self.word}, {'told' if self.problems else 'silent'}" if self.word == UNDECIDED else self.word
+        """The word, and of an undecided run that was told that it was."""
+        return f"{self.word}, told" if self.word == UNDECIDED and self.problems else self.word
 
 
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
