@@ -14,7 +14,7 @@ import arviz as az
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Finding
+from approxmcmc.contracts import Finding, Verdict
 from approxmcmc.diagnostics.health import share_of_moves
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly its own noise
@@ -67,7 +67,10 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
         all draws of all chains is left out.
     """
     if reason := _why_not(posterior, weighted):
-        return [Finding("convergence", "not checked", f"R-hat and ESS were not checked: {reason}")]
+        cut_short = posterior.attrs.get("stopped") == "time_limit" and posterior.sizes["draw"] < FEWEST_DRAWS
+        verdict: Verdict = "warning" if cut_short else "not checked"  # who asks for few draws knows
+        advice = "give it more time" if cut_short else ""
+        return [Finding("convergence", verdict, f"R-hat and ESS were not checked: {reason}", advice)]
     sample, chains = drawn(posterior), posterior.sizes["chain"]
     if not sample.labels:
         return [Finding("convergence", "ok", "no parameter moves: R-hat and ESS have nothing to judge")]

@@ -197,6 +197,12 @@ class TestQuiet:
         assert found["bulk ESS"].verdict == "warning"
         assert found["bulk ESS"].limit == 100
 
+    def test_a_run_that_a_time_limit_left_with_a_few_draws_is_told(self):
+        trace = trace_of(chains()[:, :49], attrs={"stopped": "time_limit"})
+        [said] = [one for one in findings(trace) if one.check == "convergence"]
+        assert (said.verdict, said.advice) == ("warning", "give it more time")
+        assert "100 draws per chain are needed, there are 49" in said.finding
+
     def test_a_few_draws_are_judged_by_nothing(self):
         assert {one.verdict for one in findings(trace_of(chains(draws=1)))} == {"ok", "not checked"}
 
