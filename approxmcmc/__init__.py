@@ -44,6 +44,7 @@ _HOMES = {
         "RandomWalk",
         "SingleSite",
         "StochasticGradientFisherScoring",
+        "StochasticGradientHamiltonian",
         "StochasticGradientLangevin",
         "SurrogateTransition",
     ),

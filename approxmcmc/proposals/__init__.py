@@ -8,6 +8,7 @@ from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.proposals.single_site import SingleSite
 from approxmcmc.proposals.step_sizes import DecreasingStep
+from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradientHamiltonian
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
 from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
@@ -21,6 +22,7 @@ __all__ = [
     "RandomWalk",
     "SingleSite",
     "StochasticGradientFisherScoring",
+    "StochasticGradientHamiltonian",
     "StochasticGradientLangevin",
     "SurrogateTransition",
 ]

@@ -97,6 +97,10 @@ PROPOSALS = {
     "RandomWalk": [amc.RandomWalk(0.3), amc.RandomWalk(0.3, target_acceptance=0.4), amc.RandomWalk(0.1 * np.eye(2))],
     "SingleSite": [amc.SingleSite()],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
+    "StochasticGradientHamiltonian": [
+        amc.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
+        amc.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
+    ],
     "StochasticGradientLangevin": [
         amc.StochasticGradientLangevin(0.05, 4),
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
@@ -271,7 +275,12 @@ def build(example, parts, target, audit_every=2):
     return None
 
 
-GRADIENTS = (amc.Langevin, amc.StochasticGradientLangevin, amc.StochasticGradientFisherScoring)
+GRADIENTS = (
+    amc.Langevin,
+    amc.StochasticGradientFisherScoring,
+    amc.StochasticGradientHamiltonian,
+    amc.StochasticGradientLangevin,
+)
 
 
 def must_run(parts, target):
