@@ -76,12 +76,14 @@ def learn(
     noise: AddedNoise,
     count: np.ndarray,
 ) -> None:
-    """Learn W from the minibatch's gradients at theta, and factor S; step number t has the weight t."""
+    """Learn W from the minibatch's gradients at theta, and factor S; step t has the weight t (t + 1) (t + 2)."""
     dim, now, half, known = theta.shape[0], noise.now, noise.half, noise.known
     write_scores(minibatch, theta, noise.mean, now, noise.score)
     count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
     noise.learnt[0] += 1.0
-    weight = 2.0 / (noise.learnt[0] + 1.0)
+    # Starts may lie 60 standard deviations away, where control variates leave 3600 times the noise: with the weight t
+    # the first 50 of 2000 steps still trebled what was learnt.
+    weight = 4.0 / (noise.learnt[0] + 3.0)
     for j in range(dim):  # half = now L
         for k in range(dim):
             total = 0.0

@@ -51,11 +51,16 @@ def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count
     """Draw a minibatch, and write its gradient at the anchor, if there is one."""
     batch_size = minibatch.batch_size
     draw_next(rng, minibatch.order, 0, batch_size)
-    count[TOUCHED] += batch_size + minibatch.prior_rows
     minibatch.at_anchor[:] = 0.0
     if minibatch.anchor.shape[0] > 0:
         minibatch.add_gradient(minibatch.anchor, minibatch.data, minibatch.order, 0, batch_size, minibatch.at_anchor)
         count[GRADIENTS] += batch_size
+
+
+@compiled
+def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray) -> None:
+    """Book what so many minibatches read for one proposal, which is never more than all data once."""
+    count[TOUCHED] += min(minibatches * minibatch.batch_size, minibatch.n_obs) + minibatch.prior_rows
 
 
 @compiled

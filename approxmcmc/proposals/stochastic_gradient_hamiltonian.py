@@ -35,6 +35,7 @@ from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, d
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 from approxmcmc.proposals.minibatch_gradient import (
     MinibatchGradient,
+    book_reads,
     checked_anchor,
     draw_minibatch,
     estimate_gradient,
@@ -87,6 +88,7 @@ def move(
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
     assign(out, theta)
+    book_reads(state.minibatch, state.steps, count)
     for _ in range(state.steps):
         kick_by_minibatch(rng, state, h, out, velocity, count)
         if noise.due[0] > 0.0:
@@ -113,6 +115,7 @@ def propose(
     settle_velocity(rng, state, theta)
     assign(velocity, state.velocity)
     assign(out, theta)
+    book_reads(state.minibatch, state.steps + 1, count)
     spread = math.sqrt(1.0 - state.keep * state.keep)
     work = kick_by_minibatch(rng, state, 0.5 * h, out, velocity, count)
     for step in range(1, state.steps + 1):
@@ -160,7 +163,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
         A point near the mode, as of :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
     gradient_noise
         The covariance V of the estimated gradient, which friction makes up for, shape (dim, dim); ``"tune"``: learnt
-        from the minibatches of the tuning steps, to a relative error of about sqrt(2 / (tune n)); None: not made up
+        from the minibatches of the tuning steps, to a relative error of about 2 / sqrt(tune n); None: not made up
         for. With a test, no part of it.
 
     Raises

@@ -26,6 +26,7 @@ from approxmcmc.proposals.langevin_step import (
 )
 from approxmcmc.proposals.minibatch_gradient import (
     MinibatchGradient,
+    book_reads,
     checked_anchor,
     draw_minibatch,
     estimate_gradient,
@@ -67,6 +68,7 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
     scale, upper, slope = state.scale, state.upper, state.slope
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
+    book_reads(state.minibatch, 1, count)
     estimate_gradient(state.minibatch, theta, slope, count)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
@@ -80,6 +82,7 @@ def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.
     """Step along the estimated gradient; nobody asks for the density ratio: no gradient at theta'."""
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
+    book_reads(state.minibatch, 1, count)
     estimate_gradient(state.minibatch, theta, state.slope, count)
     drift(alpha, state.scale, state.upper, theta, state.slope, out)
     return 0.0 * add_noise(rng, alpha, state.scale, state.upper, out) + 0.0 * out.sum()  # NaN stops the chain

@@ -185,7 +185,8 @@ def test_tuning_learns_the_noise_of_the_gradients():
             theta = out.copy()
             seen.append(np.cov(TARGET.data[0][state.minibatch.order[:3]].T, ddof=1) * (anchor is None))
         L = np.linalg.cholesky(M) if M.ndim == 2 else np.diag(M)
-        known = L.T @ np.average(seen, axis=0, weights=1.0 + np.arange(7)) @ L
+        t = 1.0 + np.arange(7)
+        known = L.T @ np.average(seen, axis=0, weights=t * (t + 1.0) * (t + 2.0)) @ L
         np.testing.assert_allclose(state.noise.known, known, rtol=0, atol=1e-13)
         c = np.exp(-0.3)
         S = (1 - c**2) * np.eye(2) - (1 + c) ** 2 / 4 * 0.1**2 * N**2 * (1 / 3 - 1 / N) * known
