@@ -46,6 +46,7 @@ _HOMES = {
         "StochasticGradientFisherScoring",
         "StochasticGradientHamiltonian",
         "StochasticGradientLangevin",
+        "StochasticGradientNoseHoover",
         "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior"),

@@ -10,6 +10,7 @@ from approxmcmc.proposals.single_site import SingleSite
 from approxmcmc.proposals.step_sizes import DecreasingStep
 from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradientHamiltonian
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
+from approxmcmc.proposals.stochastic_gradient_nose_hoover import StochasticGradientNoseHoover
 from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "StochasticGradientFisherScoring",
     "StochasticGradientHamiltonian",
     "StochasticGradientLangevin",
+    "StochasticGradientNoseHoover",
     "SurrogateTransition",
 ]

@@ -55,13 +55,14 @@ def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity:
     dim, lower, z = velocity.shape[0], noise.lower, noise.score
     for j in range(dim):
         z[j] = rng.standard_normal()
-    # While it learns, gradients may be too noisy for any S; what was learnt in the first step alone was not tuned.
-    learns = noise.due[0] > 0.0
+    isotropic, learns = lower.shape[0] == 0, noise.due[0] > 0.0
     untuned = noise.learnt[0] == 1.0 and not learns
-    isotropic = lower.shape[0] == 0 or (learns and math.isnan(lower[dim - 1, dim - 1]))
+    # Where tuning comes through places too noisy for any S nothing is added: noise that is added there heats the chain,
+    # which then stays where control variates are poor.
+    silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
     for j in range(dim):
         added = noise.spread * z[j] if isotropic else math.nan if untuned else 0.0
-        if not isotropic:
+        if not (isotropic or silent):
             for k in range(j + 1):
                 added += lower[j, k] * z[k]
         velocity[j] = keep * velocity[j] + added

@@ -52,6 +52,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]
 

@@ -105,6 +105,7 @@ PROPOSALS = {
         amc.StochasticGradientLangevin(0.05, 4),
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
     ],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
@@ -280,7 +281,9 @@ GRADIENTS = (
     amc.StochasticGradientFisherScoring,
     amc.StochasticGradientHamiltonian,
     amc.StochasticGradientLangevin,
+    amc.StochasticGradientNoseHoover,
 )
+UNCORRECTED = (amc.StochasticGradientFisherScoring, amc.StochasticGradientNoseHoover)  # no density ratio
 
 
 def must_run(parts, target):
@@ -291,7 +294,7 @@ def must_run(parts, target):
     if move.proposes_states != isinstance(target, DiscreteTarget) or isinstance(move, amc.AdaptiveDirection):
         return False
     is_free = isinstance(test, amc.AlwaysAccept)
-    if isinstance(move, amc.StochasticGradientFisherScoring) and not is_free:
+    if isinstance(move, UNCORRECTED) and not is_free:
         return False
     if any(isinstance(each, amc.SurrogateTransition) for each in move.members):
         return isinstance(target, SurrogateTarget)
