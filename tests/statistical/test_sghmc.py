@@ -1,10 +1,10 @@
 """Compiled chains with a momentum have the right temperature.
 
-False alarms: every assertion on draws is a 5-sigma one, 5.7e-7 each, 11 assertions, 6e-6 for the file. Power: standard
-errors are below .25 % of the variance, asserted, so that 1 % off is seen with probability .8 and 1.5 % with .99; the
-bugs that peers have show as factors (noise not made up for: 1.2 here; temperature off: 1.7 to 20). The correction that
-is learnt over the tuning steps is known to .5 %, .1 % of the variance. `test_without` is the planted bug: nothing is
-made up for, and the same numbers are 20 % off.
+False alarms: every assertion on draws is a 5-sigma one, 5.7e-7 each, 8 assertions, 5e-6 for the file. Power: standard
+errors are below .16 % of the variance, asserted, so that 1 % off is seen with probability .9 and 1.3 % with .999; what is
+wrong elsewhere shows as factors (noise not made up for: 1.2 here; temperature off: 1.7 to 20). The noise that tuning
+steps learn is known to .8 %, which is .15 % of the variance. `test_without` is the planted bug: nothing is made up for,
+and the same numbers are 20 % off.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from tests import langevin as book
 pytestmark = [pytest.mark.statistical, pytest.mark.needs_jit]
 N, A, H, GAMMA, BATCH = 100, 100.01, 0.2, 2.0, 20
 W = N**2 * (1.0 / BATCH - 1.0 / N) / A  # of the gradient, whitened
-DRAWS = {1: 400_000, 4: 100_000, 20: 20_000}
+DRAWS = {1: 800_000, 4: 200_000, 20: 40_000}
 
 
 def variance(dim, test, seed, kind=amc.StochasticGradientHamiltonian, step_size=H, **settings):
@@ -38,12 +38,13 @@ def variance(dim, test, seed, kind=amc.StochasticGradientHamiltonian, step_size=
 @pytest.mark.parametrize("dim", DRAWS)
 def test_the_temperature_is_right(dim, seed):
     found, error = variance(dim, amc.AlwaysAccept(), seed)
-    assert error < 0.0025
-    assert abs(found - 1.0) < 5.0 * error
-    assert abs(found - 1.0) < 0.01
+    bias = H**3 * W / (8.0 * GAMMA)
+    assert bias < 0.0021
+    assert error < 0.0016
+    assert abs(found - 1.0 - bias) < 5.0 * error
 
 
-@pytest.mark.parametrize("dim", DRAWS)
+@pytest.mark.parametrize("dim", [4])
 def test_without(dim, seed):
     found, error = variance(dim, amc.AlwaysAccept(), seed, gradient_noise=None)
     c = np.exp(-GAMMA * H)
@@ -62,7 +63,10 @@ def test_with_the_exact_test(dim, seed):
 
 @pytest.mark.parametrize("dim", [4, 20])
 def test_a_thermostat_finds_the_noise(dim, seed):
-    """Data are nearly uncorrelated: noise is alike in all directions up to its sampling error. An h^2 bias is left."""
-    found, error = variance(dim, amc.AlwaysAccept(), seed, kind=amc.StochasticGradientNoseHoover)
+    """Noise is nearly alike in all directions, and their mean is what friction sees; at this h the bias is .1 %.
+
+    Measured: -1 % at h = .2 and -10 % at .4, falling faster than h^2.
+    """
+    found, error = variance(dim, amc.AlwaysAccept(), seed, kind=amc.StochasticGradientNoseHoover, step_size=0.5 * H)
     assert error < 0.0025
-    assert abs(found - 1.0) < 5.0 * error + H**2 / 12.0
+    assert abs(found - 1.0) < 5.0 * error
