@@ -1,8 +1,8 @@
 """Compiled chains with a momentum have the right temperature.
 
 False alarms: every assertion on draws is a 5-sigma one, 5.7e-7 each, 8 assertions, 5e-6 for the file. Power: standard
-errors are below .16 % of the variance, asserted, so that 1 % off is seen with probability .9 and 1.3 % with .999; what is
-wrong elsewhere shows as factors (noise not made up for: 1.2 here; temperature off: 1.7 to 20). The noise that tuning
+errors are below .16 % of the variance, asserted: 1 % off is seen with probability .9 and 1.3 % with .999; what is wrong
+elsewhere shows as factors (noise not made up for: 1.2 here; temperature off: 1.7 to 20). The noise that tuning
 steps learn is known to .8 %, which is .15 % of the variance. `test_without` is the planted bug: nothing is made up for,
 and the same numbers are 20 % off.
 """
