@@ -4,7 +4,7 @@ False alarms: every assertion on draws is a 5-sigma one, 5.7e-7 each, 8 assertio
 errors are below .16 % of the variance, asserted: 1 % off is seen with probability .9 and 1.3 % with .999; what is wrong
 elsewhere shows as factors (noise not made up for: 1.2 here; temperature off: 1.7 to 20). The noise that tuning
 steps learn is known to .8 %, which is .15 % of the variance. `test_without` is the planted bug: nothing is made up for,
-and the same numbers are 20 % off.
+and the same numbers are 20 % off. (Thermostat: .3 %, so that 2.5 % off is seen.)
 """
 
 import numpy as np
@@ -68,5 +68,5 @@ def test_a_thermostat_finds_the_noise(dim, seed):
     Measured: -1 % at h = .2 and -10 % at .4, falling faster than h^2.
     """
     found, error = variance(dim, amc.AlwaysAccept(), seed, kind=amc.StochasticGradientNoseHoover, step_size=0.5 * H)
-    assert error < 0.0025
+    assert error < 0.003
     assert abs(found - 1.0) < 5.0 * error
