@@ -125,6 +125,7 @@ def test_core_rows_give_control_variates_by_themselves(monkeypatch):
     assert noise[1] < 0.01 * noise[0]
 
 
+@pytest.mark.recompiles
 def test_a_gradient_that_is_nan_is_named(monkeypatch):
     target = amc.Target(
         book.loglik, lambda theta: -theta[0] if theta[0] > 0.0 else -math.inf, data=np.full((20, 1), 0.1), n_obs=20,
