@@ -74,6 +74,7 @@ PLAIN = [
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
     "tests/oracle/test_control_variate.py",
+    "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",
     "tests/oracle/test_gibbs.py",
     "tests/oracle/test_langevin.py",

@@ -10,19 +10,18 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.contracts import DiscreteTarget, Sampler, Target
-from approxmcmc.diagnostics.health import problems
+from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.samplers.importance import weighted_draws
+from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 from approxmcmc.targets.names import check_names
-
-LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 
 
 def sample(
@@ -73,13 +72,16 @@ def sample(
     thin
         Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
     time_limit
-        Seconds from the first step, tuning included, compilation and set-up excluded. Chains advance in turn; the
-        trace is cut to the shortest.
+        Seconds from the first step, tuning and audits included, compilation and set-up excluded. Chains advance in
+        turn; the trace is cut to the shortest. Where "auto" audits are made the chains get ten elevenths of it.
     audit_every
-        Each decision of an approximate test is audited with probability 1 / audit_every against the decision on all
-        data with the same uniform. "auto" = max(50, 20 N / batch_size), so that audits add about a tenth to the work
-        of the first looks, ten times more with control variates; 1 = all; None = none. Audits are outside every
-        counter and every clock but `time_limit`.
+        "auto": when the chains are done, steps from kept draws are looked at with all data, for a tenth of the sampling
+        time: at least 100, or as many as fit into the sampling time again, but 20 (see the page on the architecture).
+        They tell how far the test's acceptance probability is off, and whether the draws can be those of the
+        posterior; a run that fails such a gate warns. An integer: each decision of an approximate test is audited
+        with probability 1 / audit_every against the decision on all data with the same uniform; 1 = all. None = none.
+        Draws and costs never depend on audits; how many "auto" makes depends on the clock. For Gibbs and the noisy
+        family "auto" is an integer that they choose. Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -91,7 +93,8 @@ def sample(
         An ArviZ trace with groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data`` and, when
         kept, the warm-up. ``sample_stats`` holds, per draw, ``datapoints_touched``, ``likelihood_evaluations``,
         ``decisions_made``, ``decisions_audited``, ``wrong_decisions``, ``perf_counter_diff`` and more, each with its
-        unit and meaning.
+        unit and meaning. The attributes of ``posterior`` tell what is wrong with the run: ``problems`` has the names of
+        the checks of `diagnose` that fired, joined by commas, ``diagnosis`` their rows as JSON.
 
     Raises
     ------
@@ -104,11 +107,17 @@ def sample(
         of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
         warns, naming theta, and the datum where that is known.
 
+    Warns
+    -----
+    SamplingWarning
+        Once, with a line for each thing that is wrong with the run and the next thing to do, most serious first; see
+        `diagnose`. R-hat and effective sample sizes are judged from 100 draws per chain on.
+
     Notes
     -----
-    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``; a time limit sets
-    ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits depend
-    on the processor.
+    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``, and during audits those made; a time
+    limit sets ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits
+    depend on the processor.
 
     Examples
     --------
@@ -145,7 +154,7 @@ def sample(
     running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
     ready = time.perf_counter()
 
-    total = chains * (tune + thin * draws)
+    total, began = chains * (tune + thin * draws), time.perf_counter()
     with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as bar:
         result = run(
             program,
@@ -155,10 +164,12 @@ def sample(
             tune=tune,
             thin=thin,
             cores=cores,
-            time_limit=time_limit,
+            time_limit=time_for_draws(time_limit, running),
             keep_warmup=not discard_tuned_samples,
             progress=bar,
         )
+    deadline = None if time_limit is None else began + time_limit
+    result = audit_draws(result, running, own[0].audit, tune=tune, thin=thin, deadline=deadline)
     attrs = {
         "n_obs": target.n_obs,
         "seed": seed,
@@ -177,9 +188,7 @@ def sample(
         keep_warmup=not discard_tuned_samples,
         settings=sampler.to_dict(),
     )
-    for problem in problems(trace):
-        warnings.warn(problem, SamplingWarning, stacklevel=2)
-    return trace
+    return _told(trace)
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
@@ -244,14 +253,15 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
         keep_warmup=False,
         settings=described,
     )
-    if found["pareto_k"] > LARGEST_PARETO_K:
-        warnings.warn(
-            f"importance_sampling: Pareto k is {found['pareto_k']:.2f} (over {LARGEST_PARETO_K}): a few draws carry "
-            f"the estimates, and the {found['ess']:.0f} effective draws cannot be trusted; "
-            "use a proposal with heavier tails",
-            SamplingWarning,
-            stacklevel=2,
-        )
+    return _told(trace)
+
+
+def _told(trace: xr.DataTree) -> xr.DataTree:
+    """Write what is wrong with a run into its trace, and warn of it once."""
+    found = findings(trace)
+    trace["posterior"].attrs.update(attributes(found))
+    if block := report(found):
+        warnings.warn(block, SamplingWarning, stacklevel=3)
     return trace
 
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from approxmcmc.acceptance import sequential_t
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.sequential_t import SequentialTState, SequentialTTest
-from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, SequentialTTest
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
@@ -88,6 +88,14 @@ def decide(
         test.log_likelihood[0] = total
         return 1, log_ratio
     return 0, log_ratio
+
+
+@compiled
+def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
+    """Return Lambda^ of the epoch's t-test; Lambda itself at epsilon = 0, for which no critical value is finite."""
+    epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
+    sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
+    return T_TEST_FORM(rng, table, log_rest, sequential)
 
 
 class Ingredients(NamedTuple):
@@ -192,7 +200,7 @@ class AnnealedEpsilon(AcceptanceTest):
         """Return the mean error of the recursion over the audited decisions, each at the epsilon of its draw."""
         return self.test.expected_wrong_rate(stats)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn as the tests of the epochs do."""
         return self.test.problems(stats)
 
@@ -206,18 +214,25 @@ class AnnealedEpsilon(AcceptanceTest):
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
         states = [dataclasses.replace(self.test, epsilon=e).state_for(target.n_obs) for e in self.epsilons]
 
-        def make_state() -> AnnealedState:
+        def state_at(decision: int) -> AnnealedState:
             return AnnealedState(
                 ends=np.cumsum(np.asarray(self.steps, dtype=np.float64)),
                 epsilons=np.asarray(self.epsilons),
                 looks=states[0].looks,
                 critical=np.stack([state.critical for state in states]),
                 tol=states[0].tol,
-                decisions=np.zeros(1),
+                decisions=np.array([float(decision)]),
                 log_likelihood=np.full(1, math.nan),
             )
 
-        return CompiledTest(decide, make_state, *METROPOLIS, records=("epsilon", *self.test.build_test(target).records))
+        return CompiledTest(
+            decide,
+            lambda: state_at(0),
+            *METROPOLIS,
+            records=("epsilon", *self.test.build_test(target).records),
+            threshold_form=threshold_form,
+            state_at=state_at,
+        )
 
 
 def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:

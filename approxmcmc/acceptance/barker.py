@@ -33,7 +33,7 @@ from approxmcmc.acceptance.laws.barker_error import bound_from_moments
 from approxmcmc.acceptance.laws.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import BARKER, barker_probability
-from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import (
     AUDIT_ERROR,
     AUDIT_NOISE,
@@ -49,6 +49,7 @@ from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.engine.evidence import Evidence, merge_differences
 from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.order import check_order, draw_next, read_differences
+from approxmcmc.engine.term_table import read_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -143,6 +144,20 @@ def decide(
         value[SKEWNESS_RATIO] = max(value[SKEWNESS_RATIO], abs(value[SKEWNESS]) / math.sqrt(n))
     log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
     return (1 if threshold < log_odds else 0), log_odds
+
+
+@compiled
+def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
+    """Return logit(A), with which every u is compared: what is read does not depend on u."""
+    moments, n_obs = table.moments, np.int64(table.n_obs)
+    reset(moments)
+    n = np.int64(0)  # a literal 0 would compile the helpers twice
+    while n == 0 or not has_read_enough(moments, n, n_obs, test):
+        before, n = n, min(n + test.batch_size, n_obs)
+        outcome = read_table(rng, table, before, n)
+        if outcome != FINITE:
+            return math.nan if outcome == UNDEFINED else -math.inf
+    return acceptance_log_odds(moments, n, n_obs, log_rest, test)
 
 
 @allocating
@@ -304,7 +319,7 @@ class MinibatchBarker(AcceptanceTest):
         correction = correction_distribution(math.sqrt(self.target_variance), self.correction)
         return {"target_variance": self.target_variance, "correction": correction}
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % of normal ones."""
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
@@ -313,10 +328,10 @@ class MinibatchBarker(AcceptanceTest):
             return []
         sentence = (
             f"in {share:.0%} of the draws |skewness| / sqrt(n) of the terms read exceeded {LARGEST_SKEWNESS_RATIO}: "
-            "the noise of the minibatch is not normal, and the Barker test is biased; use a larger batch_size, a "
-            "smaller target_variance, shorter steps, or ExactTest('barker')"
+            "the noise of the minibatch is not normal, and the Barker test is biased"
         )
-        return [sentence]
+        advice = "use a larger batch_size, a smaller target_variance, shorter steps, or ExactTest('barker')"
+        return [Finding("skewed terms", "warning", sentence, advice, share, SHARE_OF_SKEWED_DRAWS)]
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what reads, estimates and decides; a population smaller than one batch is read whole."""
@@ -337,4 +352,6 @@ class MinibatchBarker(AcceptanceTest):
         )
         records = ("log_ratio_variance", "term_skewness", "skewness_ratio")
         audits = ("audit_acceptance_error", "audit_acceptance_noise")
-        return CompiledTest(decide, lambda: state, *BARKER, audit=audit, records=records + audits)
+        return CompiledTest(
+            decide, lambda: state, *BARKER, audit=audit, records=records + audits, threshold_form=threshold_form
+        )

@@ -31,11 +31,13 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedTermsTarget,
     CompiledTermRange,
     CompiledTest,
+    Finding,
     Population,
     Target,
 )
@@ -108,6 +110,20 @@ def decide(
         if abs(distance) > spread_factor[look] * standard_deviation(moments) + range_factor[look] * limit:
             break
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+
+
+@compiled
+def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
+    """Return c_n, the distance from mu_0 at which a look decides; infinite once a term lies outside its range."""
+    moments = evidence.moments
+    seen = moments[LARGEST] - moments[SMALLEST]
+    limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
+    if not limit >= 0.0 or seen > limit * (1.0 + ROUNDING):
+        return math.inf
+    return test.spread_factor[look] * standard_deviation(moments) + test.range_factor[look] * limit
+
+
+BERNSTEIN_FORM = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -201,25 +217,29 @@ class BernsteinTest(AcceptanceTest):
         """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
         from approxmcmc.acceptance.laws.audits import wrong_decisions
 
-        sentences = []
+        problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
-            sentences.append(
-                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is too "
-                "small; give an upper bound of max l - min l"
+            sentence = (
+                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is "
             )
+            advice = "give an upper bound of max l - min l"
+            wrong = Finding("wrong decisions", "warning", sentence + "too small", advice, found.lower, self.delta)
+            problems.append(wrong)
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
-            sentences.append(
+            sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
                 "than the range that BernsteinTest was told. They were decided on all data; others may have been "
-                "decided wrongly: give an upper bound of max l - min l over all data"
+                "decided wrongly"
             )
-        return sentences
+            advice = "give an upper bound of max l - min l over all data"
+            problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))
+        return problems
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look, or raise where nobody bounds the terms."""
@@ -228,7 +248,7 @@ class BernsteinTest(AcceptanceTest):
         factors = bound_factors(looks, self.delta, self.p, self.bound)
         state = BernsteinState(looks, *factors, *self._term_range(target), observed)
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=BERNSTEIN_FORM)
 
     def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):

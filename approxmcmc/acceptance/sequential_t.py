@@ -30,10 +30,12 @@ import numpy as np
 from approxmcmc.acceptance.laws.heavy_tails import SHARE_OF_HEAVY_DRAWS, share_of_heavy_draws
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledTest,
     DecisionLaw,
+    Finding,
     Population,
     Target,
 )
@@ -41,7 +43,7 @@ from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLE
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation
+from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
 from approxmcmc.engine.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
 
@@ -85,16 +87,28 @@ def decide(
         if outcome == CERTAIN:
             return 1, math.inf
         distance = moments[MEAN] - mu_0
-        s_l = standard_deviation(moments)
-        s = s_l / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
+        s = standard_error(moments, n, n_obs)
         if n == n_obs or (critical[look] < math.inf and abs(distance) > critical[look] * s):
             break
         if critical[look] < math.inf and tol > 0.0 and n_obs * s <= tol:
             count[TOLERANCE_STOPS] += 1
             break
+    s_l = standard_deviation(moments)
     if s_l > 0.0 and n < n_obs:  # all data were read: the answer is exact, whatever the tails
         value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+
+
+@compiled
+def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
+    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 where it stops by its tolerance."""
+    if test.critical[look] == math.inf:
+        return math.inf
+    s = standard_error(evidence.moments, n, evidence.n_obs)
+    return 0.0 if test.tol > 0.0 and evidence.n_obs * s <= test.tol else test.critical[look] * s
+
+
+T_TEST_FORM = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -249,31 +263,34 @@ class SequentialTTest(AcceptanceTest):
 
         return expected_wrong_rate(stats, tol=self.tol, **self._boundary)
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""
         from approxmcmc.acceptance.laws.audits import wrong_decisions
 
-        sentences = []
+        problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
-            sentences.append(
+            sentence = (
                 f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: "
-                "they are heavy-tailed, and the t-test errs more often than its epsilon says; use a larger batch_size "
-                "or ExactTest"
+                "they are heavy-tailed, and the t-test errs more often than its epsilon says"
             )
+            advice = "use ExactTest(), a larger batch_size, or BernsteinTest"
+            problems.append(Finding("heavy terms", "warning", sentence, advice, share, SHARE_OF_HEAVY_DRAWS))
         found = wrong_decisions(stats)
         expected = self.expected_wrong_rate(stats) if found.lower > 0.0 else None
         if expected is not None and found.lower > expected:
-            sentences.append(
+            sentence = (
                 f"{found}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
-                "Gaussian regime; use a larger batch_size, a smaller epsilon, or ExactTest"
+                "Gaussian regime"
             )
-        return sentences
+            advice = "use a smaller epsilon, a larger batch_size, or ExactTest()"
+            problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, expected))
+        return problems
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look; a population smaller than one look is read whole."""
         state = self.state_for(target.n_obs)
         records = ("max_term_ratio", "audited_mu_std", *(("tolerance_stops",) if self.tol > 0.0 else ()))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records)
+        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=T_TEST_FORM)
 
     def state_for(self, n_obs: int) -> SequentialTState:
         """Return looks and critical values for `n_obs` terms; the last look needs no critical value."""

@@ -16,6 +16,7 @@ from approxmcmc.bounds.distance import (
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.audits import audit_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
@@ -37,6 +38,7 @@ def run_chains(target: Any, sampler: Any, draws: int, tune: int, chains: int, se
             program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
             keep_warmup=False, progress=shown,
         )  # fmt: skip
+    result = audit_draws(result, started, own[0].audit, tune=tune, thin=1)
     return build_trace(
         result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
         settings=sampler.to_dict(),

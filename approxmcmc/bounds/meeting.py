@@ -213,6 +213,7 @@ def couple_walks(target: Any, sampler: MetropolisHastings, lag: int, max_steps: 
             theta=theta,
             proposed=proposed,
             log_density=np.full(1, math.nan),
+            log_q_ratio=np.full(1, math.nan),
             log_prior=np.array([compiled.log_prior(theta)]),
             clock=new_clock(0),
             log_prior_of=compiled.log_prior,

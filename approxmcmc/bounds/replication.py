@@ -15,8 +15,8 @@ from approxmcmc.bounds.acceptance_law import gaussian_probability
 from approxmcmc.bounds.gibbs_replication import realised_conditional
 from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
-from approxmcmc.design.pairs import compiled_propose, scale_of
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.design.pairs import compiled_propose
+from approxmcmc.engine.batches import full_terms, scale_of
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError

@@ -11,10 +11,12 @@ travel between processes and into files; what is compiled never does.
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
+    Auditor,
     Chain,
     Program,
     ProposalSampler,
@@ -31,9 +33,11 @@ from approxmcmc.contracts.special_target import (
     Simulator,
 )
 from approxmcmc.contracts.target import (
+    BoundedDifferencesTarget,
     BoundedTarget,
     BoundedTermsTarget,
     CompiledBound,
+    CompiledDifferenceBound,
     CompiledGradient,
     CompiledSurrogate,
     CompiledTarget,
@@ -51,12 +55,16 @@ __all__ = [
     "COUNT_NAMES",
     "OPTIONAL_COUNTS",
     "VALUE_NAMES",
+    "VERDICTS",
     "AcceptanceTest",
+    "Auditor",
+    "BoundedDifferencesTarget",
     "BoundedTarget",
     "BoundedTermsTarget",
     "Chain",
     "CompiledBound",
     "CompiledConditionals",
+    "CompiledDifferenceBound",
     "CompiledEstimator",
     "CompiledGradient",
     "CompiledProposal",
@@ -70,6 +78,7 @@ __all__ = [
     "DiscreteTarget",
     "DoublyIntractableTarget",
     "EstimatedTarget",
+    "Finding",
     "Population",
     "Program",
     "Proposal",
@@ -82,5 +91,6 @@ __all__ = [
     "Target",
     "TwinnedTarget",
     "Variables",
+    "Verdict",
     "content_hash",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts.compiled import CompiledTest
 from approxmcmc.contracts.component import Component
+from approxmcmc.contracts.finding import Finding
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.target import Target
 
@@ -71,7 +72,10 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def order(self) -> str:
-        """How subsets are drawn: "rows", independently for every decision, "blocks" of a shuffled copy, or "auto"."""
+        """How subsets are drawn: "rows", independently for every decision, "blocks" of a shuffled copy, or "auto".
+
+        "memory" is for a test that reads its data as they lie, all of them or rows that it draws itself.
+        """
         return "rows"
 
     def looks(self, n_obs: int) -> np.ndarray:
@@ -84,7 +88,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     def with_independent_subsets(self) -> Self:
         """Return the same test with subsets that are drawn afresh for every decision."""
-        return self if self.order == "rows" else dataclasses.replace(self, order="rows")  # type: ignore[type-var]  # see Component
+        return self if self.order in ("rows", "memory") else dataclasses.replace(self, order="rows")  # type: ignore[type-var]  # see Component
 
     def with_epsilon(self, epsilon: float) -> Self | None:
         """Return the same test at another epsilon; None for a test that has no epsilon to set."""
@@ -132,6 +136,6 @@ class AcceptanceTest(Component, abc.ABC):
         """
         return None
 
-    def problems(self, stats: "xr.Dataset") -> list[str]:
-        """Return one sentence for each thing in `stats` that a user of this test should be warned about."""
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
+        """Return one finding for each thing in `stats` that a user of this test should be warned about."""
         return []

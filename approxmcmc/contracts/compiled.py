@@ -47,7 +47,13 @@ class CompiledTest(NamedTuple):
     decides on all data; None for the sampler's own, which suits every test whose answer is not random on purpose.
     ``log_likelihood(state) -> float`` tells the log-likelihood at the current theta where the test keeps it, which is
     then exact; ``keep_log_likelihood(state, total)`` gives it that of a start. A test that never errs is not audited;
-    one that asks for no ratio gets none.
+    one that asks for no ratio gets none. `attrs` says what set-up found, as ``setup_*``.
+
+    ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
+    returns the log ratio Lambda^ whose comparison is the decision for *every* u: with this order of the data the test
+    accepts iff threshold < Lambda^; NaN where a log density was NaN. None where there is no such number: an audit then
+    repeats decisions. ``state_at(decision)`` makes the state before a decision of that number, for a test that changes
+    along the chain; None where `make_state` does.
     """
 
     decide: Callable[..., tuple[int, float]]
@@ -57,6 +63,9 @@ class CompiledTest(NamedTuple):
     audit: Callable[..., int] | None = None
     log_likelihood: Callable[..., float] | None = None
     keep_log_likelihood: Callable[..., None] | None = None
+    threshold_form: Callable[..., float] | None = None
+    state_at: Callable[[int], Any] | None = None
     uses_ratio: bool = True
     is_audited: bool = True
     records: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = {}

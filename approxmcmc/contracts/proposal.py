@@ -21,6 +21,9 @@ class Proposal(abc.ABC):
     target_acceptance: float | None = None
     """The acceptance rate to which its steps are tuned; None: they are not."""
 
+    leaves_little: bool = False
+    """Whether its density ratio cancels all of the posterior but little, so that an exact test is cheap."""
+
     @property
     def members(self) -> "Sequence[Proposal]":
         """The proposals of which one moves at every step: this one, or those of a mixture."""

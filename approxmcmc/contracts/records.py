@@ -40,6 +40,7 @@ VALUE_NAMES = (
     "audit_acceptance_noise",
     "epsilon",
     "weight",
+    "expected_reads",
 )
 
 # Places of the columns, for compiled code.
@@ -72,6 +73,7 @@ AUDIT_ERROR = VALUE_NAMES.index("audit_acceptance_error")
 AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
 EPSILON = VALUE_NAMES.index("epsilon")
 DRAW_WEIGHT = VALUE_NAMES.index("weight")
+EXPECTED_READS = VALUE_NAMES.index("expected_reads")
 
 # What a draw's values are before its steps write them: NaN stays where nothing was audited, or no decision was made.
 NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noise", "epsilon"}

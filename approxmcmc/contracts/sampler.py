@@ -1,7 +1,7 @@
 """How target, proposal and acceptance test become a chain, and what comes out of it."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +15,13 @@ class Streams(NamedTuple):
     order: np.random.Generator
     audit: np.random.Generator
     start: np.random.Generator
+
+
+Auditor = Callable[[np.ndarray, int], Mapping[str, float] | None]
+"""Audits a step from theta, shape (dim,): ``auditor(theta, number of the step) -> records by name``.
+
+None where a log density was NaN. It draws from the chain's stream for audits alone, and leaves the chain as it is.
+"""
 
 
 class Chain(Protocol):
@@ -33,6 +40,10 @@ class Chain(Protocol):
 
         Fewer than `n_draws` come back only when a log density was NaN; :meth:`explain_failure` then says where.
         """
+
+    @property
+    def auditor(self) -> Callable[[np.ndarray], Auditor] | None:
+        """What makes an auditor of the finished chain from its kept draws, shape (draws, dim); None: no audits."""
 
     def adapted(self) -> Mapping[str, float]:
         """Return what tuning has settled on, by name; stored with the trace."""
@@ -68,9 +79,11 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def build(self, target: Any, *, audit_every: int | str | None) -> Program:
-        """Check the pairing, compile it, and return the program that starts chains; "auto" leaves the rate to it.
+        """Check the pairing, compile it, and return the program that starts chains.
 
-        A sampler refuses a target that is not of the kind which it needs.
+        With an integer a step audits its decision with probability 1 / audit_every. "auto" leaves audits to the
+        program: chains with an auditor are audited when they are done, for a tenth of their time. A sampler refuses a
+        target that is not of the kind which it needs.
         """
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:

@@ -54,9 +54,6 @@ class Target(abc.ABC):
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 
-    audit_rarity: int = 1
-    """Factor on the steps between two audits that "auto" stands for, where steps are too cheap for the usual rate."""
-
     @abc.abstractmethod
     def initial_point(self) -> np.ndarray:
         """Return the flat theta around which chains start; shape (dim,)."""
@@ -164,6 +161,29 @@ class BoundedTermsTarget(abc.ABC):
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
+
+
+class CompiledDifferenceBound(NamedTuple):
+    """What exact subsampling needs of a target: a bound of every single log-likelihood difference.
+
+    abs(l_i) <= rates[i] * reach(theta, proposed, numbers) for all data i and all pairs of states, l_i = log p(x_i |
+    theta') - log p(x_i | theta). ``reach`` is symmetric in the two states, and infinite where no bound is known.
+    `rates` are positive, shape (n_obs,); `numbers` is the float64 vector of constants that `reach` reads. `reaches` are
+    the values of `reach` at pairs of states as the posterior has them, for predictions; empty where none are known.
+    """
+
+    reach: Any
+    numbers: np.ndarray
+    rates: np.ndarray
+    reaches: np.ndarray
+
+
+class BoundedDifferencesTarget(abc.ABC):
+    """A target that can bound each of its log-likelihood differences between two states."""
+
+    @abc.abstractmethod
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the bound, or raise `IncompatibleError` that says how to give it."""
 
 
 class CompiledSurrogate(NamedTuple):

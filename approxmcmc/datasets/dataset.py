@@ -26,6 +26,8 @@ class Dataset:
         Whether the values were generated because the real ones could not be had.
     component_variances
         Variances of the columns of `X_train` when these are principal components, else None.
+    columns
+        Names of the predictors, one for each column of `X_train`; None where they have none.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Dataset:
     sha256: str
     is_synthetic: bool = False
     component_variances: np.ndarray | None = None
+    columns: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         """Name, shapes and origin, without the numbers."""

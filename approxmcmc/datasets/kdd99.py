@@ -5,18 +5,16 @@ coded nor how they were scaled; what is done here is written down at `kdd99`.
 """
 
 import dataclasses
-import warnings
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 
-from approxmcmc.datasets import openml
+from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardise, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset, checksum
-from approxmcmc.datasets.places import DATA_VARIABLE, cache_folder, data_folder, read_arrays, write_arrays
-from approxmcmc.engine.paths import CACHE_VARIABLE
-from approxmcmc.errors import DatasetError, InvalidInputError
+from approxmcmc.datasets.rare_categories import synthetic_categories
+from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.errors import InvalidInputError
 
-FILE_NAME = "kddcup99_10percent.npz"
 CATEGORIES = ("protocol_type", "service", "flag")
 RATES = (  # fractions with two decimals, kept as hundredths
     "serror_rate", "srv_serror_rate", "rerror_rate", "srv_rerror_rate", "same_srv_rate", "diff_srv_rate",
@@ -30,19 +28,33 @@ FEATURES = (
     "num_access_files", "num_outbound_cmds", "is_host_login", "is_guest_login", "count", "srv_count", *RATES[:7],
     "dst_host_count", "dst_host_srv_count", *RATES[7:],
 )  # fmt: skip
-# Of the 41 columns as int32 (categories numbered in the order of the alphabet, rates in hundredths), then malicious.
-SHA256 = "d2cf34b5811f5b2fa131373bdd43e8b2cd1592e1514dce0d749244e2c216928c"
-SOURCES = ("auto", "folder", "cache", "download")
-CHILD = "import sys; from approxmcmc.datasets.kdd99 import save; save(sys.argv[1])"
 
 
-def kdd99(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
-    """Return the connections with 41 standardised features.
+def decode_connections(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Return the 41 columns as int32 (categories numbered by the alphabet, rates in hundredths), then malicious."""
+    return np.column_stack([arrays[name].astype(np.int32) for name in FEATURES]), arrays["malicious"].astype(np.uint8)
 
-    Coding: the 15 rates as they are; a category (protocol, service, flag) as the share of the connections that have it,
-    one column each; everything else, counts and 0/1 marks, as log(1 + value). Then each column has its mean taken off
-    and is divided by its standard deviation. ``num_outbound_cmds`` and ``is_host_login`` are 0 in every row and stay 0:
-    their coefficients have the prior as posterior.
+
+CONNECTIONS = Source(
+    title="the 10 % subset of KDD99",
+    file_name="kddcup99_10percent.npz",
+    arrays=(*FEATURES, "malicious"),
+    sha256="d2cf34b5811f5b2fa131373bdd43e8b2cd1592e1514dce0d749244e2c216928c",
+    decode=decode_connections,
+    download=Download(
+        "download", "approxmcmc.datasets.kdd99:fetch_connections", "the original file through scikit-learn"
+    ),
+)
+
+
+def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool = False) -> Dataset:
+    """Return the connections with 41 standardised features, or with a column for every category.
+
+    Coding: the 15 rates as they are; everything else, counts and 0/1 marks, as log(1 + value). A category (protocol,
+    service, flag) is the share of the connections that have it, one column each, or, with ``coding="one_hot"``, a 0/1
+    column for each of its levels. Then each column has its mean taken off and is divided by its standard deviation.
+    ``num_outbound_cmds`` and ``is_host_login`` are 0 in every row. With shares they stay 0, and their coefficients have
+    the prior as posterior; one-hot coding drops them.
 
     Parameters
     ----------
@@ -50,18 +62,23 @@ def kdd99(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
         Where to look: "folder" (``kddcup99_10percent.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache"
         (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "download" (scikit-learn's copy of the original file,
         to the cache; given up after 20 s), or "auto": the three in this order.
+    coding
+        "shares" or "one_hot".
     allow_synthetic
-        When the data cannot be had, warn and return `connections_stand_in` instead of raising.
+        When the data cannot be had, warn and return `connections_stand_in`, or one-hot columns of the same numbers from
+        `synthetic_categories`, instead of raising.
 
     Returns
     -------
     Dataset
-        `X_train` float64 (494021, 41), `y_train` 1 for malicious, 0 for normal; no test rows.
+        `X_train` float64 (494021, 41), or (494021, 116); `y_train` 1 for malicious, 0 for normal; no test rows.
 
     Raises
     ------
     DatasetError
         When no place has the data, or a file there holds anything else.
+    InvalidInputError
+        When `source` or `coding` is none of those named.
 
     Examples
     --------
@@ -69,13 +86,14 @@ def kdd99(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     >>> connections.X_train.shape, int(connections.y_train.sum())  # doctest: +SKIP
     ((494021, 41), 396743)
     """
-    try:
-        values, malicious, provenance = _find(source)
-    except DatasetError as error:
-        if not allow_synthetic:
-            raise
-        warnings.warn(f"a synthetic stand-in replaces KDD99. {error}", stacklevel=2)
-        return connections_stand_in()
+    if coding not in CODINGS:
+        raise InvalidInputError(f"kdd99: coding must be one of {tuple(CODINGS)}, found {coding!r}.")
+    load, stand_in = CODINGS[coding]
+    return or_stand_in(lambda: load(source), stand_in, allow_synthetic=allow_synthetic)
+
+
+def _with_shares(source: str) -> Dataset:
+    (values, malicious), provenance = CONNECTIONS.find(source)
     return Dataset(
         name="KDD Cup 1999, 10 %",
         X_train=standardise(features_of(values)),
@@ -83,7 +101,28 @@ def kdd99(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
         X_test=np.empty((0, len(FEATURES))),
         y_test=np.empty(0),
         provenance=f"{provenance}; rates, shares of categories, log(1 + counts), standardised",
-        sha256=SHA256,
+        sha256=CONNECTIONS.sha256,
+        columns=FEATURES,
+    )
+
+
+def _one_hot(source: str) -> Dataset:
+    (values, malicious), provenance = CONNECTIONS.find(source)
+    return standardised_dataset(
+        "KDD Cup 1999, 10 %, one-hot",
+        categories_apart(values),
+        malicious,
+        provenance=f"{provenance}; rates, a 0/1 column for each category, log(1 + counts)",
+        sha256=CONNECTIONS.sha256,
+    )
+
+
+def categories_apart(values: np.ndarray) -> Columns:
+    """Return the features with a 0/1 column for each level of a category, before they are standardised."""
+    numbers = features_of(values)
+    return side_by_side(
+        one_hot(values[:, j], name) if name in CATEGORIES else Columns(numbers[:, [j]], (name,))
+        for j, name in enumerate(FEATURES)
     )
 
 
@@ -98,12 +137,6 @@ def features_of(values: np.ndarray) -> np.ndarray:
         else:
             columns[:, j] = np.log1p(columns[:, j])
     return columns
-
-
-def standardise(columns: np.ndarray) -> np.ndarray:
-    """Return columns with mean 0 and standard deviation 1; a constant column becomes 0."""
-    spread = columns.std(axis=0)
-    return np.ascontiguousarray((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
 
 def every(data: Dataset, step: int) -> Dataset:
@@ -142,6 +175,7 @@ def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
         provenance=f"generated with seed {seed}: correlated normal columns, logistic responses",
         sha256=checksum(noise, labels),
         is_synthetic=True,
+        columns=FEATURES,
     )
 
 
@@ -160,45 +194,9 @@ def fetch_connections() -> dict[str, np.ndarray]:
     return {**arrays, "malicious": (labels != b"normal.").astype(np.uint8)}
 
 
-def save(path: str) -> None:
-    """Fetch the connections and write them to `path`: what the child process does."""
-    write_arrays(Path(path), fetch_connections())
+def one_hot_stand_in(n: int = 20_000) -> Dataset:
+    """Return generated rows with as many numbers and levels as the one-hot coding has; see `synthetic_categories`."""
+    return synthetic_categories(n, 38, (3, 66, 11), ones=0.8, title="KDD99, one-hot", seed=1999)
 
 
-def _find(source: str) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return features, labels and origin from the first place that has them."""
-    if source not in SOURCES:
-        raise InvalidInputError(f"source must be one of {SOURCES}, found {source!r}.")
-    cached, folder, tried = cache_folder() / FILE_NAME, data_folder(), "not asked"
-    if source in ("auto", "folder") and folder is not None and (folder / FILE_NAME).exists():
-        return *_load(folder / FILE_NAME), f"{FILE_NAME} in the folder of {DATA_VARIABLE}"
-    if source in ("auto", "cache") and cached.exists():
-        try:
-            return *_load(cached), "the user's cache, downloaded through scikit-learn"
-        except DatasetError as error:
-            warnings.warn(f"{error} It is ignored.", stacklevel=4)
-    if source in ("auto", "download"):
-        try:
-            openml.download(cached, insist=source == "download", child=CHILD)
-            return *_load(cached), f"the original file through scikit-learn, kept in {cached}"
-        except DatasetError as error:
-            tried = str(error)
-    raise DatasetError(
-        f"KDD99 was not found (source={source!r}). Looked at: (1) the folder of {DATA_VARIABLE}: "
-        f"{'the variable is not set' if folder is None else folder / FILE_NAME}; (2) the user's cache: {cached}; (3) "
-        f"download: {tried}. Put {FILE_NAME} into one of the two folders (set {DATA_VARIABLE} or {CACHE_VARIABLE}), or "
-        "connect to the network and try again, or use allow_synthetic=True where real data are not needed."
-    )
-
-
-def _load(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    arrays = read_arrays(path, (*FEATURES, "malicious"))
-    malicious = arrays.pop("malicious").astype(np.uint8)
-    values = np.column_stack([arrays[name].astype(np.int32) for name in FEATURES])
-    found = checksum(values, malicious)
-    if found != SHA256:
-        raise DatasetError(
-            f"{path} does not hold the 10 % subset of KDD99: the checksum of its arrays is {found}, needed is {SHA256}."
-            " Replace or remove the file."
-        )
-    return values, malicious
+CODINGS = {"shares": (_with_shares, connections_stand_in), "one_hot": (_one_hot, one_hot_stand_in)}

@@ -5,24 +5,25 @@ paper's features are the first 50 principal components.
 """
 
 import dataclasses
-import warnings
-from pathlib import Path
 
 import numpy as np
 
-from approxmcmc.datasets import openml
-from approxmcmc.datasets.dataset import Dataset, checksum
+from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.pca import fit_principal_components
-from approxmcmc.datasets.places import DATA_VARIABLE, cache_folder, data_folder, read_arrays
+from approxmcmc.datasets.source import Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_stand_in
-from approxmcmc.engine.paths import CACHE_VARIABLE
-from approxmcmc.errors import DatasetError, InvalidInputError
 
-FILE_NAME = "mnist_7v9.npz"
-ARRAYS = ("X_train", "y_train", "X_test", "y_test")
-# Of the four arrays as uint8, labels 7 and 9: the images are bit for bit those of the original IDX files.
-SHA256 = "e41c2574f048f1d146c52451ac15f7bf56ee8565e4aa65bc840252435e939e98"
-SOURCES = ("auto", "folder", "cache", "openml")
+# Four arrays as uint8, labels 7 and 9: the images are bit for bit those of the original IDX files.
+IMAGES = Source(
+    title="MNIST 7 vs 9",
+    file_name="mnist_7v9.npz",
+    arrays=("X_train", "y_train", "X_test", "y_test"),
+    sha256="e41c2574f048f1d146c52451ac15f7bf56ee8565e4aa65bc840252435e939e98",
+    download=Download(
+        "openml", "approxmcmc.datasets.mnist:fetch_sevens_and_nines", "OpenML data set mnist_784 version 1"
+    ),
+)
+N_TRAIN = 60_000  # of the 70000 images, in their original order
 
 
 def mnist_7v9(source: str = "auto") -> Dataset:
@@ -52,21 +53,16 @@ def mnist_7v9(source: str = "auto") -> Dataset:
     >>> images.X_train.shape, int(images.y_train.sum())  # doctest: +SKIP
     ((12214, 784), 5949)
     """
-    if source not in SOURCES:
-        raise InvalidInputError(f"source must be one of {SOURCES}, found {source!r}.")
-    cached = cache_folder() / FILE_NAME
-    found = _from_folder() if source in ("auto", "folder") else None
-    if found is None and source in ("auto", "cache"):
-        found = _from_cache(cached)
-    if found is None and source in ("auto", "openml"):
-        try:
-            openml.download(cached, insist=source == "openml")
-        except DatasetError as error:
-            raise DatasetError(_not_found(source, cached, str(error))) from error
-        found = _load(cached, f"OpenML data set mnist_784 version 1, kept in {cached}")
-    if found is None:
-        raise DatasetError(_not_found(source, cached, "not asked"))
-    return found
+    (X_train, y_train, X_test, y_test), provenance = IMAGES.find(source)
+    return Dataset(
+        name=IMAGES.title,
+        X_train=X_train,
+        y_train=(y_train == 9).astype(np.uint8),
+        X_test=X_test,
+        y_test=(y_test == 9).astype(np.uint8),
+        provenance=provenance,
+        sha256=IMAGES.sha256,
+    )
 
 
 def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthetic: bool = False) -> Dataset:
@@ -95,13 +91,14 @@ def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthet
     DatasetError
         When the images cannot be had and `allow_synthetic` is False.
     """
-    try:
-        images = mnist_7v9(source)
-    except DatasetError as error:
-        if not allow_synthetic:
-            raise
-        warnings.warn(f"a synthetic stand-in replaces MNIST 7 vs 9. {error}", stacklevel=2)
-        return synthetic_stand_in(n_components=n_components)
+    return or_stand_in(
+        lambda: _components(mnist_7v9(source), n_components),
+        lambda: synthetic_stand_in(n_components=n_components),
+        allow_synthetic=allow_synthetic,
+    )
+
+
+def _components(images: Dataset, n_components: int) -> Dataset:
     components = fit_principal_components(images.X_train, n_components)
     return dataclasses.replace(
         images,
@@ -115,53 +112,18 @@ def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthet
     )
 
 
-def _from_folder() -> Dataset | None:
-    """Return the data of the folder that the user named, or None when it has no such file."""
-    folder = data_folder()
-    if folder is None:
-        return None
-    try:
-        return _load(folder / FILE_NAME, f"{FILE_NAME} in the folder of {DATA_VARIABLE}")
-    except FileNotFoundError:
-        return None
+def fetch_sevens_and_nines() -> dict[str, np.ndarray]:
+    """Fetch all of MNIST through scikit-learn and keep the sevens and nines, in the original order."""
+    from sklearn.datasets import fetch_openml
 
-
-def _from_cache(path: Path) -> Dataset | None:
-    """Return the data of the cache; a damaged file there is reported, and replaced by the next download."""
-    try:
-        return _load(path, "the user's cache, downloaded from OpenML data set mnist_784 version 1")
-    except FileNotFoundError:
-        return None
-    except DatasetError as error:
-        warnings.warn(f"{error} It is ignored.", stacklevel=3)
-        return None
-
-
-def _load(path: Path, provenance: str) -> Dataset:
-    arrays = read_arrays(path, ARRAYS)
-    found = checksum(*arrays.values())
-    if found != SHA256:
-        raise DatasetError(
-            f"{path} does not hold MNIST 7 vs 9 as published: the checksum of its arrays is {found}, needed is "
-            f"{SHA256}. Replace or remove the file."
-        )
-    return Dataset(
-        name="MNIST 7 vs 9",
-        X_train=arrays["X_train"],
-        y_train=(arrays["y_train"] == 9).astype(np.uint8),
-        X_test=arrays["X_test"],
-        y_test=(arrays["y_test"] == 9).astype(np.uint8),
-        provenance=provenance,
-        sha256=found,
-    )
-
-
-def _not_found(source: str, cached: Path, download: str) -> str:
-    folder = data_folder()
-    return (
-        f"MNIST 7 vs 9 was not found (source={source!r}). Looked at: (1) the folder of {DATA_VARIABLE}: "
-        f"{'the variable is not set' if folder is None else f'{folder / FILE_NAME}'}; (2) the user's cache: {cached}; "
-        f"(3) OpenML: {download}. Put {FILE_NAME} into one of the two folders (set {DATA_VARIABLE} or "
-        f"{CACHE_VARIABLE}), or connect to the network and try again, or use synthetic_stand_in() where real data are "
-        f"not needed."
-    )
+    images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
+    labels = np.asarray(labels).astype(np.uint8)
+    kept = np.flatnonzero((labels == 7) | (labels == 9))
+    pixels = np.asarray(images)[kept].astype(np.uint8)
+    n_train = int(np.searchsorted(kept, N_TRAIN))
+    return {
+        "X_train": pixels[:n_train],
+        "y_train": labels[kept[:n_train]],
+        "X_test": pixels[n_train:],
+        "y_test": labels[kept[n_train:]],
+    }

@@ -16,7 +16,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.batches import full_terms, scale_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -137,13 +137,6 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
         tau[k] = scale_of(there - here)
         passes += 2
     return Pairs(log_ratio, tau, states, proposed, passes * compiled.n_obs, time.perf_counter() - began)
-
-
-def scale_of(differences: np.ndarray) -> float:
-    """Return tau = sqrt(N) S_l of a pair's terms; 0 of a single term, inf where one of them is -inf."""
-    if not np.isfinite(differences).all():
-        return np.inf
-    return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0
 
 
 def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:

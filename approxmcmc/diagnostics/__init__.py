@@ -3,6 +3,7 @@
 from approxmcmc.diagnostics.compare import compare_samplers
 from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson, wrong_decision_rate
+from approxmcmc.diagnostics.diagnose import diagnose
 from approxmcmc.diagnostics.discrete import (
     all_states,
     clique_error,
@@ -33,6 +34,7 @@ __all__ = [
     "clopper_pearson",
     "compare_samplers",
     "cost_summary",
+    "diagnose",
     "empirical_conditional",
     "importance_diagnostics",
     "importance_estimates",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.acceptance.laws.heavy_tails import VARIANCE_RATIO
-from approxmcmc.contracts import AcceptanceTest
+from approxmcmc.contracts import AcceptanceTest, Finding
 
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
 VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals and terms
@@ -20,8 +20,8 @@ HARDLY_ANY = 0.01
 SMALLEST_PILOT = 50  # decisions
 
 
-def expansion_problems(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return one sentence for each gate that a run does not pass.
+def expansion_gates(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Finding]:
+    """Return one finding for each gate that a run had to pass.
 
     Parameters
     ----------
@@ -32,38 +32,42 @@ def expansion_problems(attrs: Mapping[str, Any], settings: Mapping[str, Any]) ->
     """
     if not attrs.get("tuning_steps", 0):
         return []
-    checks = (_far_from_mode(attrs), _useless(attrs), _reads_most(attrs, settings), _refused(attrs, settings))
-    return [sentence for sentence in checks if sentence]
+    gates = (_far_from_mode(attrs), _useless(attrs), _reads_most(attrs, settings), _refused(attrs, settings))
+    return [finding for finding in gates if finding is not None]
 
 
-def _far_from_mode(attrs: Mapping[str, Any]) -> str | None:
-    distance = attrs.get("setup_distance_to_mode", 0.0)
+def _far_from_mode(attrs: Mapping[str, Any]) -> Finding | None:
+    if "setup_distance_to_mode" not in attrs:
+        return None
+    distance = attrs["setup_distance_to_mode"]
+    numbers = {"value": distance, "limit": LARGEST_DISTANCE}
+    sentence = f"the terms were expanded {distance:.3g} posterior standard deviations from the mode"
     if distance <= LARGEST_DISTANCE:
-        return None
-    return (
-        f"the terms were expanded {distance:.3g} posterior standard deviations from the mode (gate: "
-        f"{LARGEST_DISTANCE:g}). The posterior is still exact, but more data are read; "
-        'use ControlVariate(target, at="mode")'
-    )
+        return Finding("point of expansion", "ok", sentence, **numbers)
+    sentence += f" (gate: {LARGEST_DISTANCE:g}). The posterior is still exact, but more data are read"
+    return Finding("point of expansion", "warning", sentence, 'use ControlVariate(target, at="mode")', **numbers)
 
 
-def _useless(attrs: Mapping[str, Any]) -> str | None:
-    ratio = attrs.get("setup_variance_ratio", 0.0)
-    if not ratio > VARIANCE_RATIO:
+def _useless(attrs: Mapping[str, Any]) -> Finding | None:
+    if "setup_variance_ratio" not in attrs:
         return None
+    ratio = attrs["setup_variance_ratio"]
+    sentence = f"residual terms have {ratio:.3g} times the variance of the terms themselves"
     if ratio > VARIANCE_RATIO_THAT_HURTS:
-        return (
-            f"control variates hurt here: residual terms vary {ratio:.3g} times as much as the terms themselves (gate: "
-            f'{VARIANCE_RATIO_THAT_HURTS:g}); expand nearer to the posterior (at="mode"), or use the plain target'
+        sentence = f"control variates hurt here: {sentence} (gate: {VARIANCE_RATIO_THAT_HURTS:g})"
+        advice = 'expand nearer to the posterior (at="mode"), or use the plain target'
+        return Finding("gain of the expansion", "warning", sentence, advice, ratio, VARIANCE_RATIO_THAT_HURTS)
+    if ratio > VARIANCE_RATIO:
+        sentence = f"control variates help little: {sentence} (gate: {VARIANCE_RATIO:g})"
+        advice = (
+            'expand nearer to the posterior (at="mode"); at the mode, data are too few for the number of parameters, '
+            "and ExactTest may be as fast"
         )
-    return (
-        f"control variates help little: residual terms have {ratio:.3g} times the variance of the terms themselves "
-        f'(gate: {VARIANCE_RATIO:g}); expand nearer to the posterior (at="mode"); at the mode, data are too few for '
-        "the number of parameters, and ExactTest may be as fast"
-    )
+        return Finding("gain of the expansion", "warning", sentence, advice, ratio, VARIANCE_RATIO)
+    return Finding("gain of the expansion", "ok", sentence, value=ratio, limit=VARIANCE_RATIO)
 
 
-def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
     """Compare the data read in tuning with those that an exact step reads."""
     test = AcceptanceTest.found_in(settings)
     approximate = test is not None and not test.is_exact
@@ -71,15 +75,15 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | 
     if "setup_variance_ratio" not in attrs or not approximate or decisions < SMALLEST_PILOT:
         return None
     share = np.sum(attrs["tuning_datapoints_touched"]) / decisions / attrs["n_obs"]
+    sentence = f"a decision read {share:.2g} of the data in tuning"
     if share <= LARGEST_SHARE:
-        return None
-    return (
-        f"a decision read {share:.2g} of the data in tuning (gate: {LARGEST_SHARE:g}): with the same proposal "
-        "ExactTest() is as fast and never wrong"
-    )
+        return Finding("data read in tuning", "ok", sentence, value=share, limit=LARGEST_SHARE)
+    sentence += f" (gate: {LARGEST_SHARE:g}): the test saves nothing"
+    advice = "take ExactTest(): with the same proposal it is as fast and never wrong"
+    return Finding("data read in tuning", "warning", sentence, advice, share, LARGEST_SHARE)
 
 
-def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
     """Compare the acceptance rate in tuning, chain by chain, with what its proposals should reach."""
     decisions = np.atleast_1d(attrs.get("tuning_decisions_made", 0))
     if "tuning_accepted" not in attrs or decisions.min() < SMALLEST_PILOT:
@@ -87,20 +91,21 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> str | Non
     rates = np.atleast_1d(attrs["tuning_accepted"]) / decisions
     worst, chain = float(rates.min()), int(rates.argmin())
     share = laplace_share(settings.get("proposal"))
-    if share > 0.0 and worst < LEAST_ACCEPTANCE * share:
-        stuck = ", and is stuck" if worst < HARDLY_ANY else ""
-        return (
-            f"chain {chain} accepted {worst:.2g} of its proposals in tuning (gate: {LEAST_ACCEPTANCE * share:.2g})"
-            f"{stuck}: the posterior is not near the normal law that they are drawn from. Build it from "
-            "laplace(target); if it was, take PreconditionedCrankNicolson(rho=0.8, ...), or a Mixture with a "
-            "RandomWalk of more weight"
+    limit = max(LEAST_ACCEPTANCE * share, HARDLY_ANY)
+    sentence = f"chain {chain} accepted {worst:.2g} of its proposals in tuning"
+    if worst >= limit:
+        return Finding(
+            "acceptance in tuning", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}"
         )
-    if worst < HARDLY_ANY:
-        return (
-            f"chain {chain} accepted {worst:.2g} of its proposals in tuning: it hardly moves, and its R-hat and ESS "
-            "mean nothing; reduce the scale, tune it (target_acceptance), or start elsewhere"
+    sentence += f" (gate: {limit:.2g})" + (": it hardly moves" if worst < HARDLY_ANY else "")
+    advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
+    if share > 0.0:
+        sentence += ". The posterior is not near the normal law that they are drawn from"
+        advice = (
+            "build the proposal from laplace(target); if it was, take PreconditionedCrankNicolson(rho=0.8, ...), or a "
+            "Mixture with a RandomWalk of more weight"
         )
-    return None
+    return Finding("acceptance in tuning", "warning", sentence, advice, worst, limit, f"chain {chain}")
 
 
 def laplace_share(proposal: Any) -> float:

@@ -1,48 +1,66 @@
-"""What a finished run should be warned about: stops, stuck chains, what its test and its expansion say of it."""
-
-import json
+"""Did a run end as it was asked to, and did its chains move? Without that R-hat and ESS mean nothing."""
 
 import numpy as np
 import xarray as xr
 
-import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
-from approxmcmc.contracts import AcceptanceTest
-from approxmcmc.diagnostics.expansion_gates import expansion_problems
+from approxmcmc.contracts import Finding
 
 SMALLEST_RUN = 50
+# A chain of reasonable steps moves in a tenth to nearly all of them; below this its draws are a handful of points.
+HARDLY_ANY = 0.01
 
 
-def problems(trace: xr.DataTree) -> list[str]:
-    """Return one sentence for each thing about `trace` that deserves a second look; empty for a clean run."""
-    stats, posterior = trace["sample_stats"].dataset, trace["posterior"].dataset
-    settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
-    test = AcceptanceTest.found_in(settings)
-    sentences = [sentence for sentence in (_stopped(posterior), _stuck(posterior)) if sentence]
-    sentences += [] if test is None else test.problems(stats)
-    return sentences + expansion_problems(posterior.attrs, settings)
+def stopped(posterior: xr.Dataset) -> Finding:
+    """Say how the run ended."""
+    reason, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
+    if reason == "failure":
+        sentence = f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
+        return Finding("end of the run", "failure", sentence, "evaluate the model there", draws)
+    if not draws:
+        sentence = f"sampling was stopped ({reason}) before the first draw was kept: the posterior group is empty"
+        return Finding("end of the run", "failure", sentence, "give it more time, or fewer tuning steps", draws)
+    if reason == "interrupt":
+        sentence = f"sampling was interrupted; {draws} draws per chain are kept"
+        return Finding("end of the run", "warning", sentence, value=draws)
+    ended = "ended at its time limit with" if reason else "made all of its"
+    return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain", value=draws)
 
 
-def _stopped(posterior: xr.Dataset) -> str | None:
-    stopped, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
-    if stopped == "failure":
-        return f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
-    if stopped and not draws:
-        return f"sampling was stopped ({stopped}) before the first draw was kept: the posterior group is empty"
-    if stopped == "interrupt":
-        return f"sampling was interrupted; {draws} draws per chain are kept"
-    return None
+def movement(posterior: xr.Dataset) -> list[Finding]:
+    """Say which chains never moved, and which hardly did."""
+    draws = posterior.sizes["draw"]
+    if draws < SMALLEST_RUN:
+        sentence = f"chains were not checked for movement: {SMALLEST_RUN} draws are needed, there are {draws}"
+        return [Finding("movement", "not checked", sentence)]
+    moves, labels = share_of_moves(posterior), posterior["chain"].values
+    advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
+    # A posterior over states may sit on one of them, rightly; over real numbers it does not.
+    continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
+    found = []
+    if stuck := labels[moves == 0.0].tolist():
+        sentence = f"chain(s) {stuck} never moved in {draws} draws: the steps are too large or the start is far off"
+        found.append(
+            Finding(
+                "movement", "failure" if continuous else "warning", sentence, advice, 0.0, HARDLY_ANY, _named(stuck)
+            )
+        )
+    if slow := labels[(moves > 0.0) & (moves < HARDLY_ANY)].tolist() if continuous else []:
+        least = float(moves[moves > 0.0].min())
+        sentence = f"chain(s) {slow} hardly moved: at the slowest in {least:.2%} of {draws} draws"
+        found.append(Finding("movement", "warning", sentence, advice, least, HARDLY_ANY, _named(slow)))
+    least = float(moves.min())
+    passed = Finding("movement", "ok", f"the slowest chain moved in {least:.0%} of its draws", "", least, HARDLY_ANY)
+    return found or [passed]
 
 
-def _stuck(posterior: xr.Dataset) -> str | None:
-    if posterior.sizes["draw"] < SMALLEST_RUN:
-        return None
-    moved = sum(
-        (values != values.isel(draw=0)).sum([d for d in values.dims if d != "chain"]) for values in posterior.values()
-    )
-    stuck = [int(chain) for chain, moves in zip(posterior["chain"].values, np.asarray(moved), strict=True) if not moves]
-    if not stuck:
-        return None
-    return (
-        f"chain(s) {stuck} never moved in {posterior.sizes['draw']} draws: the steps are too large or the start is far "
-        "off; reduce the scale, tune it (target_acceptance), or start elsewhere. R-hat and ESS then mean nothing"
-    )
+def share_of_moves(posterior: xr.Dataset) -> np.ndarray:
+    """Return in which share of its draws each chain changed any parameter, shape (chain,)."""
+    moved = np.zeros((posterior.sizes["chain"], max(posterior.sizes["draw"] - 1, 0)), dtype=bool)
+    for variable in posterior.values():
+        values = variable.to_numpy().reshape(*moved.shape[:1], posterior.sizes["draw"], -1)
+        moved |= (values[:, 1:] != values[:, :-1]).any(axis=2)
+    return moved.mean(axis=1)
+
+
+def _named(chains: list[int]) -> str:
+    return ", ".join(f"chain {chain}" for chain in chains)

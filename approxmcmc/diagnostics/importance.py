@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import InvalidInputError
 
+LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 MOST_LOG = 700.0  # exp(700) = 1e304
 FEWEST_WEIGHTS = 25  # different ones, for a fit of their tail; over discrete states it gave 6.9 and -5.6 for two values
 
@@ -96,6 +98,23 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
         mcse = ((weights**2 * (values - mean) ** 2).sum(("chain", "draw"))) ** 0.5
         out[name] = xr.concat([mean, mcse.where((weights > 0.0).sum() > 1)], dim="moment")
     return xr.Dataset(out, coords={"moment": ["mean", "mcse"]})
+
+
+def pareto_finding(stats: xr.Dataset) -> Finding:
+    """Judge the weights of a run of `importance_sampling` by their Pareto k."""
+    found = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
+    k, effective = found["pareto_k"], found["ess"]
+    if math.isnan(k):
+        sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights leave no tail to fit"
+        return Finding("Pareto k", "not checked", sentence, limit=LARGEST_PARETO_K)
+    sentence = f"Pareto k is {k:.2f}, and the effective draws are {effective:.0f}"
+    if k <= LARGEST_PARETO_K:
+        return Finding("Pareto k", "ok", sentence, "", k, LARGEST_PARETO_K)
+    sentence = (
+        f"Pareto k is {k:.2f} (over {LARGEST_PARETO_K}): a few draws carry the estimates, and the {effective:.0f} "
+        "effective draws cannot be trusted"
+    )
+    return Finding("Pareto k", "failure", sentence, "use a proposal with heavier tails", k, LARGEST_PARETO_K)
 
 
 def chatterjee_diaconis_bound(

@@ -227,3 +227,10 @@ def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], 
     out = np.empty(n_obs)
     log_terms(theta, data, np.empty(0, dtype=np.int64), 0, n_obs, out)
     return out
+
+
+def scale_of(differences: np.ndarray) -> float:
+    """Return tau = sqrt(N) S_l of a pair's terms; 0 of a single term, inf where one of them is -inf."""
+    if not np.isfinite(differences).all():
+        return np.inf
+    return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0

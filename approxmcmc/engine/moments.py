@@ -84,6 +84,12 @@ def standard_deviation(moments: np.ndarray) -> float:
 
 
 @compiled
+def standard_error(moments: np.ndarray, n: int, n_obs: int) -> float:
+    """Return the standard error of the mean of n of N values, drawn without replacement."""
+    return standard_deviation(moments) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
+
+
+@compiled
 def largest_deviation(moments: np.ndarray) -> float:
     """Return max |l - mean|."""
     return max(moments[LARGEST] - moments[MEAN], moments[MEAN] - moments[SMALLEST])

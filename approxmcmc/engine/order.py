@@ -45,8 +45,8 @@ LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048
 def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int) -> None:
     """Put a uniform sample of the places not yet drawn, ``order[start:]``, into ``order[start:stop]``.
 
-    Any permutation may come in. With start = 0 the first `stop` entries are a minibatch without replacement; a gradient
-    proposal keeps a permutation of its own for that.
+    Any permutation may come in, and any other vector that is to be shuffled. With start = 0 the first `stop` entries
+    are a minibatch without replacement; a gradient proposal keeps a permutation of its own for that.
     """
     n = order.shape[0]
     for place in range(start, stop):

@@ -130,7 +130,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "int64",
         "1",
         "range violations",
-        "Decisions whose terms lay further apart than the range that their test was told; they read all data.",
+        "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
     ),
     StatVariable(
         "dark_proposals",
@@ -166,8 +166,9 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "1",
         "audited error of the acceptance probability",
-        "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision; "
-        "MinibatchBarker: mean over replications of the minibatch. NaN where none was audited.",
+        "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision: "
+        "mean over replications of the subset. With an integer audit_every MinibatchBarker alone records it. NaN where "
+        "none was audited.",
     ),
     StatVariable(
         "audit_acceptance_noise",
@@ -175,6 +176,43 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "standard error of the audited error",
         "Standard error of `audit_acceptance_error` over the replications of the test at that decision.",
+    ),
+    StatVariable(
+        "audited_acceptance",
+        "float64",
+        "1",
+        "acceptance probability on all data",
+        "Of a step audited from the draw: min(1, exp(Lambda)), or Barker's; NaN where none was audited. Samplers "
+        "without a test: of a symmetric random walk with the covariance of the draws.",
+    ),
+    StatVariable(
+        "audited_log_ratio",
+        "float64",
+        "1",
+        "log ratio on all data",
+        "Lambda of the step audited from the draw, prior and proposal included; -inf outside the support.",
+    ),
+    StatVariable(
+        "audited_energy_change",
+        "float64",
+        "1",
+        "change of the log density",
+        "log pi(theta') - log pi(theta) of the step audited from the draw.",
+    ),
+    StatVariable(
+        "audited_tau",
+        "float64",
+        "1",
+        "scale of the terms",
+        "tau = sqrt(N) S_l of the step audited from the draw, S_l the standard deviation of its N log-likelihood "
+        "differences; with control variates, of their residuals.",
+    ),
+    StatVariable(
+        "audited_kurtosis",
+        "float64",
+        "1",
+        "kurtosis of the terms",
+        "N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the same terms; 3 for the normal law.",
     ),
     StatVariable(
         "log_ratio_variance",
@@ -243,6 +281,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "importance weight",
         "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
+    ),
+    StatVariable(
+        "expected_reads",
+        "float64",
+        "1",
+        "expected data read",
+        "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
+        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early.",
     ),
     StatVariable(
         "epsilon",

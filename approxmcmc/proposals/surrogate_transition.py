@@ -74,8 +74,9 @@ class SurrogateTransition(Component, Proposal):
 
     Notes
     -----
-    Guarantee: with :class:`ExactTest`, exact for the target's posterior, whatever the surrogate; it costs speed where
-    it is a bad one. With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
+    Guarantee: with :class:`ExactTest` or :class:`PoissonTest`, of which `MetropolisHastings` takes the cheaper where it
+    is given no test, exact for the target's posterior, whatever the surrogate; it costs speed where it is a bad one.
+    With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
     The transition is reversible: each move leaves S invariant, and their order is random. Step and
     metric are tuned by the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals
     are independent draws of it. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
@@ -92,11 +93,13 @@ class SurrogateTransition(Component, Proposal):
     >>> X = np.column_stack([rng.normal(size=(2000, 2)), np.arange(2000) < 4])
     >>> y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
     >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y, prior_scale=5.0))
-    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["accepted"].mean() > 0.7)
     True
     """
+
+    leaves_little = True
 
     steps: int = 1
 

@@ -1,15 +1,21 @@
-"""Gold standards: NUTS behind quality gates, or a grid; cached by content."""
+"""Gold standards behind quality gates: NUTS, a long exact chain, or a grid; cached by content."""
 
+from approxmcmc.reference.chain_gates import ChainGates
+from approxmcmc.reference.exact_chain import exact_chain_reference
 from approxmcmc.reference.gates import GateReport, GateResult, Gates, check_gates
 from approxmcmc.reference.grid import grid_reference
+from approxmcmc.reference.kernels import Kernel
 from approxmcmc.reference.posterior import attach_reference, reference_posterior
 
 __all__ = [
+    "ChainGates",
     "GateReport",
     "GateResult",
     "Gates",
+    "Kernel",
     "attach_reference",
     "check_gates",
+    "exact_chain_reference",
     "grid_reference",
     "reference_posterior",
 ]

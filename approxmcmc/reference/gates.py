@@ -175,24 +175,24 @@ def judge(
     """Hold summaries that are already made against the gates; see :func:`check_gates`."""
     stats = trace["sample_stats"].to_dataset() if "sample_stats" in trace.children else xr.Dataset()
     measured = list((variables if estimands is None else estimands).values())
-    r_hat = _pool(measured, "r_hat")
+    r_hat = pool(measured, "r_hat")
     if estimands is not None:
         moving = np.concatenate([summary.sd != 0.0 for summary in variables.values()])
-        others = _pool(variables.values(), "r_hat")
+        others = pool(variables.values(), "r_hat")
         r_hat += [pair for pair, moves in zip(others, moving, strict=True) if moves]
     return GateReport(
         (
-            _at_most("r_hat", r_hat, gates.max_r_hat),
+            at_most("r_hat", r_hat, gates.max_r_hat),
             _divergences(stats, gates.divergences),
-            _at_least("bulk_ess", _pool(measured, "ess_bulk"), gates.min_bulk_ess),
-            _at_least("tail_ess", _pool(measured, "ess_tail"), gates.min_tail_ess),
+            at_least("bulk_ess", pool(measured, "ess_bulk"), gates.min_bulk_ess),
+            at_least("tail_ess", pool(measured, "ess_tail"), gates.min_tail_ess),
             _bfmi(stats, gates.min_bfmi),
-            _at_most("relative_mcse", _pool(measured, "relative_mcse"), gates.max_relative_mcse),
+            at_most("relative_mcse", pool(measured, "relative_mcse"), gates.max_relative_mcse),
         )
     )
 
 
-def _pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]]:
+def pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]]:
     """List (value, label) of one statistic over every coordinate."""
     return [
         (float(value), label)
@@ -201,12 +201,14 @@ def _pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str
     ]
 
 
-def _at_most(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
+def at_most(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
+    """Hold the largest of (value, label) pairs against a limit; a NaN is larger than all."""
     value, where = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f"<= {limit:g}", passed=bool(value <= limit))
 
 
-def _at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
+def at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
+    """Hold the smallest of (value, label) pairs against a limit; a NaN is smaller than all."""
     value, where = min(pairs, key=lambda pair: -np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f">= {limit:g}", passed=bool(value >= limit))
 
@@ -237,4 +239,4 @@ def _bfmi(stats: xr.Dataset, limit: float) -> GateResult:
         return GateResult("bfmi", np.nan, "sample_stats (energy not recorded)", f">= {limit:g}", passed=False)
     with np.errstate(invalid="ignore", divide="ignore"):
         per_chain = az.bfmi(energy)
-    return _at_least("bfmi", [(float(value), f"chain {chain}") for chain, value in enumerate(per_chain)], limit)
+    return at_least("bfmi", [(float(value), f"chain {chain}") for chain, value in enumerate(per_chain)], limit)

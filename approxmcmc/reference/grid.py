@@ -98,7 +98,7 @@ def grid_reference(
     moments = variables.unpack(np.stack([mean, sd, np.zeros(dim)]))
     dims = {name: list(variables.dims.get(name, ())) for name in variables.shapes}
     command = f"grid_reference(log_density, variables, {bounds.tolist()}, n_points={n_points}, chains={chains}, "
-    attrs = {"command": f"{command}draws={draws}, random_seed={random_seed})", "seed": random_seed}
+    attrs = {"method": "grid", "command": f"{command}draws={draws}, random_seed={random_seed})", "seed": random_seed}
     posterior = az.dict_to_dataset(samples, coords=dict(variables.coords), dims=dims)
     described = az.dict_to_dataset(
         moments,

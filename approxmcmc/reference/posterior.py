@@ -17,7 +17,7 @@ from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
 from approxmcmc.reference.nuts import nuts_sampler, run_nuts
-from approxmcmc.reference.summary import Estimands, moments_dataset, summarize_all
+from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
 
 # The gates that more draws mend, and by what factor the draws fall short; no number of draws mends a divergence.
 LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {
@@ -29,6 +29,9 @@ MAX_EXTENSIONS = 2
 DRAWS_STEP = 500
 SAFETY_FACTOR = 1.3
 MAX_THINNED_DRAWS = 1000
+DESCRIBED_BY = (
+    "method", "content_hash", "command", "seed", "gates", "gates_passed", "versions", "sampling_time", "wall_seconds",
+)  # fmt: skip
 
 
 def reference_posterior(
@@ -83,8 +86,8 @@ def reference_posterior(
     xarray.DataTree
         Groups `posterior`, `sample_stats` (PyMC's names), the data groups, and `reference_moments`: every variable
         and estimand with a leading dim `moment` of (mean, sd, mcse), where mcse is that of the mean. Attributes of
-        `posterior` and `reference_moments`: `content_hash` (of model and data), `command` (repeats the draws),
-        `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
+        `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data), `command` (repeats
+        the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
         `wall_seconds` (s, compilation included).
 
     Raises
@@ -131,6 +134,7 @@ def reference_posterior(
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
         tree["posterior"].attrs |= {
+            "method": "NUTS",
             "content_hash": content or "",
             "command": _command(settings),
             "seed": int(random_seed),
@@ -231,12 +235,16 @@ def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | 
     variables = summarize_all(posterior, None)
     chosen = None if estimands is None else summarize_all(posterior, estimands)
     report = judge(tree, gates, variables, chosen)
+    describe(tree, report, {**variables, **(chosen or {})})
+    return report
+
+
+def describe(tree: xr.DataTree, report: GateReport, summaries: Mapping[str, Summary]) -> None:
+    """Write the report of the gates, and the moments of variables and estimands, into a gold standard."""
     attrs = tree["posterior"].attrs
     attrs |= {"gates": report.to_json(), "gates_passed": int(report.passed)}
-    kept = ("content_hash", "command", "seed", "gates", "gates_passed", "versions", "sampling_time", "wall_seconds")
-    described = {name: attrs[name] for name in kept if name in attrs}
-    tree["reference_moments"] = xr.DataTree(moments_dataset({**variables, **(chosen or {})}, described))
-    return report
+    described = {name: attrs[name] for name in DESCRIBED_BY if name in attrs}
+    tree["reference_moments"] = xr.DataTree(moments_dataset(summaries, described))
 
 
 def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts import Streams
+from approxmcmc.contracts import Auditor, Streams
 from approxmcmc.contracts.records import (
     ACCEPTANCE_RATE,
     ACCEPTED,
@@ -144,7 +144,8 @@ class CompiledChain:
     """One chain in flight, of any sampler; see the protocol `Chain`.
 
     `loop` is what :func:`compile_chain` returned. `describe` tells what tuning has settled on, `explain` why a step
-    failed; `start_evaluations` counts the terms of the likelihood that were evaluated to start.
+    failed; `start_evaluations` counts the terms of the likelihood that were evaluated to start; `auditor` makes what
+    audits the finished chain.
     """
 
     def __init__(
@@ -156,8 +157,9 @@ class CompiledChain:
         explain: Callable[[], str],
         describe: Callable[[], Mapping[str, float]] = dict,
         start_evaluations: int = 0,
+        auditor: Callable[[np.ndarray], Auditor] | None = None,
     ) -> None:
-        self.loop, self.streams, self.state = loop, streams, state
+        self.loop, self.streams, self.state, self.auditor = loop, streams, state, auditor
         self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
 
     @property

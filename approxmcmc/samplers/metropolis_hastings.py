@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance import CheapestExactTest
 from approxmcmc.contracts import (
     AcceptanceTest,
+    Auditor,
     CompiledProposal,
     CompiledTarget,
     CompiledTest,
@@ -29,9 +31,12 @@ from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
+from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.replication import compile_replicate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,8 +49,8 @@ class MetropolisHastings(Component, ProposalSampler):
         Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
         the room `proposals`.
     test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`BernsteinTest`, or another one of the room
-        `acceptance`.
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
+        `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
         ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
@@ -60,7 +65,7 @@ class MetropolisHastings(Component, ProposalSampler):
     as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
     has log(u / (1 - u)) on the left.
 
-    Guarantee: exact with :class:`ExactTest`; otherwise as the test says.
+    Guarantee: exact with :class:`ExactTest` and those of exact subsampling; otherwise as the test says.
 
     Examples
     --------
@@ -69,11 +74,18 @@ class MetropolisHastings(Component, ProposalSampler):
     """
 
     proposal: Any
-    test: Any
+    test: Any = None
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role."""
+        """Check that each role is played by a member of that role; choose an exact test where that is cheap."""
+        if self.test is None and isinstance(self.proposal, Proposal):
+            if not self.proposal.leaves_little:
+                raise IncompatibleError(
+                    f"MetropolisHastings: {self.proposal!r} needs a test: ExactTest(), which reads all data, or one "
+                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition brings its own"
+                )
+            object.__setattr__(self, "test", CheapestExactTest())
         for role, member, base, example in (
             ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
             ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),
@@ -92,19 +104,30 @@ class MetropolisHastings(Component, ProposalSampler):
                 "use SingleSite, or Gibbs"
             )
         test = self.test.build_test(target)
-        if isinstance(audit_every, str):
-            first_look = self.test.looks(target.n_obs)[0] if test.is_audited else target.n_obs
-            audit_every = target.audit_rarity * max(50, round(20 * target.n_obs / first_look))
         if not test.uses_ratio:
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
         schedule = self._schedule(test, compiled.n_obs)
-        return MetropolisHastingsProgram(compiled, proposal, test, audit_every, schedule)
+        return MetropolisHastingsProgram(
+            compiled, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
+        )
+
+    def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> "Audits | None":
+        """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""
+        if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:
+            return None
+        if not test.uses_ratio:
+            return Audits(None)
+        if not test.is_audited:
+            return None
+        table = table_of_terms(target.n_obs, target.variables.size)
+        return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
 
     def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
         """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
-        if test.log_likelihood is not None or not test.uses_ratio:  # it reads all data, or none
+        by_itself = self.test.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+        if by_itself:  # it reads all data, or none, or draws its rows
             return Schedule("memory")
         if self.test.order == "rows" or (self.test.order == "auto" and n_obs < BLOCKS_FROM):
             return Schedule("rows")
@@ -128,6 +151,12 @@ class Schedule(NamedTuple):
     place: str = "memory"
 
 
+class Audits(NamedTuple):
+    """What the audits of finished chains need: how the test is judged; None where only the draws are."""
+
+    judge: Judge | None
+
+
 class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
 
@@ -136,24 +165,28 @@ class MetropolisHastingsProgram:
         target: CompiledTarget,
         proposal: CompiledProposal,
         test: CompiledTest,
-        audit_every: int | None,
+        audit_every: int | str | None,
         schedule: Schedule,
+        audits: "Audits | None" = None,
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
+        self.audits = audits
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
-        self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
+        in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
+        self.audit_probability = 1.0 / in_steps if test.is_audited and in_steps else 0.0
         records = {*proposal.records, *test.records}
         self.count_names, self.value_names = names_recorded(
             {*CORE_COUNTS, *records} - {*(() if test.is_audited else AUDIT_COUNTS)},
             {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
         )
         self.attrs: Mapping[str, Any] = {
-            **({"audit_every": audit_every or 0} if test.is_audited else {}),
+            **({"audit_every": in_steps} if test.is_audited else {}),
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
+            **test.attrs,
         }
         theta = np.zeros(1)
         stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
@@ -187,6 +220,7 @@ class MetropolisHastingsProgram:
             proposed=proposed,
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
+            log_q_ratio=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
@@ -219,7 +253,17 @@ class MetropolisHastingsProgram:
             describe=lambda: self.proposal.describe(state.proposal),
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
+            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
         )
+
+    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+        """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
+        judge = self.audits.judge if self.audits else None
+        if judge is None:
+            return WalkedSteps(self.target, draws, rng)
+        # It proposes and reads no data: any order will do.
+        state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
+        return TestedSteps(self.target, self.test, judge, self.loop, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""

@@ -33,13 +33,14 @@ class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `proposal` and `test` are the states of the two parts.
+    at theta; `log_q_ratio` is that of the last proposal; `proposal` and `test` are the states of the two parts.
     """
 
     theta: np.ndarray
     proposed: np.ndarray
     log_density: np.ndarray
     log_prior: np.ndarray
+    log_q_ratio: np.ndarray
     clock: Clock
     log_prior_of: Any
     prior_rows: int
@@ -92,6 +93,7 @@ def make_step(
     def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, clock = state.theta, state.proposed, state.clock
         log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
+        state.log_q_ratio[0] = log_q_ratio
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed) if uses_ratio else 0.0
         if uses_ratio:

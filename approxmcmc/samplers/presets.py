@@ -2,8 +2,22 @@
 
 from typing import Any
 
+<<<<<<< HEAD
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, MinibatchBarker, SequentialTTest
 from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientHamiltonian, StochasticGradientLangevin
+=======
+from approxmcmc.acceptance import (
+    AlwaysAccept,
+    DelayedAcceptance,
+    ExactTest,
+    FactorizedTest,
+    MinibatchBarker,
+    PoissonTest,
+    SequentialTTest,
+    TunaTest,
+)
+from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientLangevin
+>>>>>>> main
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 
 
@@ -43,6 +57,44 @@ def minibatch_barker(scale: Any = 1.0, *, target_variance: float = 1.0, batch_si
     100
     """
     return MetropolisHastings(RandomWalk(scale), MinibatchBarker(target_variance, batch_size))
+
+
+def tuna(scale: Any = 1.0, *, chi: float = 0.0) -> MetropolisHastings:
+    """Return TunaMH, a random walk with exact minibatches (Zhang, Cooper and De Sa 2020).
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.tuna(0.01, chi=1e-5).test
+    TunaTest(chi=1e-05)
+    """
+    return MetropolisHastings(RandomWalk(scale), TunaTest(chi))
+
+
+def scalable_metropolis_hastings(scale: Any = 1.0) -> MetropolisHastings:
+    """Return scalable Metropolis-Hastings (Cornish et al. 2019): exact; SMH-k on a `ControlVariate` of order k.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.scalable_metropolis_hastings(0.01).test
+    FactorizedTest()
+    """
+    return MetropolisHastings(RandomWalk(scale), FactorizedTest())
+
+
+def scalable_subsampling(scale: Any = 1.0) -> MetropolisHastings:
+    """Return Metropolis-Hastings with scalable subsampling (Prado, Nemeth and Sherlock 2024): exact.
+
+    MH-SS-k on a `ControlVariate` of order k: delayed acceptance by the expansion, then Poisson counts.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.scalable_subsampling(0.01).test
+    DelayedAcceptance(test=PoissonTest())
+    """
+    return MetropolisHastings(RandomWalk(scale), DelayedAcceptance(PoissonTest()))
 
 
 def mala(

@@ -1,5 +1,6 @@
 """One cell: one chain, timed on both clocks between two speed probes, and the record of what became of it."""
 
+import json
 import traceback
 import warnings
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from approxmcmc.errors import SamplingError
+from approxmcmc.errors import SamplingError, SamplingWarning
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
@@ -25,6 +26,9 @@ TOTALS: Final = (
     "wrong_decisions",
     "wrong_accepts",
 )
+
+# A cell is one of many replicates: they are judged together, in the report's table of R-hat and ESS.
+JUDGED_TOGETHER: Final = ("bulk ESS", "tail ESS")
 
 
 def run_cell(
@@ -84,14 +88,22 @@ def run_cell(
     after = probe()
     record |= {"wall_seconds": watch.wall_seconds, "cpu_seconds": watch.cpu_seconds}
     record |= {"probe_before": before, "probe_after": after, "noisy": is_noisy(before, after)}
-    record["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
+    others = [warning for warning in caught if trace is None or not issubclass(warning.category, SamplingWarning)]
+    record["warnings"] = list(dict.fromkeys(str(warning.message) for warning in others))
     if trace is not None:
+        record["warnings"] = problems(trace) + record["warnings"]
         record |= measurements(trace, study.thin, watch.wall_seconds)
         if record["stopped"] == "interrupt":
             raise KeyboardInterrupt
         error = defect(trace)
         status = "done" if error is None else "invalid"
     return {**record, "status": status, "error": error}, trace
+
+
+def problems(trace: "xr.DataTree") -> list[str]:
+    """Return what `sample` found wrong with a chain, most serious first, that the report does not judge by itself."""
+    rows = json.loads(trace["posterior"].attrs.get("diagnosis", "[]"))
+    return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
 
 
 def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record:

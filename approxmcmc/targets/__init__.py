@@ -8,11 +8,12 @@ from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.expansion.control_variate import ControlVariate
 from approxmcmc.targets.expansion.core_rows import CoreRows
+from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.linear import GLMTarget, LogisticRegression
+from approxmcmc.targets.linear import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
 from approxmcmc.targets.robust import RobustRegression

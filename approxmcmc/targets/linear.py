@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, CompiledTermRange, Variables
+from approxmcmc.contracts import (
+    BoundedTarget,
+    CompiledBound,
+    CompiledDifferenceBound,
+    CompiledTarget,
+    CompiledTermRange,
+    Variables,
+)
 from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.gradients import linear_gradient_kernel
@@ -19,10 +26,11 @@ from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
 from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.likelihood_bounds import logistic_bound
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
+
+STEEPEST = math.log(2.0 + math.sqrt(3.0))  # where m (1 - m) (2 m - 1), m = 1 / (1 + exp(-t)), is largest
 
 
 def _bernoulli_logit(eta: float, y: float) -> float:
@@ -63,6 +71,8 @@ class LinearTarget(TallDataTarget):
     _derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None
     slope_bound: float | None = None
     """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta, where one is known."""
+    second_derivative_bound: float | None = None
+    """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), likewise; for the residuals of a first-order expansion."""
     third_derivative_bound: float | None = None
     """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), likewise; for the residuals of a second-order expansion."""
     predictor_scale: float | None = None
@@ -72,6 +82,11 @@ class LinearTarget(TallDataTarget):
     def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
         """The function ``derivatives(eta, y)`` that returns the first two derivatives of ``loglik_eta`` in eta."""
         return self._derivatives_eta or numerical_derivatives(self._loglik_eta)
+
+    @property
+    def knows_derivatives(self) -> bool:
+        """Whether these derivatives are exact, and not differences."""
+        return self._derivatives_eta is not None
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
@@ -99,7 +114,28 @@ class LinearTarget(TallDataTarget):
 
     def largest_row_norm(self) -> float:
         """Return max_i ||x_i||."""
-        return math.sqrt(max(float(np.square(rows).sum(axis=1).max()) for rows in _pieces(self.X)))
+        return float(self.row_norms().max())
+
+    def row_norms(self) -> np.ndarray:
+        """Return the ||x_i||; shape (n_obs,)."""
+        return np.sqrt(np.concatenate([np.square(rows).sum(axis=1) for rows in _pieces(self.X)]))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile ``slope_bound ||x_i|| ||theta' - theta||``, which bounds the change of term i."""
+        if self.slope_bound is None:
+            return super().compile_difference_bound()
+        distance = np.array([0.5])  # the range is twice the number times the distance
+        return CompiledDifferenceBound(distance_range(), distance, self.slope_bound * self.row_norms(), np.empty(0))
+
+    def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
+        if self.third_derivative_bound is None:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of what an "
+                "expansion leaves needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, "
+                "reach)"
+            )
+        return np.full(len(eta), self.third_derivative_bound)
 
     def _identity(self) -> str:
         return content_id(self._loglik_eta)
@@ -162,6 +198,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
 
     predictor_scale = 1.0
     slope_bound = 1.0  # y - m lies between -1 and 1
+    second_derivative_bound = 0.25
     third_derivative_bound = 1.0 / (6.0 * math.sqrt(3.0))  # m (1 - m) (1 - 2 m) is largest at m = (1 + 1/sqrt(3)) / 2
 
     def __init__(
@@ -186,6 +223,17 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             self.data = (self.X, self.y)
         self.prior = Prior(prior_scale, prior, who="LogisticRegression")
 
+    def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return the largest m (1 - m) abs(1 - 2 m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i.
+
+        It is even in t, rises from 0 to its maximum at `STEEPEST`, and falls: the largest value lies there, or at the
+        end of the interval that is nearer to it.
+        """
+        nearest, farthest = np.maximum(np.abs(eta) - reach, 0.0), np.abs(eta) + reach
+        at = np.clip(STEEPEST, nearest, farthest)
+        mean = 1.0 / (1.0 + np.exp(-at))
+        return mean * (1.0 - mean) * (2.0 * mean - 1.0)
+
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return the collapsible lower bound of the likelihood: "tuned" and "taylor" at a theta, or "untuned"."""
         return logistic_bound(self.X, self.y, kind, at)
@@ -201,86 +249,3 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
             pm.Bernoulli("y", logit_p=self.X @ beta, observed=self.y.astype(np.int32))
         return model
-
-
-class GLMTarget(LinearTarget):
-    """A generalised linear model of the user's: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
-
-    Parameters
-    ----------
-    loglik_eta
-        ``loglik_eta(eta, y) -> float``, plain Python, compiled here. `approxmcmc.engine.numerics.softplus` and
-        `log_sigmoid` keep the loop over data vectorised.
-    X, y, intercept, coef_names
-        As for :class:`LogisticRegression`; y is any array of numbers of shape (n,).
-    prior_scale, prior
-        As for :class:`LogisticRegression`.
-    derivatives_eta
-        ``derivatives_eta(eta, y) -> (first, second)``, the derivatives of `loglik_eta` in eta, for gradients, modes and
-        expansions. None: five-point differences.
-    slope_bound
-        Upper bound of abs(d loglik_eta / d eta) for all eta and all y in the data, for `BernsteinTest`.
-    third_derivative_bound
-        Upper bound of the size of its third derivative in eta, for `BernsteinTest` on a `ControlVariate`.
-    pymc_model
-        A function that returns the same posterior as a `pymc.Model`, for gold standards.
-
-    Raises
-    ------
-    InvalidInputError, CompilationError
-        When data or function cannot be used; the function is compiled when the target is made.
-
-    Examples
-    --------
-    Poisson regression with a log link:
-
-    >>> import math, numpy as np, approxmcmc as amc
-    >>> X = np.ones((10, 1))
-    >>> amc.GLMTarget(lambda eta, y: y * eta - math.exp(eta), X, np.arange(10.0))
-    GLMTarget(n_obs=10, dim=1)
-    """
-
-    def __init__(
-        self,
-        loglik_eta: Callable[[float, float], float],
-        X: Any,
-        y: Any,
-        *,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None,
-        slope_bound: float | None = None,
-        third_derivative_bound: float | None = None,
-        pymc_model: Callable[[], Any] | None = None,
-    ) -> None:
-        self._loglik_eta = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
-        if derivatives_eta is not None:
-            self._derivatives_eta = plain_function(derivatives_eta, "derivatives_eta", who="GLMTarget")
-        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        self.prior = Prior(prior_scale, prior, who="GLMTarget")
-        for name, bound in (("slope_bound", slope_bound), ("third_derivative_bound", third_derivative_bound)):
-            if bound is not None and not 0.0 < bound < math.inf:
-                raise InvalidInputError(f"GLMTarget: {name} must be positive and finite, found {bound!r}")
-        self.slope_bound, self.third_derivative_bound = slope_bound, third_derivative_bound
-        self.pymc_model = pymc_model
-        arguments = (0.25, float(self.y[0]))
-        check_compiles(self._loglik_eta, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
-
-    def _term_gradients(self) -> Any:
-        if self._derivatives_eta is not None:
-            for y in np.unique(self.y[:: max(1, self.n_obs // CHECKED_ROWS)])[:CHECKED_ROWS]:
-                self._check_slope(float(y))
-        return super()._term_gradients()
-
-    def _check_slope(self, y: float) -> None:
-        def add_slope(eta: np.ndarray, out: np.ndarray) -> None:
-            out[0] += self.derivatives_eta(eta[0], y)[0]
-
-        name, at = f"the first of derivatives_eta at y = {y:g}", np.array([0.25])
-        check_gradient(lambda eta: self._loglik_eta(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
-
-    def to_pymc(self) -> Any:
-        """Return the `pymc.Model` that the user supplied."""
-        return self.pymc_model() if self.pymc_model is not None else super().to_pymc()

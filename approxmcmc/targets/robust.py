@@ -12,6 +12,8 @@ from approxmcmc.targets.likelihood_bounds import student_bound
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.tall_data import Prior
 
+LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # of log(1 + t^2) / 2
+
 
 class RobustRegression(LinearTarget, BoundedTarget):
     """Linear regression with Student-t errors: (y_i - x_i' beta) / scale ~ t_df, beta_j ~ N(0, prior_scale^2).
@@ -74,6 +76,10 @@ class RobustRegression(LinearTarget, BoundedTarget):
         self._constant = math.lgamma(half) - math.lgamma(0.5 * self.df)
         self._constant -= 0.5 * math.log(math.pi * self.df) + math.log(self.scale)
         self._loglik_eta, self._derivatives_eta = _student_term(self.df, self.scale, self._constant)
+        # The derivatives of log(1 + t^2) / 2, t = r / sqrt(df), are largest at t = 1, 0 and sqrt(2) - 1.
+        unit = self.scale * math.sqrt(self.df)
+        self.slope_bound, self.second_derivative_bound = half / unit, 2.0 * half / unit**2
+        self.third_derivative_bound = 2.0 * half * LARGEST_THIRD / unit**3
         self.prior = Prior(prior_scale, prior, who="RobustRegression")
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import (
+    BoundedDifferencesTarget,
     BoundedTermsTarget,
+    CompiledDifferenceBound,
     CompiledGradient,
     CompiledTarget,
     CompiledTermRange,
@@ -105,7 +107,7 @@ class Prior:
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 
-class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTarget):
+class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget):
     """A posterior whose likelihood is a product of N terms that arrays describe.
 
     Subclasses set `variables`, `data` (contiguous arrays), `n_obs` and `prior`, and compile their terms.
@@ -155,6 +157,20 @@ class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms; BernsteinTest needs range=<number>, an upper bound of "
             "max l - min l, or range='observed', which guarantees nothing"
+        )
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile bounds of the single terms between two states, for `PoissonTest` and its kin.
+
+        Raises
+        ------
+        IncompatibleError
+            When nothing bounds the terms; the message says how to give a bound.
+        """
+        raise IncompatibleError(
+            f"{type(self).__name__} does not bound its terms one by one, which exact subsampling needs: give a Target "
+            "difference_bound=, a GLMTarget slope_bound=, or expand a GLMTarget with a third_derivative_bound by "
+            "CoreRows or ControlVariate; or use ExactTest"
         )
 
     def initial_point(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTermRange
+from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.batches import batch_kernel
 from approxmcmc.engine.gradients import gradient_kernel
 from approxmcmc.engine.identity import content_id
@@ -52,6 +52,10 @@ class Target(TallDataTarget):
     term_range
         ``term_range(theta, proposed) -> float``: an upper bound of max l - min l over all data, l_i =
         ``loglik(proposed, data, i) - loglik(theta, data, i)``. :class:`BernsteinTest` needs it for its guarantee.
+    difference_bound
+        ``(rates, reach)`` with ``abs(l_i) <= rates[i] * reach(theta, proposed)`` for every datum and pair of states:
+        positive `rates` of shape (n_obs,), and a function that is symmetric in the two states and infinite where
+        nothing is known. :class:`PoissonTest` and its kin need it.
     var_names
         Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
         scalars, or several names with `dims` and `coords`. Default ``"theta"``, a vector.
@@ -101,6 +105,7 @@ class Target(TallDataTarget):
         grad_loglik: Callable[..., None] | None = None,
         grad_logprior: Callable[..., None] | None = None,
         term_range: Callable[..., float] | None = None,
+        difference_bound: tuple[Any, Callable[..., float]] | None = None,
         var_names: Sequence[str] | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
@@ -121,6 +126,7 @@ class Target(TallDataTarget):
                 f"Target: initial_point must have shape ({dim},), found {self._initial_point.shape}"
             )
         self._term_range = None if term_range is None else plain_function(term_range, "term_range", who="Target")
+        self._difference_bound = None if difference_bound is None else self._checked_bound(*difference_bound)
         self.pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
         check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="Target")
@@ -136,6 +142,15 @@ class Target(TallDataTarget):
                 "tuple of arrays"
             )
         return checked
+
+    def _checked_bound(self, rates: Any, reach: Callable[..., float]) -> tuple[np.ndarray, Callable[..., float]]:
+        rates = checked_array(rates, "the rates of difference_bound", who="Target").astype(np.float64)
+        if rates.shape != (self.n_obs,) or not np.all((rates > 0.0) & (rates < np.inf)):
+            raise InvalidInputError(
+                f"Target: the rates of difference_bound must be positive and finite, of shape ({self.n_obs},), found "
+                f"{rates!r}"
+            )
+        return rates, plain_function(reach, "the reach of difference_bound", who="Target")
 
     def _log_terms(self) -> Any:
         return batch_kernel(self._loglik, self.data)
@@ -174,6 +189,28 @@ class Target(TallDataTarget):
         expected = "term_range(theta, proposed) -> float"
         check_compiles(self._term_range, "term_range", arguments, expected, who="Target")
         return CompiledTermRange(user_range(self._term_range), np.zeros(1))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the user's bounds of single terms, where they were given.
+
+        Raises
+        ------
+        IncompatibleError
+            Where they were not.
+        InvalidInputError
+            When `reach` is not symmetric in two states near the initial point.
+        """
+        if self._difference_bound is None:
+            return super().compile_difference_bound()
+        rates, reach = self._difference_bound
+        near, far = self._initial_point, self._initial_point + 0.1
+        check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float", who="Target")
+        if not np.isclose(reach(near, far), reach(far, near), rtol=1e-9):
+            raise InvalidInputError(
+                "Target: the reach of difference_bound must be symmetric in the two states, or no test is exact; found "
+                f"{reach(near, far)!r} and {reach(far, near)!r}"
+            )
+        return CompiledDifferenceBound(user_range(reach), np.zeros(1), rates, np.empty(0))
 
     def _identity(self) -> str:
         return content_id(self._loglik)

@@ -16,8 +16,8 @@ PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 ORDER = (
     {"contracts", "errors"},
     {"engine"},
-    {"targets", "proposals", "acceptance", "datasets"},
-    {"interop", "samplers"},
+    {"targets", "proposals", "acceptance"},
+    {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
     {"reference", "diagnostics"},

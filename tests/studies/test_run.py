@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import cloudpickle
 import numpy as np
 import pytest
 
-from approxmcmc.errors import GoldStandardError, NotFiniteError, StudyError
+from approxmcmc.contracts import Finding
+from approxmcmc.diagnostics.diagnose import attributes, report
+from approxmcmc.errors import GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.cell import run_cell
@@ -559,3 +562,19 @@ def test_dask_blames_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_path
     crashed = tables[1][tables[1]["status"] == "crashed"].iloc[0]
     assert "died" in crashed["error"]
     assert crashed["command"].endswith(crashed["key"])
+
+
+def test_a_cell_keeps_what_its_chain_was_told():
+    """Its ESS is left to the report, which judges the replicates together."""
+
+    def sample(*args, **settings):
+        trace = toy_sample(*args, **settings)
+        found = [Finding(name, "warning", f"{name} is bad") for name in ("movement", "bulk ESS", "tail ESS")]
+        trace["posterior"].attrs |= attributes(found)
+        warnings.warn(report(found), SamplingWarning, stacklevel=1)
+        warnings.warn("of something else", UserWarning, stacklevel=1)
+        return trace
+
+    plan = make_plan(toy_study(), "paper")
+    record, _ = run_cell(plan, plan.cells[0], sample=sample, probe=quiet_probe)
+    assert record["warnings"] == ["movement is bad", "of something else"]

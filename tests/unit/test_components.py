@@ -18,10 +18,13 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
     "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "CheapestExactTest": [amc.CheapestExactTest()],
     "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
+    "DelayedAcceptance": [amc.DelayedAcceptance(amc.PoissonTest())],
     "ExactTest": [ExactTest(), ExactTest("barker")],
     "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
     "ExplicitZ": [amc.ExplicitZ(0.2)],
+    "FactorizedTest": [amc.FactorizedTest()],
     "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
     "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
     "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
@@ -34,6 +37,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
     "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
     "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
+    "PoissonTest": [amc.PoissonTest()],
     "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
     "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],
     "RandomWalk": [
@@ -53,6 +57,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     ],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
+    "TunaTest": [amc.TunaTest(1e-4)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]
 
@@ -120,7 +125,8 @@ def test_settings_out_of_range_are_refused_when_made(make, match):
     ("proposal", "test", "match"),
     [
         (ExactTest(), ExactTest(), "proposal must be a proposal such as RandomWalk"),
-        (RandomWalk(), None, "test must be a test such as SequentialTTest"),
+        (RandomWalk(), 3, "test must be a test such as SequentialTTest"),
+        (RandomWalk(), None, "only SurrogateTransition brings its own"),
         (RandomWalk, ExactTest(), "found <class"),
     ],
 )

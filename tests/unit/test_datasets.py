@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import mnist, openml, places, synthetic
+from approxmcmc.datasets import downloads, mnist, places, synthetic
 from approxmcmc.datasets.dataset import checksum
 from approxmcmc.datasets.pca import fit_principal_components
 from approxmcmc.errors import DatasetError, InvalidInputError
@@ -37,12 +38,13 @@ def empty_places(tmp_path, monkeypatch):
     """Two empty folders, no network, and a checksum that fits the small images; returns the two paths to fill."""
     monkeypatch.setenv("APPROXMCMC_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(mnist, "SHA256", checksum(*_small_images().values()))
+    small = dataclasses.replace(mnist.IMAGES, sha256=checksum(*_small_images().values()))
+    monkeypatch.setattr(mnist, "IMAGES", small)
 
-    def no_network(path, *, insist=False):
+    def no_network(path, fetch, *, insist=False):
         raise DatasetError("no network in tests")
 
-    monkeypatch.setattr(openml, "download", no_network)
+    monkeypatch.setattr(downloads, "download", no_network)
     return tmp_path / "data" / "mnist_7v9.npz", tmp_path / "cache" / "datasets" / "mnist_7v9.npz"
 
 
@@ -68,11 +70,11 @@ def test_the_folder_comes_before_the_cache(empty_places):
 def test_the_download_comes_last_and_is_kept(empty_places, monkeypatch):
     calls = []
 
-    def download(path, *, insist=False):
+    def download(path, fetch, *, insist=False):
         calls.append(insist)
         places.write_arrays(path, _small_images())
 
-    monkeypatch.setattr(openml, "download", download)
+    monkeypatch.setattr(downloads, "download", download)
     first, second = datasets.mnist_7v9(), datasets.mnist_7v9()
     assert "OpenML" in first.provenance
     assert first.sha256 == second.sha256
@@ -92,7 +94,7 @@ def test_missing_data_name_the_three_places_and_the_remedy(empty_places):
 @pytest.mark.parametrize("source", ["folder", "cache"])
 def test_one_source_asks_no_other(empty_places, monkeypatch, source):
     monkeypatch.delenv("APPROXMCMC_DATA_DIR")
-    with pytest.raises(DatasetError, match=r"not set.*OpenML: not asked"):
+    with pytest.raises(DatasetError, match=r"not set.*OpenML data set mnist_784 version 1: not asked"):
         datasets.mnist_7v9(source)
 
 
@@ -115,10 +117,10 @@ def test_a_damaged_cache_is_reported_and_replaced(empty_places, monkeypatch):
     cached = empty_places[1]
     places.write_arrays(cached, _small_images())
     cached.write_bytes(cached.read_bytes()[:1000])
-    monkeypatch.setattr(openml, "download", lambda path, insist: places.write_arrays(path, _small_images()))
+    monkeypatch.setattr(downloads, "download", lambda path, fetch, insist: places.write_arrays(path, _small_images()))
     with pytest.warns(UserWarning, match="ignored"):
         datasets.mnist_7v9()
-    assert datasets.mnist_7v9().sha256 == mnist.SHA256
+    assert datasets.mnist_7v9().sha256 == mnist.IMAGES.sha256
 
 
 def test_an_unknown_source_is_refused():
@@ -160,46 +162,53 @@ def test_objects_are_never_unpickled(tmp_path):
 def test_a_download_that_hangs_is_killed():
     started = time.monotonic()
     with pytest.raises(DatasetError, match=r"stopped after 0\.5 s"):
-        openml.run_limited([sys.executable, "-c", "import time; time.sleep(60)"], 0.5)
+        downloads.run_limited([sys.executable, "-c", "import time; time.sleep(60)"], 0.5)
     assert time.monotonic() - started < 20
 
 
 def test_a_failed_download_says_why():
     with pytest.raises(DatasetError, match="ValueError: the reason"):
-        openml.run_limited([sys.executable, "-c", "raise ValueError('the reason')"], 20)
+        downloads.run_limited([sys.executable, "-c", "raise ValueError('the reason')"], 20)
 
 
-def test_the_child_process_writes_the_file(tmp_path, monkeypatch):
+def test_the_child_process_writes_the_file(tmp_path):
     code = (
         "import sys; from approxmcmc.datasets.places import write_arrays as w; from pathlib import Path; import numpy;"
     )
-    monkeypatch.setattr(openml, "CHILD", code + "w(Path(sys.argv[1]), {'a': numpy.ones(2)})")
-    openml.download(tmp_path / "datasets" / "x.npz")
+    code += "w(Path(sys.argv[1]), {'a': numpy.ones(2)})"
+    downloads.download(tmp_path / "datasets" / "x.npz", "any:fetch", child=code)
     assert places.read_arrays(tmp_path / "datasets" / "x.npz", ("a",))["a"].tolist() == [1.0, 1.0]
 
 
-def test_a_failure_is_not_repeated_at_once(tmp_path, monkeypatch):
+FAILS, WRITES = "raise OSError('unreachable')", "import sys; open(sys.argv[1], 'w')"
+
+
+def test_a_failure_is_not_repeated_at_once(tmp_path):
     path = tmp_path / "datasets" / "x.npz"
-    monkeypatch.setattr(openml, "CHILD", "raise OSError('unreachable')")
     with pytest.raises(DatasetError, match="unreachable"):
-        openml.download(path)
-    monkeypatch.setattr(openml, "CHILD", "import sys; open(sys.argv[1], 'w')")
+        downloads.download(path, "any:fetch", child=FAILS)
     with pytest.raises(DatasetError, match=r"not tried.*unreachable"):
-        openml.download(path)
-    openml.download(path, insist=True)
-    openml.download(path)  # a success forgets the failure
+        downloads.download(path, "any:fetch", child=WRITES)
+    downloads.download(path, "any:fetch", child=WRITES, insist=True)
+    downloads.download(path, "any:fetch", child=WRITES)  # a success forgets the failure
     assert path.exists()
 
 
-def test_an_old_failure_is_forgotten(tmp_path, monkeypatch):
+def test_an_old_failure_is_forgotten(tmp_path):
     path = tmp_path / "x.npz"
     note = tmp_path / "x.failed"
     note.write_text("unreachable")
     os.utime(note, (time.time() - 700, time.time() - 700))
-    monkeypatch.setattr(openml, "CHILD", "import sys; open(sys.argv[1], 'w')")
-    openml.download(path)
+    downloads.download(path, "any:fetch", child=WRITES)
     assert path.exists()
     assert not note.exists()
+
+
+def test_the_child_calls_the_function_that_fetches(tmp_path, monkeypatch):
+    module = types.SimpleNamespace(fetch=lambda: {"a": np.arange(3)})
+    monkeypatch.setitem(sys.modules, "a_fetching_module", module)
+    downloads.save(str(tmp_path / "x.npz"), "a_fetching_module:fetch")
+    assert places.read_arrays(tmp_path / "x.npz", ("a",))["a"].tolist() == [0, 1, 2]
 
 
 def _serve(monkeypatch, images, labels):
@@ -214,7 +223,7 @@ def test_sevens_and_nines_keep_their_order_and_their_split(monkeypatch):
     labels[[5, 59_999]], labels[[8, 60_000, 69_999]] = "9", "7"
     images = np.repeat(np.arange(70_000.0)[:, None] % 251, 4, axis=1)
     _serve(monkeypatch, images, labels)
-    arrays = openml.fetch_sevens_and_nines()
+    arrays = mnist.fetch_sevens_and_nines()
     assert arrays["y_train"].tolist() == [9, 7, 9]
     assert arrays["y_test"].tolist() == [7, 7]
     assert arrays["X_train"][:, 0].tolist() == [5, 8, 59_999 % 251]
@@ -230,7 +239,7 @@ def test_scikit_learn_accepts_the_request(tmp_path, monkeypatch):
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", no_network)
     with pytest.warns(UserWarning, match="network error"), pytest.raises(urllib.error.URLError, match="no network"):
-        openml.fetch_sevens_and_nines()
+        mnist.fetch_sevens_and_nines()
 
 
 def test_the_cache_folder_follows_the_platform(monkeypatch):
@@ -333,7 +342,7 @@ def test_the_published_images():
     assert images.X_train.shape == (12_214, 784)
     assert images.X_test.shape == (2037, 784)
     assert (int(images.y_train.sum()), int(images.y_test.sum())) == (5949, 1009)
-    assert images.sha256 == mnist.SHA256
+    assert images.sha256 == mnist.IMAGES.sha256
 
 
 @needs_real_data
@@ -359,4 +368,4 @@ def test_openml_gives_the_same_arrays(monkeypatch):
             images[stored[f"index_{part}"] + offset] = stored[f"X_{part}"]
             labels[stored[f"index_{part}"] + offset] = stored[f"y_{part}"].astype(str)
     _serve(monkeypatch, images, labels)
-    assert checksum(*openml.fetch_sevens_and_nines().values()) == mnist.SHA256
+    assert checksum(*mnist.fetch_sevens_and_nines().values()) == mnist.IMAGES.sha256

@@ -73,6 +73,7 @@ def user_target(loglik=book.loglik):
     return amc.Target(
         loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
         term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),
+        difference_bound=(np.full(N, 10.0), lambda theta, proposed: np.abs(proposed - theta).sum()),
     )  # fmt: skip
 
 
@@ -113,9 +114,18 @@ TESTS = {
     "AlwaysAccept": [amc.AlwaysAccept()],
     "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=EARLY)],
     "BernsteinTest": [amc.BernsteinTest(0.1, 4), amc.BernsteinTest(0.1, 4, range="observed", order="blocks")],
+    "CheapestExactTest": [amc.CheapestExactTest()],
+    "DelayedAcceptance": [
+        amc.DelayedAcceptance(amc.ExactTest("barker")),
+        amc.DelayedAcceptance(amc.PoissonTest()),
+        amc.DelayedAcceptance(amc.SequentialTTest(0.2, 4, order="blocks")),
+    ],
     "ExactTest": [amc.ExactTest(), amc.ExactTest("barker")],
+    "FactorizedTest": [amc.FactorizedTest()],
     "MinibatchBarker": [amc.MinibatchBarker(batch_size=5), amc.MinibatchBarker(batch_size=4, order="blocks")],
+    "PoissonTest": [amc.PoissonTest()],
     "SequentialTTest": [EARLY, amc.SequentialTTest(0.2, 4, 1.5, tol=0.05, order="blocks")],
+    "TunaTest": [amc.TunaTest(0.01)],
 }
 SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of them
     "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.Auxiliary(20))],
@@ -160,9 +170,10 @@ UNBOUNDED = (
     "BoundedLikelihood",
     "GLMTarget",
     "GaussianMixture",
-    "RobustRegression",
     "SoftmaxRegression",
 )
+# Tests that need a bound of every single term.
+THINNED = (amc.FactorizedTest, amc.PoissonTest, amc.TunaTest)
 
 
 def members(room, role):
@@ -295,6 +306,8 @@ def must_run(parts, target):
         return False
     is_free = isinstance(test, amc.AlwaysAccept)
     if isinstance(move, UNCORRECTED) and not is_free:
+        return False
+    if isinstance(getattr(test, "test", test), THINNED) and type(target).__name__ in UNBOUNDED:
         return False
     if any(isinstance(each, amc.SurrogateTransition) for each in move.members):
         return isinstance(target, SurrogateTarget)

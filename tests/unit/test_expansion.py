@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Proposal, Target
-from approxmcmc.diagnostics.expansion_gates import expansion_problems, laplace_share
+from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_share
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
@@ -209,7 +209,6 @@ class TestControlVariate:
         assert attrs["setup_expansion_seconds"] > 0.0
         assert attrs["setup_distance_to_mode"] < 1e-4
         assert 0.0 < attrs["setup_variance_ratio"] < 0.05
-        assert attrs["audit_every"] == 10 * max(50, 20 * 300 // 50)
         touched = trace.sample_stats["datapoints_touched"].values
         np.testing.assert_array_equal(trace.sample_stats["likelihood_evaluations"].values, 2 * touched)
 
@@ -242,6 +241,10 @@ TESTED = {**WALK, "test": SequentialTTest(0.05, 64).to_dict()}
 READS_MOST = {"setup_variance_ratio": 1e-4, "n_obs": 1000, "tuning_datapoints_touched": [100_000, 140_000]}
 
 
+def fired(attrs, settings):
+    return [finding for finding in expansion_gates(attrs, settings) if finding.fires]
+
+
 class TestGates:
     @pytest.mark.parametrize(
         ("attrs", "settings", "match"),
@@ -252,26 +255,26 @@ class TestGates:
             ({"setup_variance_ratio": 0.9}, WALK, "hurt.*0.9"),
             (READS_MOST, TESTED, r"read 0.6 of the data.*gate: 0.5.*ExactTest"),
             ({"tuning_accepted": [150, 40]}, LAPLACE, r"chain 1 accepted 0.2 .*gate: 0.3.*rho=0.8"),
-            ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*is stuck"),
+            ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*hardly moves.*normal law"),
             ({"tuning_accepted": [30, 150]}, MIXED, r"chain 0 accepted 0.15 .*gate: 0.27"),
             ({"tuning_accepted": [150, 1]}, WALK, "chain 1 accepted 0.005.*hardly moves"),
         ],
     )
     def test_each_gate_fires_alone(self, attrs, settings, match):
-        [sentence] = expansion_problems({**PILOT, **attrs}, settings)
-        assert re.search(match, sentence)
+        [finding] = fired({**PILOT, **attrs}, settings)
+        assert re.search(match, str(finding))
 
     def test_a_good_run_is_silent_and_so_is_one_without_tuning(self):
         good = {**PILOT, "setup_distance_to_mode": 1e-5, "setup_variance_ratio": 1e-4}
-        assert expansion_problems(good, LAPLACE) == []
+        assert fired(good, LAPLACE) == []
         bad = {"setup_distance_to_mode": 9.0, "setup_variance_ratio": 2.0, "tuning_steps": 0}
-        assert expansion_problems(bad, LAPLACE) == []
+        assert expansion_gates(bad, LAPLACE) == []
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
         exact = [{**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest())]
-        assert all(expansion_problems({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
+        assert all(fired({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
         fewer = {**READS_MOST, "tuning_datapoints_touched": [90_000, 100_000]}
-        assert expansion_problems({**PILOT, **fewer}, TESTED) == []
+        assert fired({**PILOT, **fewer}, TESTED) == []
 
     def test_shares_of_laplace_proposals(self):
         nested = Mixture([RandomWalk(1.0), Mixture([Independence(FIT), SingleSite()], [3, 1])], [0.2, 0.8])
@@ -283,7 +286,6 @@ class TestGates:
     def test_a_bad_point_warns_in_a_run(self):
         target = ControlVariate(logistic(300), at=np.full(3, 2.0))
         sampler = MetropolisHastings(RandomWalk(0.1), ExactTest())
-        with pytest.warns(SamplingWarning) as caught:
+        with pytest.warns(SamplingWarning, match="expanded"):
             sample(target, sampler, **{**SETTINGS, "tune": 60})
-        assert any("expanded" in str(warning.message) for warning in caught)
         sample(target, sampler, **SETTINGS)  # tune=0: silent, and warnings are errors here

@@ -1,13 +1,15 @@
 """The connections of KDD99: coding, where they are looked for, and what a foreign file is told."""
 
+import dataclasses
 import sys
 import types
 
 import numpy as np
 import pytest
 
-from approxmcmc.datasets import connections_stand_in, openml, places
+from approxmcmc.datasets import connections_stand_in, downloads, places
 from approxmcmc.datasets import kdd99 as load
+from approxmcmc.datasets.dataset import checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 
 kdd99 = sys.modules["approxmcmc.datasets.kdd99"]
@@ -18,7 +20,11 @@ def nowhere(tmp_path, monkeypatch):
     """Leave no place that has the data."""
     monkeypatch.delenv("APPROXMCMC_DATA_DIR", raising=False)
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kdd99, "CHILD", "raise OSError('unreachable')")
+
+    def no_network(path, fetch, *, insist=False):
+        raise DatasetError("unreachable")
+
+    monkeypatch.setattr(downloads, "download", no_network)
     return tmp_path
 
 
@@ -69,14 +75,29 @@ def test_what_is_not_found_says_where_it_was_looked_for(nowhere):
 def test_a_foreign_file_is_refused(nowhere, monkeypatch):
     monkeypatch.setenv("APPROXMCMC_DATA_DIR", str(nowhere))
     arrays = dict(zip(kdd99.FEATURES, raw_rows().T, strict=True))
-    places.write_arrays(nowhere / kdd99.FILE_NAME, {**arrays, "malicious": np.zeros(6, dtype=np.uint8)})
+    places.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, {**arrays, "malicious": np.zeros(6, dtype=np.uint8)})
     with pytest.raises(DatasetError, match="does not hold the 10 % subset"):
         load("folder")
 
 
-def test_a_download_of_another_child(nowhere):
-    openml.download(nowhere / "x.npz", child="import sys; open(sys.argv[1], 'w')")
-    assert (nowhere / "x.npz").exists()
+def test_the_download_names_a_function_that_exists():
+    module, name = kdd99.CONNECTIONS.download.fetch.split(":")
+    assert getattr(sys.modules[module], name) is kdd99.fetch_connections
+
+
+def test_one_hot_columns(nowhere, monkeypatch):
+    monkeypatch.setenv("APPROXMCMC_DATA_DIR", str(nowhere))
+    arrays = dict(zip(kdd99.FEATURES, raw_rows().T, strict=True)) | {"malicious": np.array([0, 1, 0, 1, 0, 1])}
+    places.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, arrays)
+    found = checksum(*kdd99.decode_connections(arrays))
+    monkeypatch.setattr(kdd99, "CONNECTIONS", dataclasses.replace(kdd99.CONNECTIONS, sha256=found))
+    data = load("folder", coding="one_hot")
+    assert data.columns == ("service[0]", "service[1]", "service[2]", "src_bytes", "serror_rate")
+    np.testing.assert_allclose(data.X_train[:, 2], (np.arange(6) == 5) * 6 / 5**0.5 - 1 / 5**0.5)
+    assert data.y_train.tolist() == [0, 1, 0, 1, 0, 1]
+    assert load("folder").X_train.shape == (6, 41)
+    with pytest.raises(InvalidInputError, match="coding must be one of"):
+        load("folder", coding="hashed")
 
 
 def test_the_stand_in_is_like_the_data():
@@ -92,9 +113,12 @@ def test_the_stand_in_is_like_the_data():
 @pytest.mark.slow
 def test_the_real_data():
     folder = places.data_folder()
-    if folder is None or not (folder / kdd99.FILE_NAME).exists():
-        pytest.skip(f"APPROXMCMC_DATA_DIR names no folder with {kdd99.FILE_NAME}")
+    if folder is None or not (folder / kdd99.CONNECTIONS.file_name).exists():
+        pytest.skip(f"APPROXMCMC_DATA_DIR names no folder with {kdd99.CONNECTIONS.file_name}")
     data = load("folder")
     assert data.X_train.shape == (494_021, 41)
     assert data.y_train.sum() == 396_743
     assert (data.X_train.std(axis=0) == 0.0).sum() == 2
+    one_hot = load("folder", coding="one_hot")
+    assert one_hot.X_train.shape == (494_021, 116)
+    np.testing.assert_allclose(one_hot.X_train.std(axis=0), 1.0)

@@ -278,8 +278,8 @@ class TestWarnings:
     @pytest.mark.filterwarnings("error")
     def test_a_good_run_is_silent(self):
         target = logistic(n=4000)
-        sampler = amc.MetropolisHastings(amc.RandomWalk(0.05), amc.SequentialTTest(epsilon=0.05, batch_size=500))
-        draw(target, sampler, draws=400, audit_every=1)
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.08), amc.SequentialTTest(epsilon=0.05, batch_size=500))
+        draw(target, sampler, draws=5000, tune=500, audit_every=1)
 
 
 class TestTrace:

@@ -15,7 +15,7 @@ from approxmcmc.contracts import Target as TargetProtocol
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression
+from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression, laplace
 from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients, student_coefficients
 
 rng = np.random.default_rng(7)
@@ -221,3 +221,16 @@ def test_other_samplers_take_the_new_targets():
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), test)
         trace = amc.sample(TARGETS[name], sampler, draws=10, tune=0, chains=1, random_seed=1, progressbar=False)
         assert trace.posterior["beta"].shape == (1, 10, *TARGETS[name].variables.shapes["beta"])
+
+
+def test_the_mode_is_found_beside_rare_categories():
+    """A difference step as long as a typical term bends is 10 logits long for the few rows of a category."""
+    rng, n = np.random.default_rng(0), 10_000
+    place = np.arange(n)
+    rare = np.column_stack([(first <= place) & (place < first + size) for first, size in ((0, 2), (9, 5), (20, 20))])
+    X = np.column_stack([np.ones(n), rng.normal(size=n), (rare - rare.mean(axis=0)) / rare.std(axis=0)])
+    y = np.where(rare.any(axis=1), 2, (X[:, 1] + rng.logistic(size=n) > 0).astype(int) + (rng.random(n) < 0.1))
+    fit = laplace(SoftmaxRegression(X, y, prior_scale=1.0))
+    probability = special.softmax(X @ fit.mode.reshape(3, 5).T, axis=1)
+    gradient = ((y[:, None] == np.arange(3)) - probability).T @ X - fit.mode.reshape(3, 5)
+    assert np.abs(np.linalg.cholesky(fit.cov).T @ gradient.ravel()).max() < 1e-3

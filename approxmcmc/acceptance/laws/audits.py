@@ -50,9 +50,10 @@ def expected_wrong_rate(stats: "xr.Dataset", *, epsilon: float, tol: float, **lo
     Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
     error depends on the data through mu_std alone. A stop by tolerance adds what a tie may err: ties are what it gives
     up on, and no sign of heavy tails. Draws that record an ``epsilon`` of their own were decided with that. `looks`
-    holds `batch_size`, `growth` and `boundary_shape`.
+    holds `batch_size`, `growth` and `boundary_shape`. None, too, for stops by tolerance where audits are those of kept
+    draws: such a stop is recorded of the draw's own decision, and another one was audited.
     """
-    if "audited_mu_std" not in stats:
+    if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None
     mu_std = np.abs(np.asarray(stats["audited_mu_std"]))
     audited = np.isfinite(mu_std)
@@ -76,7 +77,7 @@ def _errors_of_stops(
     decisions, stops = (np.asarray(stats[name]) for name in ("decisions_made", "tolerance_stops"))
     alone = (decisions == 1) & (stops == 1) & np.isfinite(mu_std)
     sizes = look_sizes(looks["n_obs"], looks["batch_size"], looks["growth"])
-    look_of = np.searchsorted(sizes, np.asarray(stats["datapoints_touched"]))
+    look_of = np.searchsorted(sizes, np.asarray(stats["datapoints_touched"]) - stats.attrs.get("setup_core_rows", 0))
     error = 0.5 * (stops / np.maximum(decisions, 1))
     for epsilon, look in {*zip(epsilons[alone].tolist(), look_of[alone].tolist(), strict=True)}:
         here = alone & (epsilons == epsilon) & (look_of == look)

@@ -132,6 +132,7 @@ class AuditedChain:
     """A chain whose listed decisions are audited after each chunk of draws; see the protocol `Chain`."""
 
     start_evaluations = 0
+    auditor = None
 
     def __init__(self, chain: CompiledChain, likelihood: KnownLikelihood) -> None:
         self.chain = chain

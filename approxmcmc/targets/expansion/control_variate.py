@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import (
+    CompiledDifferenceBound,
     CompiledGradient,
     CompiledTarget,
     CompiledTermRange,
@@ -28,8 +29,9 @@ from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.pinned import with_context
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.expansion.difference_bounds import first_order_bound, second_order_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
-from approxmcmc.targets.expansion.pilot import Pilot
+from approxmcmc.targets.expansion.pilot import Pilot, normal_pilot
 from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LinearTarget
@@ -156,6 +158,7 @@ class ControlVariate(ExpandedTarget):
         posterior = Posterior(target, order)
         self._expansion = posterior.expansion
         self._numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
+        self._shifts = np.zeros((target.n_obs, 2))  # what averaging changed of slope and half of the bend
         self._sums = self._expand(found)
         curvature = posterior if order == 2 else Posterior(target)
         here = self._sums + posterior.prior_at(self.center) if order == 2 else curvature.at(self.center)
@@ -169,7 +172,8 @@ class ControlVariate(ExpandedTarget):
         if not self.averaged:
             return self._expansion.at(self.center, self._numbers)
         pilot = self._pilot(found)
-        self._expansion.survey(self.center, pilot.cholesky, pilot.draws, self._numbers, averaged=True)
+        survey = self._expansion.survey(self.center, pilot.cholesky, pilot.draws, self._numbers, averaged=True)
+        self._shifts = survey.shifts
         return self._expansion.total(self.center, self._numbers, np.arange(self.n_obs))
 
     def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
@@ -241,6 +245,26 @@ class ControlVariate(ExpandedTarget):
             )
         reach = linear.third_derivative_bound * linear.largest_row_norm() ** 3
         return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the bounds of the residuals, one by one; see `approxmcmc.targets.expansion.difference_bounds`."""
+        plain = self._linear_target()
+        if self.laplace is None:
+            raise IncompatibleError(
+                f"{self!r}: the posterior bends up at the centre, and no normal law says how far bounds must hold; "
+                'expand at="mode"'
+            )
+        cholesky, draws = self.laplace.cholesky, normal_pilot(self.laplace).draws
+        leverages = np.square(np.asarray(plain.X) @ cholesky).sum(axis=1)
+        if self.order == 1:
+            if plain.second_derivative_bound is None:
+                raise IncompatibleError(
+                    f"{self!r}: exact subsampling of what a first-order expansion leaves needs a bound of the second "
+                    "derivative; give the GLMTarget second_derivative_bound="
+                )
+            return first_order_bound(plain.second_derivative_bound, leverages, self.center, cholesky, draws)
+        places = self._numbers[:, 0], plain.y
+        return second_order_bound(plain, places, leverages, self._shifts, self.center, cholesky, draws)
 
     def __repr__(self) -> str:
         """Name the target, the order of the expansion, and its distance from the mode."""

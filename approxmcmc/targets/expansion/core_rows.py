@@ -7,15 +7,16 @@ w_i the best quadratic of light row i under a pilot's law, r_i what it misses. S
 are the terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, the light rows at random.
 """
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import (
+    CompiledDifferenceBound,
     CompiledGradient,
     CompiledSurrogate,
     CompiledTarget,
@@ -26,7 +27,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.shuffled import check_rows_are_terms
 from approxmcmc.engine.surrogate_transition import SurrogateState, run
-from approxmcmc.engine.term_range import light_range
+from approxmcmc.engine.term_range import reach_around
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion.core_rule import (
     LARGEST_SHARE,
@@ -35,6 +36,7 @@ from approxmcmc.targets.expansion.core_rule import (
     rows_that_pay,
     rows_that_vary,
 )
+from approxmcmc.targets.expansion.difference_bounds import second_order_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.expansion.pilot import ACCEPTANCE, FIRST_STEP, TUNING_STEPS, gradient_or_none
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
@@ -256,9 +258,18 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
         spread, shifts = np.sqrt(self._survey.leverages), np.abs(self._survey.shifts)
-        largest = [(shifts[:, 0] * spread).max(), (shifts[:, 1] * spread**2).max(), bound / 6.0 * spread.max() ** 3]
-        whiten = solve_triangular(self.pilot.cholesky, np.eye(len(self.center)), lower=True)
-        return CompiledTermRange(light_range(), np.concatenate([largest, self.center, whiten.ravel()]))
+        largest = (shifts[:, 0] * spread).max(), (shifts[:, 1] * spread**2).max(), bound / 6.0 * spread.max() ** 3
+        twice = [2.0 * factor for factor in largest]
+        return CompiledTermRange(*reach_around(twice, math.inf, self.center, self.pilot.cholesky))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the bounds of the light terms, one by one; see `approxmcmc.targets.expansion.difference_bounds`."""
+        plain = self._linear_target()
+        if not self.expand:
+            whole = plain.compile_difference_bound()
+            return whole._replace(rates=whole.rates[self._light])
+        places, law = (self._numbers[:, 0], plain.y[self._light]), (self.pilot.cholesky, self.pilot.draws)
+        return second_order_bound(plain, places, self._survey.leverages, self._survey.shifts, self.center, *law)
 
     @property
     def setup_attrs(self) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import (
+    BoundedDifferencesTarget,
     BoundedTermsTarget,
     CompiledTarget,
     DifferentiableTarget,
@@ -16,18 +17,18 @@ from approxmcmc.contracts import (
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.expansion.pilot import Pilot, normal_pilot, run_pilot
 from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.mode import laplace
 
 PLACES = ("mode", "pilot")
 
 
-class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTarget):
+class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget):
     """The posterior of another target, `target`, with terms expanded around `center`.
 
     Subclasses set `laplace` and write `_compile`.
     """
 
-    audit_rarity = 10  # audits read all data, and steps are cheap: ten times fewer of them
     terms_are_likelihood = False  # but its residuals: a temperature that divides them would leave the expansion whole
 
     target: Target
@@ -90,6 +91,15 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, TwinnedTa
     def to_pymc(self) -> Any:
         """Return the plain target's PyMC twin."""
         return self.target.to_pymc()  # type: ignore[attr-defined]  # told by the plain target where there is none
+
+    def _linear_target(self) -> LinearTarget:
+        """Return the plain target, or say what bounds of single residuals need."""
+        if isinstance(self.target, LinearTarget) and self.target.knows_derivatives:
+            return self.target
+        raise IncompatibleError(
+            f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model "
+            "with exact derivatives, LogisticRegression or a GLMTarget with derivatives_eta=; use ExactTest"
+        )
 
     def _place(self, at: Any, memory_limit: float) -> Any:
         """Return where to expand: what `at` stands for, found now if it is a word."""

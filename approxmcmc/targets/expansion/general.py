@@ -21,6 +21,7 @@ from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, chec
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
+SHORTEST = 1e-4  # of the step so found: rounding then spoils a second derivative by 1e-8 of itself
 # Draws from a normal law so much wider than the posterior, and how much rows that are light may vary over them.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
@@ -186,9 +187,10 @@ class GeneralExpansion:
         for j in range(self.dim):
             step = self._known_steps.get(j, 0.1 * RELATIVE_STEP * max(1.0, abs(theta[j])))
             hessian[j] = self._bend(theta, j, step)
-            # A difference of gradients forgives a step that is too short by far more than one that is too long.
+            # A difference of gradients forgives a step that is too short by far more than one that is too long: with a
+            # rare category a typical term bends on a scale on which those of its few rows have long gone straight.
             wanted = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
-            if np.isfinite(wanted) and wanted < 1e100 and not 1e-2 * wanted < step < 10.0 * wanted:
+            if np.isfinite(wanted) and wanted < 1e100 and not SHORTEST * wanted < step < 10.0 * wanted:
                 step, hessian[j] = wanted, self._bend(theta, j, wanted)
             self._known_steps[j] = step
         return Quadratic(self.log_likelihood(theta), self.gradient(theta), 0.5 * (hessian + hessian.T))

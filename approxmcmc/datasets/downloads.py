@@ -1,38 +1,38 @@
-"""Download from OpenML through scikit-learn, in a process of its own that can be stopped.
+"""Download through scikit-learn, in a process of its own that can be stopped.
 
 A socket that hangs cannot be interrupted from inside its thread, and a download that goes on in the background would
 disturb what is being timed. So the download is a child process, killed when its time is over.
 """
 
 import contextlib
+import importlib
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 from approxmcmc.datasets.places import write_arrays
 from approxmcmc.errors import DatasetError
 
 TIME_LIMIT = 20.0  # seconds
 QUIET_PERIOD = 600.0  # seconds after a failure in which no other process tries again
-CHILD = "import sys; from approxmcmc.datasets.openml import save; save(sys.argv[1])"
-N_TRAIN = 60_000  # of the 70000 images, in their original order
+CHILD = "import sys; from approxmcmc.datasets.downloads import save; save(*sys.argv[1:])"
 
 
-def download(path: Path, *, insist: bool = False, child: str | None = None) -> None:
-    """Download the images of 7 and 9, or what `child` fetches, to `path`, in at most `TIME_LIMIT` seconds.
+def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD) -> None:
+    """Download what `fetch` returns to `path`, in at most `TIME_LIMIT` seconds.
 
     Parameters
     ----------
     path
         The ``.npz`` file to write.
+    fetch
+        The function that fetches, as ``module:name``; it takes nothing and returns arrays by name.
     insist
         Try even when another attempt has failed within `QUIET_PERIOD` seconds.
     child
-        Python code of the process that downloads; its argument is the path.
+        Python code of the process that downloads; its arguments are the path and `fetch`.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def download(path: Path, *, insist: bool = False, child: str | None = None) -> N
     if not insist:
         _refuse_soon_after(failure)
     try:
-        run_limited([sys.executable, "-c", child or CHILD, str(path)], TIME_LIMIT)
+        run_limited([sys.executable, "-c", child, str(path), fetch], TIME_LIMIT)
     except DatasetError as error:
         with contextlib.suppress(OSError):  # a read-only cache only loses the note
             failure.parent.mkdir(parents=True, exist_ok=True)
@@ -72,26 +72,10 @@ def run_limited(command: list[str], seconds: float) -> None:
         raise DatasetError(f"the download failed: {last_line}") from error
 
 
-def fetch_sevens_and_nines() -> dict[str, np.ndarray]:
-    """Fetch all of MNIST through scikit-learn and keep the sevens and nines, in the original order."""
-    from sklearn.datasets import fetch_openml
-
-    images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
-    labels = np.asarray(labels).astype(np.uint8)
-    kept = np.flatnonzero((labels == 7) | (labels == 9))
-    pixels = np.asarray(images)[kept].astype(np.uint8)
-    n_train = int(np.searchsorted(kept, N_TRAIN))
-    return {
-        "X_train": pixels[:n_train],
-        "y_train": labels[kept[:n_train]],
-        "X_test": pixels[n_train:],
-        "y_test": labels[kept[n_train:]],
-    }
-
-
-def save(path: str) -> None:
-    """Fetch the images and write them to `path`: what the child process does."""
-    write_arrays(Path(path), fetch_sevens_and_nines())
+def save(path: str, fetch: str) -> None:
+    """Write the arrays that the function ``module:name`` returns to `path`: what the child process does."""
+    module, name = fetch.split(":")
+    write_arrays(Path(path), getattr(importlib.import_module(module), name)())
 
 
 def _refuse_soon_after(failure: Path) -> None:

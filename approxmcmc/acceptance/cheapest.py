@@ -1,0 +1,66 @@
+"""The cheaper of two exact tests, by what a pilot predicts: a Poisson number of rows, or all of them."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from approxmcmc.acceptance.exact import ExactTest
+from approxmcmc.acceptance.poisson import PoissonTest
+from approxmcmc.acceptance.thinning import LARGEST_SHARE
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
+from approxmcmc.errors import IncompatibleError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CheapestExactTest(AcceptanceTest):
+    """Decide as `PoissonTest` where that is cheap, as `ExactTest` elsewhere; never wrongly.
+
+    Notes
+    -----
+    `PoissonTest` is taken where the target bounds its terms one by one and a pilot predicts that a decision reads less
+    than a fifth of the rows (:meth:`PoissonTest.expected_reads`). The choice is made when the sampler is built, and
+    stored with the trace as ``setup_exact_test``. Guarantee: exact, whatever is chosen. `MetropolisHastings` takes this
+    test for a `SurrogateTransition` where it is given none.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> amc.CheapestExactTest().chosen_for(target), amc.CheapestExactTest().chosen_for(target.target)
+    (PoissonTest(), ExactTest(rule='metropolis'))
+    """
+
+    @property
+    def order(self) -> str:
+        """Both read their data as they lie."""
+        return "memory"
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return none: how many terms are read may be random."""
+        return np.empty(0, dtype=np.int64)
+
+    def chosen_for(self, target: Target | Population) -> AcceptanceTest:
+        """Return the test that decides about this target."""
+        poisson = PoissonTest()
+        try:
+            reads = poisson.expected_reads(target)  # NaN is not below
+        except IncompatibleError:
+            return ExactTest()
+        return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
+
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
+        """Warn of a bound that was found to be false."""
+        return PoissonTest().problems(stats)
+
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Choose, and compile what was chosen."""
+        if not target.same_terms:
+            raise IncompatibleError("CheapestExactTest works with MetropolisHastings; give Gibbs an ExactTest")
+        chosen = self.chosen_for(target)
+        compiled = chosen.build_test(target)
+        return compiled._replace(attrs={**compiled.attrs, "setup_exact_test": type(chosen).__name__})

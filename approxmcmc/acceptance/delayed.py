@@ -1,0 +1,179 @@
+"""Delayed acceptance: ask the cheap part of the ratio first, and the data only if it says yes.
+
+Accepting with probability min(1, e^c) and then with probability alpha_2, that of any rule which balances the terms,
+alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}, satisfies detailed balance, as each factor does.
+
+References: Christen and Fox (2005), Markov Chain Monte Carlo Using an Approximation; Banterle, Grazian, Lee and Robert
+(2019), Accelerating Metropolis-Hastings Algorithms by Delayed Acceptance.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
+from approxmcmc.contracts.records import DECISIONS
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.errors import IncompatibleError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class DelayedState(NamedTuple):
+    """The state of the second stage."""
+
+    second: Any
+
+
+@cached_by_content(maxsize=16)
+def make_decide(
+    decide: Callable[..., tuple[int, float]], draw_threshold: Callable[..., float], probability: Callable[..., float]
+) -> Callable[..., tuple[int, float]]:
+    """Return a first stage on log_rest, with a second stage of its own threshold on the terms alone."""
+
+    def decide_in_two_stages(
+        rng: np.random.Generator,
+        evidence: Evidence,
+        threshold: float,
+        log_rest: float,
+        test: DelayedState,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> tuple[int, float]:
+        if not threshold < log_rest:
+            count[DECISIONS] += 1
+            return 0, -math.inf
+        answer, log_ratio = decide(rng, evidence, draw_threshold(rng), 0.0, test.second, count, value)
+        accepted = probability(log_ratio) if answer >= 0 else 0.0
+        return answer, (math.log(accepted) if accepted > 0.0 else -math.inf)
+
+    return compiled(decide_in_two_stages)
+
+
+@cached_by_content(maxsize=16)
+def make_kept(log_likelihood: Callable[..., float]) -> Callable[..., float]:
+    """Return what tells the log-likelihood that the second stage keeps."""
+
+    def kept(test: DelayedState) -> float:
+        return log_likelihood(test.second)
+
+    return compiled(kept)
+
+
+@cached_by_content(maxsize=16)
+def make_keep(keep: Callable[..., None]) -> Callable[..., None]:
+    """Return what gives the second stage the log-likelihood of a start."""
+
+    def keep_in_second(test: DelayedState, total: float) -> None:
+        keep(test.second, total)
+
+    return compiled(keep_in_second)
+
+
+def delayed(second: CompiledTest) -> CompiledTest:
+    """Return a compiled test with a first stage before it."""
+    tells, keeps = second.log_likelihood, second.keep_log_likelihood
+    return second._replace(
+        decide=make_decide(second.decide, second.threshold, second.probability),
+        make_state=lambda: DelayedState(second.make_state()),
+        threshold=METROPOLIS.threshold,
+        probability=METROPOLIS.probability,
+        audit=None,
+        log_likelihood=None if tells is None else make_kept(tells),
+        keep_log_likelihood=None if keeps is None else make_keep(keeps),
+        is_audited=False,
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DelayedAcceptance(AcceptanceTest):
+    r"""Decide on prior, expansion and proposal first; those that pass are decided on the terms by another test.
+
+    Parameters
+    ----------
+    test
+        The second stage: :class:`ExactTest`, :class:`PoissonTest`, :class:`SequentialTTest` or another one.
+
+    Raises
+    ------
+    IncompatibleError
+        When `test` is no test, or one that uses no ratio or changes along the chain.
+
+    Notes
+    -----
+    .. math:: \alpha = \min\left(1, e^{c}\right) \alpha_2, \qquad
+              c = \log\frac{S(\theta')\, q(\theta \mid \theta')}{S(\theta)\, q(\theta' \mid \theta)},
+
+    S what stands in the prior's place: with :class:`ControlVariate` or :class:`CoreRows` the expanded posterior, on
+    plain targets the prior alone, which helps little. :math:`\alpha_2` is the probability of the second test, on the
+    terms alone.
+
+    Guarantee: exact with an exact second stage; else an error of the second stage's decisions is all there is. The
+    product is at most Metropolis's probability, so the chain mixes a little less, and reads nothing for proposals that
+    the expansion refuses. Not audited: the second stage has a threshold of its own. With
+    :class:`PoissonTest` it is the algorithm of Prado, Nemeth and Sherlock (2024).
+
+    References
+    ----------
+    Christen and Fox (2005); Banterle, Grazian, Lee and Robert (2019).
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.1), amc.DelayedAcceptance(amc.ExactTest())).test
+    DelayedAcceptance(test=ExactTest(rule='metropolis'))
+    """
+
+    test: Any
+
+    def __post_init__(self) -> None:
+        """Check that the second stage is a test of the ratio."""
+        if not (isinstance(self.test, AcceptanceTest) and self.test.uses_ratio and self.test.is_homogeneous):
+            raise IncompatibleError(
+                "DelayedAcceptance: the second stage must be one test of the ratio, such as ExactTest() or "
+                f"PoissonTest(), found {self.test!r}"
+            )
+
+    @property
+    def order(self) -> str:
+        """As the second stage."""
+        return self.test.order
+
+    @property
+    def batch_size(self) -> int:
+        """As the second stage."""
+        return int(self.test.batch_size)
+
+    @property
+    def temperature(self) -> float:
+        """As the second stage."""
+        return self.test.temperature
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return how many terms the second stage has read at each look."""
+        return self.test.looks(n_obs)
+
+    def reads_all(self, n_obs: int) -> bool:
+        """Return False: the first stage reads nothing."""
+        return False
+
+    def with_independent_subsets(self) -> "DelayedAcceptance":
+        """Return the same stages with subsets that are drawn afresh for every decision."""
+        return dataclasses.replace(self, test=self.test.with_independent_subsets())
+
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
+        """Warn as the second stage does of what needs no audit."""
+        return self.test.problems(stats)
+
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile both stages."""
+        if not target.same_terms:  # the conditionals of Gibbs have nothing beside their terms
+            raise IncompatibleError(f"DelayedAcceptance works with MetropolisHastings; give Gibbs {self.test!r} itself")
+        return delayed(self.test.build_test(target))

@@ -1,0 +1,56 @@
+"""A sequential test whose data come in a fixed order is one number, with which every u is compared.
+
+The test stops at the first look j where mu_0 = (log u - c) / N lies outside lbar_j -+ h_j, and accepts iff mu_0 lies
+below. The half-width h_j does not depend on u. So the mu_0 that a look leaves undecided are an interval; those below it
+have been accepted and those above it rejected. What ends the test, at all data or by its tolerance, cuts the interval
+at the mean: there is a mu^ with
+
+    accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
+
+The form reads a table of the terms, see `approxmcmc.engine.term_table`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.batches import FINITE, UNDEFINED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.moments import MEAN, reset
+from approxmcmc.engine.term_table import read_table
+
+
+@cached_by_content(maxsize=16)
+def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float]:
+    """Return Lambda^ of the test with the looks ``test.looks`` and ``half_width(table, test, look, n) -> h``.
+
+    h = 0 stops for every u, and h = inf for none.
+    """
+
+    def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:
+        looks, moments, n_obs = test.looks, table.moments, table.n_obs
+        reset(moments)
+        lower, upper, cut = -math.inf, math.inf, 0.0
+        n = np.int64(0)  # a literal 0 would compile the helpers twice
+        for look in range(looks.shape[0]):
+            before, n = n, looks[look]
+            outcome = read_table(rng, table, before, n)
+            if outcome == UNDEFINED:
+                return math.nan
+            # A datum of probability 0 at theta' rejects whatever is left.
+            mean = moments[MEAN] if outcome == FINITE else -math.inf
+            cut = min(max(mean, lower), upper)
+            if n == n_obs or outcome != FINITE:
+                break
+            h = half_width(table, test, look, n)
+            if h < math.inf:
+                lower, upper = max(lower, mean - h), min(upper, mean + h)
+            if lower >= upper:
+                break
+        return log_rest + n_obs * cut
+
+    return compiled(threshold_form)

@@ -1,0 +1,101 @@
+"""Census incomes as 0/1 columns: LIBSVM's a9a, UCI's Adult as Platt (1998) coded it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from approxmcmc.datasets.coding import Columns, standardised_dataset
+from approxmcmc.datasets.dataset import Dataset
+from approxmcmc.datasets.rare_categories import synthetic_categories
+from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+
+N_FEATURES, N_TRAIN = 123, 32_561
+# Levels of the fourteen attributes behind the columns: numbers are cut at their quintiles.
+LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
+
+
+def decode_bits(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Return training predictors and responses and test predictors and responses; predictors are packed as bits."""
+    return tuple(
+        np.unpackbits(array, axis=1)[:, :N_FEATURES] if name.endswith("bits") else array
+        for name, array in arrays.items()
+    )
+
+
+PEOPLE = Source(
+    title="a9a",
+    file_name="a9a.npz",
+    arrays=("X_train_bits", "y_train", "X_test_bits", "y_test"),
+    sha256="37b1126247b3ae93c45d51c720b1f6d537a4ed9f9051afeac9f21628d7074231",
+    decode=decode_bits,
+    download=Download("openml", "approxmcmc.datasets.a9a:fetch_people", "OpenML data set a9a version 1"),
+)
+
+
+def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
+    """Return the people with their standardised 0/1 columns, and whether they earn more than 50 000 dollars.
+
+    Parameters
+    ----------
+    source
+        Where to look: "folder" (``a9a.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the user's
+        cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; given up after 20 s), or "auto":
+        the three in this order.
+    allow_synthetic
+        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+
+    Returns
+    -------
+    Dataset
+        `X_train` float64 (32561, 123 less the columns that are constant there), `X_test` (16281, as many), scaled by
+        the training rows; y = 1 for a large income. Columns are numbered from 1, as in LIBSVM's file.
+
+    Raises
+    ------
+    DatasetError
+        When no place has the data, or a file there holds anything else.
+
+    References
+    ----------
+    Platt (1998), Fast training of support vector machines using sequential minimal optimization, section 12.3.
+
+    Examples
+    --------
+    >>> people = a9a()  # doctest: +SKIP
+    >>> len(people.y_train), int(people.y_train.sum())  # doctest: +SKIP
+    (32561, 7841)
+    """
+    return or_stand_in(lambda: _load(source), people_stand_in, allow_synthetic=allow_synthetic)
+
+
+def people_stand_in(n: int = 20_000) -> Dataset:
+    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    return synthetic_categories(n, 0, LEVELS, ones=0.24, title="a9a", seed=1998)
+
+
+def _load(source: str) -> Dataset:
+    (X_train, y_train, X_test, y_test), provenance = PEOPLE.find(source)
+    return standardised_dataset(
+        "a9a",
+        Columns(X_train.astype(np.float64), tuple(f"x{j}" for j in range(1, N_FEATURES + 1))),
+        y_train,
+        test=X_test,
+        y_test=y_test,
+        provenance=provenance,
+        sha256=PEOPLE.sha256,
+    )
+
+
+def fetch_people() -> dict[str, np.ndarray]:
+    """Fetch the rows through scikit-learn; the training rows come first."""
+    from sklearn.datasets import fetch_openml
+
+    rows, labels = fetch_openml("a9a", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
+    bits = np.packbits(rows.toarray().astype(np.uint8), axis=1)
+    rich = (np.asarray(labels).astype(np.float64) > 0.0).astype(np.uint8)
+    return {
+        "X_train_bits": bits[:N_TRAIN],
+        "y_train": rich[:N_TRAIN],
+        "X_test_bits": bits[N_TRAIN:],
+        "y_test": rich[N_TRAIN:],
+    }

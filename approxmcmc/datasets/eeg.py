@@ -1,0 +1,79 @@
+"""Eyes open or closed, from fourteen electrodes: numbers with a few gross errors.
+
+Two minutes of one person's EEG (Roesler 2013, UCI "EEG Eye State"), 14 980 samples. Four of them are spikes of the
+recording, up to a hundred standard deviations away from the rest. They are kept, on purpose: each has a leverage near
+1, a handful of rows carries what a whole column says, and a subsample rarely holds them. Who wants to learn about eyes,
+and not about samplers, removes them first.
+"""
+
+import numpy as np
+
+from approxmcmc.datasets.coding import Columns, standardised_dataset
+from approxmcmc.datasets.dataset import Dataset
+from approxmcmc.datasets.rare_categories import synthetic_categories
+from approxmcmc.datasets.source import Download, Source, or_stand_in
+
+ELECTRODES = ("AF3", "F7", "F3", "FC5", "T7", "P7", "O1", "O2", "P8", "T8", "FC6", "F4", "F8", "AF4")
+SAMPLES = Source(
+    title="EEG eye state",
+    file_name="eeg_eye_state.npz",
+    arrays=("X", "y"),
+    sha256="127aebd412b75617cdf6e2c923e4e2bc08b9f828f6076b3040a3faf10c948bfb",
+    download=Download("openml", "approxmcmc.datasets.eeg:fetch_samples", "OpenML data set eeg-eye-state version 1"),
+)
+CLOSED = "2"  # OpenML's name of the class
+
+
+def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
+    """Return the samples with 14 standardised voltages, spikes included, and whether the eyes were closed.
+
+    Parameters
+    ----------
+    source
+        Where to look: "folder" (``eeg_eye_state.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the
+        user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; given up after 20 s), or
+        "auto": the three in this order.
+    allow_synthetic
+        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+
+    Returns
+    -------
+    Dataset
+        `X_train` float64 (14980, 14), in the order of time; `y_train` 1 for closed eyes; no test rows.
+
+    Raises
+    ------
+    DatasetError
+        When no place has the data, or a file there holds anything else.
+
+    Examples
+    --------
+    >>> samples = eeg_eye_state()  # doctest: +SKIP
+    >>> samples.X_train.shape, int(samples.y_train.sum())  # doctest: +SKIP
+    ((14980, 14), 6723)
+    """
+    return or_stand_in(lambda: _load(source), samples_stand_in, allow_synthetic=allow_synthetic)
+
+
+def samples_stand_in(n: int = 15_000) -> Dataset:
+    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    return synthetic_categories(n, 14, (), ones=0.45, title="EEG eye state", seed=2013)
+
+
+def _load(source: str) -> Dataset:
+    (voltages, closed), provenance = SAMPLES.find(source)
+    return standardised_dataset(
+        "EEG eye state, with its spikes",
+        Columns(voltages, ELECTRODES),
+        closed,
+        provenance=f"{provenance}; spikes of the recording kept",
+        sha256=SAMPLES.sha256,
+    )
+
+
+def fetch_samples() -> dict[str, np.ndarray]:
+    """Fetch the samples through scikit-learn."""
+    from sklearn.datasets import fetch_openml
+
+    voltages, states = fetch_openml("eeg-eye-state", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
+    return {"X": voltages.astype(np.float64), "y": (np.asarray(states) == CLOSED).astype(np.uint8)}

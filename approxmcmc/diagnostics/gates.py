@@ -1,0 +1,245 @@
+r"""Is a run biased? Gates that its audits answer: no reference, no second run.
+
+An audit takes a kept draw theta and a proposal theta' of the sampler, and evaluates all N terms at both. That gives the
+log ratio Lambda, the probability alpha to accept on all data, and the test's own probability alpha^ over its subsets.
+Had the draws come from the posterior, detailed balance would make pi(theta) q(theta'|theta) alpha symmetric in the two
+states, and what is antisymmetric would average to 0:
+
+    sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
+
+Both need no test at all, and judge draws of any origin. The test is judged by E|alpha^ - alpha| and by the difference
+of E alpha^ and E alpha, and the terms that it samples by their kurtosis. A mode that no chain visits is invisible to
+all of them.
+
+Audits of one chain are correlated through its draws: a standard error is the larger of the independent one and that of
+batch means (Flegal, Haran and Jones 2008).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.special import erf
+
+from approxmcmc.diagnostics.decisions import clopper_pearson
+
+FEWEST_AUDITS = 20  # for a standard error
+ENOUGH_AUDITS = 50  # Covertype's wrong answer was seen in 97 of 100 runs
+LARGEST_ERROR = 0.05  # of an acceptance probability
+LARGEST_DRIFT = 1.0  # nat
+STANDARD_ERRORS = 3.0  # of scores that are 0 for draws of the posterior
+QUANTILE = 1.96  # of 95 % intervals
+BATCHES = 20
+SMOOTHING = 0.5  # of the sign in `distance`, in standard errors of the noise
+SPREAD_THAT_MATTERS = 0.3  # of an estimated log ratio: decisions begin to flip
+LEAST_TRUST = 0.5  # relative standard error of a variance
+SHARE_OF_AUDITS = 0.1
+
+DECIDE_BETTER = "use a smaller epsilon, a larger batch_size, or ExactTest()"
+SAMPLE_BETTER = "tune longer, use ExactTest() or a smaller epsilon; without a test, smaller steps"
+
+
+class Gate(NamedTuple):
+    """One gate: its figure with an interval, the limit, whether the run fails it, and what to say if so.
+
+    `sentence` names the number, `advice` what to do; they are written whether or not the gate fires.
+    """
+
+    name: str
+    value: float
+    lower: float
+    upper: float
+    limit: float
+    fires: bool
+    sentence: str
+    advice: str
+
+
+class Mean(NamedTuple):
+    """An average over audits, its standard error, and their number."""
+
+    value: float
+    error: float
+    n: int
+
+    def interval(self, quantile: float) -> tuple[float, float]:
+        """Return the value less and plus so many standard errors."""
+        return self.value - quantile * self.error, self.value + quantile * self.error
+
+
+def gates(stats: xr.Dataset) -> list[Gate]:
+    """Return the gates that the audits of a run can answer, most serious first.
+
+    Parameters
+    ----------
+    stats
+        The group ``sample_stats`` of a trace.
+
+    Returns
+    -------
+    list of Gate
+        Those whose records are there, of ``acceptance_error``, ``acceptance_difference``, ``sign_score``,
+        ``energy_drift``, ``heavy_terms`` and ``audits`` (too few of them to tell). Empty for an exact sampler and
+        for a run that was asked for no audits.
+
+    Notes
+    -----
+    All but the last fire from 20 audits on. The distance E|alpha^ - alpha| errs downwards: the noise of alpha^ over its
+    subsets is taken off, see `distance`. Its interval and that of the difference are of 95 %, those of the sign score
+    and the energy drift reach three standard errors to both sides, that of heavy terms is of Clopper and Pearson.
+    """
+    found = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
+    return [gate for gate in found if gate is not None]
+
+
+def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    r"""Return estimates of abs(delta) that do not err upwards, from delta^ = delta + noise and its standard error.
+
+    With z = delta^ / s and g(z) = erf(z / (h sqrt 2)), s (z g(z) - g'(z)) has the mean delta E g(z) by Stein's identity
+    for normal noise: at most abs(delta), near it beyond a standard error or two, and 0 for delta = 0, where
+    abs(delta^) has the mean 0.8 s.
+    """
+    z = np.divide(error, noise, out=np.full_like(error, np.inf), where=noise > 0.0)
+    slope = math.sqrt(2.0 / math.pi) / SMOOTHING * np.exp(-0.5 * (z / SMOOTHING) ** 2)
+    sign = np.where(noise > 0.0, erf(z / (SMOOTHING * math.sqrt(2.0))), np.sign(error))
+    return np.asarray(error * sign - noise * slope)
+
+
+def mean_of_audits(values: np.ndarray) -> Mean:
+    """Return the mean over the audited draws of values of shape (chains, draws), NaN where none was audited."""
+    chains = [row[np.isfinite(row)] for row in values]
+    joined = np.concatenate(chains)
+    n = joined.size
+    if n < FEWEST_AUDITS:
+        return Mean(float(joined.mean()) if n else math.nan, math.inf, n)
+    variance = joined.var(ddof=1) / n
+    size = min(math.isqrt(n // len(chains)), n // BATCHES)
+    batches = np.concatenate([row[: row.size // size * size].reshape(-1, size).mean(axis=1) for row in chains])
+    if size > 1 and batches.size > 1:
+        variance = max(variance, batches.var(ddof=1) / batches.size)
+    return Mean(float(joined.mean()), math.sqrt(variance), n)
+
+
+def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
+    """Return what the gates say of the test: how far its acceptance probabilities are off, and which way."""
+    if "audit_acceptance_error" not in stats:
+        return ()
+    error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
+    off, shift = mean_of_audits(distance(error, noise)), mean_of_audits(error)
+    lower, upper = off.interval(QUANTILE)
+    least, most = shift.interval(QUANTILE)
+    return (
+        Gate(
+            "acceptance_error",
+            off.value,
+            lower,
+            upper,
+            LARGEST_ERROR,
+            lower > LARGEST_ERROR,
+            f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (over "
+            f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g}): its subsets do not tell what all data say",
+            DECIDE_BETTER,
+        ),
+        Gate(
+            "acceptance_difference",
+            shift.value,
+            least,
+            most,
+            LARGEST_ERROR,
+            abs(shift.value) > max(LARGEST_ERROR, QUANTILE * shift.error),
+            f"in {shift.n} audits the test accepted {abs(shift.value):.2f} +- {QUANTILE * shift.error:.2f} "
+            f"{'more' if shift.value > 0.0 else 'less'} of the proposals than all data would (limit "
+            f"{LARGEST_ERROR:g})",
+            DECIDE_BETTER,
+        ),
+    )
+
+
+def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
+    """Return what the gates say of the draws: whether one exact step would move them on average."""
+    if "audited_acceptance" not in stats:
+        return ()
+    alpha, log_ratio, change = (
+        _audited(stats, f"audited_{name}") for name in ("acceptance", "log_ratio", "energy_change")
+    )
+    score = mean_of_audits(alpha * np.sign(log_ratio))
+    # A step of probability 0 may lead to a density of 0.
+    drift = mean_of_audits(alpha * np.where(alpha == 0.0, 0.0, change))
+    found = []
+    for name, mean, limit, says in (
+        ("sign_score", score, 0.0, "the sign score of exact steps from them is"),
+        ("energy_drift", drift, LARGEST_DRIFT, "one exact step changes their log density by"),
+    ):
+        margin = STANDARD_ERRORS * mean.error
+        found.append(
+            Gate(
+                name,
+                mean.value,
+                *mean.interval(STANDARD_ERRORS),
+                limit,
+                abs(mean.value) > max(limit, margin),
+                f"the draws are not those of the posterior: {says} {mean.value:+.2g} +- {margin:.2g} on average, where "
+                f"it should be 0 ({mean.n} audits). The chains are biased, or have not converged",
+                SAMPLE_BETTER,
+            )
+        )
+    return tuple(found)
+
+
+def _heavy_terms(stats: xr.Dataset) -> Gate | None:
+    """Return whether the n terms that a decision reads can tell how far their mean is off.
+
+    The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N), and the variance that the test puts
+    in its place has relative standard error sqrt((kurtosis - 1) / n). It matters where both are large.
+    """
+    n_obs = float(stats.attrs.get("n_obs", math.nan))
+    decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
+    if "audited_kurtosis" not in stats or not decisions:
+        return None
+    n = float(stats["datapoints_touched"].sum()) / decisions - stats.attrs.get("setup_core_rows", 0)
+    tau, kurtosis = (_audited(stats, f"audited_{name}") for name in ("tau", "kurtosis"))
+    judged = ~np.isnan(tau)
+    spread = tau * math.sqrt(max(n_obs / n - 1.0, 0.0)) if n else np.full_like(tau, np.inf)
+    unsure = np.sqrt((kurtosis - 1.0) / n) if n else np.zeros_like(kurtosis)
+    heavy, audits = int(((spread > SPREAD_THAT_MATTERS) & (unsure > LEAST_TRUST) & judged).sum()), int(judged.sum())
+    lower, upper = (float(limit) for limit in clopper_pearson(heavy, audits))
+    share = heavy / audits if audits else math.nan
+    return Gate(
+        "heavy_terms",
+        share,
+        lower,
+        upper,
+        SHARE_OF_AUDITS,
+        audits >= FEWEST_AUDITS and lower > SHARE_OF_AUDITS,
+        f"in {share:.0%} of {audits} audits the log-likelihood terms were heavy-tailed: {n:.0f} of them, as a decision "
+        f"reads, do not tell their own spread (limit {SHARE_OF_AUDITS:.0%}). A few rows carry the log ratio and are "
+        "seldom read",
+        "use ExactTest(), a larger batch_size, or BernsteinTest",
+    )
+
+
+def _too_few(stats: xr.Dataset) -> Gate | None:
+    """Return whether there were enough audits; None where none were wanted, or nothing is approximate."""
+    by_time = stats.attrs.get("audit_policy") == "auto"
+    if not by_time and not stats.attrs.get("audit_every", 0):
+        return None
+    booked = int(stats["decisions_audited"].sum()) if "decisions_audited" in stats else 0
+    audits = max(booked, int((~np.isnan(_audited(stats, "audited_acceptance"))).sum()) if by_time else 0)
+    return Gate(
+        "audits",
+        audits,
+        audits,
+        audits,
+        ENOUGH_AUDITS,
+        audits < ENOUGH_AUDITS,
+        f"only {audits} steps were audited (limit {ENOUGH_AUDITS}): too few to tell whether the run is biased",
+        "draw more, raise time_limit, or name an integer audit_every",
+    )
+
+
+def _audited(stats: xr.Dataset, name: str) -> np.ndarray:
+    """Return a record of audits, shape (chains, draws); all NaN where there is none."""
+    if name not in stats:
+        return np.full((stats.sizes["chain"], stats.sizes["draw"]), math.nan)
+    return np.asarray(stats[name].transpose("chain", "draw"), dtype=np.float64)

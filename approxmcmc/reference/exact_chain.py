@@ -1,0 +1,172 @@
+"""The gold standard of a target that NUTS cannot sample in time: a long exact chain, confirmed by other means."""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.reference.cache import cached
+from approxmcmc.reference.chain_gates import ChainGates, judge_chains
+from approxmcmc.reference.kernels import Kernel, langevin_kernel, mixture_kernel, run_kernel
+from approxmcmc.reference.posterior import describe
+from approxmcmc.reference.stein import BATCHES, Deviations, stein_deviations
+from approxmcmc.reference.summary import Estimands
+from approxmcmc.targets import laplace
+
+METHOD = "long exact chain"
+STEIN_DRAWS = 2000  # evenly spaced; each costs a gradient on all data
+DEFAULT_CHAIN_GATES = ChainGates()
+
+
+def exact_chain_reference(
+    target: Any,
+    kernel: Kernel | None = None,
+    second: Kernel | None = None,
+    *,
+    draws: int = 5000,
+    tune: int = 1000,
+    chains: int = 4,
+    random_seed: int = 0,
+    gates: ChainGates = DEFAULT_CHAIN_GATES,
+    enforce: bool = True,
+    estimands: Estimands | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cores: int | None = None,
+    progressbar: bool = False,
+) -> xr.DataTree:
+    """Return a gold standard without NUTS: long exact chains that passed every gate, with their moments and MCSE.
+
+    For tall data on which NUTS takes more than an hour. What NUTS would vouch for by its own diagnostics, two things
+    vouch for here: a second exact kernel that agrees within Monte Carlo error, and Stein's identities.
+
+    Parameters
+    ----------
+    target
+        A target with gradients.
+    kernel
+        What makes the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
+    second
+        What confirms them, another exact kernel; None = independent draws of the Laplace approximation and random-walk
+        steps by turns, exact test. It makes as many chains, draws and tuning steps as the first.
+    draws, tune, chains
+        As in `sample`.
+    random_seed
+        An integer; a gold standard can always be repeated.
+    gates
+        Limits on R-hat and ESS of both, on their differences, and on the deviations from Stein's identities.
+    enforce
+        Whether to refuse draws that fail a gate. If not, they come back with the report and a warning.
+    estimands
+        As in `reference_posterior`.
+    cache_dir
+        Folder of the cache; None = the environment variable ``APPROXMCMC_CACHE_DIR``, or the user's cache folder.
+    cores
+        Chains that run at once; None = as many as there are processors. It does not change the draws.
+    progressbar
+        Whether to show a bar.
+
+    Returns
+    -------
+    xarray.DataTree
+        As `reference_posterior` returns, with the attribute `method` "long exact chain" and, instead of a `command`,
+        `kernel` and `second_kernel`.
+
+    Raises
+    ------
+    GoldStandardError
+        If a gate fails and `enforce` holds.
+    IncompatibleError
+        If the target has no gradients.
+    InvalidInputError
+        If a number is out of range, a kernel is not exact, or a form is not one of this target.
+
+    Notes
+    -----
+    Guarantee: asymptotically exact; the error left is estimated by the MCSE. Neither the second kernel nor Stein's
+    identities see a mode that no chain found. Draws are cached by content, those of both kernels; gates are applied
+    afresh on every call.
+
+    Examples
+    --------
+    >>> from approxmcmc.reference.kernels import core_rows_kernel
+    >>> reference = amc.reference.exact_chain_reference(target, core_rows_kernel(target))  # doctest: +SKIP
+    >>> reference["reference_moments"].attrs["method"]  # doctest: +SKIP
+    'long exact chain'
+    """
+    counts = {"draws": (draws, BATCHES), "tune": (tune, 0), "chains": (chains, 1)}
+    settings = {name: checked_integer(value, name, least) for name, (value, least) in counts.items()}
+    settings["random_seed"] = checked_integer(random_seed, "random_seed", 0)
+    if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
+        raise IncompatibleError(
+            "A long exact chain is held against Stein's identities, which need a target with gradients; found "
+            f"{target!r}. Use `reference_posterior`, or give the target its gradients."
+        )
+    if kernel is None or second is None:
+        fit = laplace(target)
+        kernel, second = kernel or langevin_kernel(fit), second or mixture_kernel(fit)
+    how: dict[str, Any] = {"cache_dir": cache_dir, "cores": cores, "progressbar": progressbar}
+    tree = _draw(target, kernel, settings, **how)
+    other = _draw(target, second, settings | {"random_seed": settings["random_seed"] + 1}, **how)
+    report, summaries = judge_chains(
+        tree["posterior"].to_dataset(), other["posterior"].to_dataset(), _deviations(target, tree), gates, estimands
+    )
+    tree["posterior"].attrs |= {
+        "method": METHOD,
+        "content_hash": target.content_hash(),
+        "seed": settings["random_seed"],
+        "kernel": repr(kernel.sampler),
+        "second_kernel": repr(second.sampler),
+    }
+    describe(tree, report, summaries)
+    if not report.passed:
+        _complain(report, settings, enforce=enforce)
+    return tree
+
+
+def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir: Any, **how: Any) -> xr.DataTree:
+    """Return the chains of a kernel from the cache, or make them."""
+    form = target if kernel.form is None else kernel.form
+    if form.variables != target.variables:
+        raise InvalidInputError(
+            f"The form {form!r} has other variables than {target!r}: it is another posterior. Make it of this target."
+        )
+    settings = {**settings, "thin": checked_integer(kernel.thin, "thin")}
+    key = content_hash(METHOD, target.content_hash(), form.content_hash(), kernel.sampler.to_dict(), settings)
+    return cached(key, cache_dir, lambda: run_kernel(form, kernel.sampler, settings, **how))
+
+
+def _deviations(target: Any, tree: xr.DataTree) -> Deviations:
+    """Return the deviations from Stein's identities at evenly spaced draws."""
+    posterior = tree["posterior"].to_dataset()
+    step = max(1, posterior.sizes["chain"] * posterior.sizes["draw"] // STEIN_DRAWS)
+    thinned = posterior.isel(draw=slice(None, None, min(step, posterior.sizes["draw"] // BATCHES)))
+    shape = (thinned.sizes["chain"], thinned.sizes["draw"], -1)
+    names = target.variables.shapes
+    theta = np.concatenate([thinned[name].transpose("chain", "draw", ...).values.reshape(shape) for name in names], 2)
+    gradient = target.compile_gradient()
+    slopes = np.empty_like(theta)
+    for place in np.ndindex(theta.shape[:2]):
+        slopes[place] = full_gradient(gradient, theta[place])
+        gradient.add_prior_gradient(theta[place], slopes[place])
+    return stein_deviations(theta, slopes)
+
+
+def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
+    failures = "; ".join(map(str, report.failures))
+    message = (
+        f"The long exact chain of {settings['chains']} x {settings['draws']} draws fails {len(report.failures)} of "
+        f"{len(report.results)} gates: {failures}."
+    )
+    if enforce:
+        raise GoldStandardError(
+            f"{message} R-hat and ESS ask for more draws or steps (`draws`, `Kernel(thin=...)`) or a kernel that mixes "
+            "better; a second kernel that disagrees, or Stein's identities, say that one of the two is wrong or has "
+            "not converged. `enforce=False` returns these draws with the report."
+        )
+    warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)

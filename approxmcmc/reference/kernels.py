@@ -1,0 +1,110 @@
+"""Exact kernels for long chains, and how they are run: what `nuts` is to NUTS."""
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+import xarray as xr
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import AcceptanceTest, Target
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.datatree import build_trace
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.initial import start_law, starting_points
+from approxmcmc.sampling.progress import progress
+from approxmcmc.targets import CoreRows, Laplace
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """An exact sampler, the form of the posterior that it runs on, and its steps per draw.
+
+    Parameters
+    ----------
+    sampler
+        A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``.
+    form
+        The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
+    thin
+        Steps per kept draw: a kernel that mixes slowly makes more of them.
+    """
+
+    sampler: Any
+    form: Target | None = None
+    thin: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a test that says that it is not exact."""
+        test = AcceptanceTest.found_in(self.sampler.to_dict())
+        if test is not None and not test.is_exact:
+            raise InvalidInputError(
+                f"A long exact chain needs an exact sampler; {test!r} makes wrong decisions. Use ExactTest()."
+            )
+
+
+def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
+    """Return Metropolis-Hastings with Langevin steps (MALA) in the metric of a Laplace approximation."""
+    step_size = 1.65**2 / fit.mode.size ** (1 / 3)  # Roberts and Rosenthal (1998), for a normal law
+    return Kernel(
+        MetropolisHastings(Langevin(step_size, preconditioner=fit, target_acceptance=0.574), ExactTest()), thin=thin
+    )
+
+
+def core_rows_kernel(target: Target) -> Kernel:
+    """Return surrogate transitions on the core rows of a target, decided exactly: fast where a few rows are heavy."""
+    return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), CoreRows(target))
+
+
+def mixture_kernel(fit: Laplace, thin: int = 1) -> Kernel:
+    """Return Metropolis-Hastings with independent draws of a Laplace approximation and random-walk steps, by turns."""
+    walk = RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
+    return Kernel(MetropolisHastings(Mixture([PreconditionedCrankNicolson(0.0, fit), walk]), ExactTest()), thin=thin)
+
+
+def run_kernel(
+    target: Target, sampler: Any, settings: dict[str, int], *, cores: int | None, progressbar: bool
+) -> xr.DataTree:
+    """Return chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If sampling was interrupted.
+    SamplingError
+        If a log density was NaN before a draw was kept.
+    """
+    draws, tune, thin, chains = (settings[name] for name in ("draws", "tune", "thin", "chains"))
+    program = sampler.build(target, audit_every=None)
+    own = [streams(sequence) for sequence in seed_sequences(settings["random_seed"], chains)[0]]
+    points, _ = starting_points(program, target.variables, start_law(target, sampler), None, own)
+    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
+    total = chains * (tune + thin * draws)
+    with progress(total, show=progressbar, label="long exact chain", time_limit=None) as bar:
+        result = run(
+            program,
+            running,
+            dim=target.variables.size,
+            draws=draws,
+            tune=tune,
+            thin=thin,
+            cores=cores or min(chains, os.cpu_count() or 1),
+            time_limit=None,
+            keep_warmup=False,
+            progress=bar,
+        )
+    if result.attrs["stopped"]:
+        # A part of a gold standard is none, and must not be cached.
+        raise KeyboardInterrupt(f"the chains were stopped after {result.draws.shape[1]} of {draws} draws")
+    return build_trace(
+        result,
+        variables=target.variables,
+        observed_data={},
+        constant_data={},
+        keep_warmup=False,
+        settings=sampler.to_dict(),
+    )

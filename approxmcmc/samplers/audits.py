@@ -1,0 +1,174 @@
+"""Audits of a finished chain: one step from a kept draw, looked at with all data.
+
+    theta a kept draw,  theta' ~ q(theta, .) by the chain's own tuned proposal,
+    l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,
+    alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
+
+An audit needs theta alone, so that it is made after the chain, from any kept draw, and cannot touch what it judges. The
+chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh even where
+the chain reads blocks: its partition is one of many.
+
+A sampler without a test has no alpha^, and need not have a q: a symmetric walk with the covariance of the draws takes
+its place, and audits judge the draws alone.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTarget, CompiledTest, Streams
+from approxmcmc.engine.batches import full_terms, scale_of
+from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.term_table import write_pair
+from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
+
+CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
+DRAWS_OF_COVARIANCE = 512
+
+
+class Judge(NamedTuple):
+    """How a test is judged: rule and temperature, its replicates, and the table that they read."""
+
+    rule: str
+    temperature: float
+    replicate: Replicate
+    table: Evidence
+
+
+class TestedSteps:
+    """The audits of a chain whose test looks at the log ratio; see `Auditor`."""
+
+    def __init__(
+        self,
+        target: CompiledTarget,
+        test: CompiledTest,
+        judge: Judge,
+        step: Callable[..., int],
+        state: Any,
+        rng: np.random.Generator,
+    ) -> None:
+        self.target, self.test, self.judge, self.step, self.state, self.rng = target, test, judge, step, state, rng
+
+    def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
+        """Audit step `number` of the chain, from theta."""
+        found = self.propose(theta)
+        if found is None:
+            return None
+        proposed, log_q_ratio = found
+        log_prior_ratio, terms, total = compare(self.target, theta, proposed, self.judge.temperature)
+        log_rest = log_prior_ratio + log_q_ratio
+        if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+            log_rest = -math.inf
+        if not log_rest + total < math.inf:
+            return None
+        thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number)
+        if np.isnan(log_ratios).any():
+            return None
+        return {
+            **self.of_the_pair(log_prior_ratio + total, log_rest + total, terms),
+            **self.of_the_test(log_rest + total, thresholds, log_ratios, scale_of(terms)),
+        }
+
+    def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
+        """Return theta' and log q(theta|theta') - log q(theta'|theta); None where it is NaN."""
+        state, rng = self.state, self.rng
+        state.theta[:] = theta
+        state.log_prior[0] = math.inf  # beside it theta' is out of the question, and the step asks no test
+        draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
+        made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
+        return (state.proposed, float(state.log_q_ratio[0])) if made else None
+
+    def decide(
+        self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return T(u) at stratified u's, and Lambda^ for each over an order of its own."""
+        test, table = self.test, self.judge.table
+        n = DECISIONS if test.threshold_form is None else ORDERS
+        thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
+        if log_rest == -math.inf:  # outside the support no test is asked
+            return thresholds, np.full(n, -math.inf)
+        write_pair(table, theta, proposed, terms * self.judge.temperature)
+        state = self.state.test if test.state_at is None else test.state_at(number)
+        return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, table.n_obs // n or 1)
+
+    def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
+        """Return what all data say."""
+        return {
+            "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
+            "audited_log_ratio": log_ratio,
+            "audited_energy_change": energy_change,
+            "audited_tau": scale_of(terms),
+            "audited_kurtosis": kurtosis_of(terms),
+        }
+
+    def of_the_test(
+        self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
+    ) -> Mapping[str, float]:
+        """Return what the test says: one decision with one u, and its acceptance probability."""
+        accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
+        errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
+            np.array(log_ratio), self.judge.rule
+        )
+        clear = (log_ratio - thresholds[0]) / tau if 0.0 < tau < math.inf else math.nan
+        return {
+            "decisions_audited": 1,
+            "wrong_decisions": accepts != should,
+            "wrong_accepts": accepts and not should,
+            **({"audited_mu_std": clear} if "audited_mu_std" in self.test.records else {}),
+            "audit_acceptance_error": float(errors.mean()),
+            "audit_acceptance_noise": float(errors.std(ddof=1)) / math.sqrt(errors.size),
+        }
+
+
+class WalkedSteps:
+    """The audits of draws that no test has judged: steps of a symmetric random walk; see `Auditor`."""
+
+    def __init__(self, target: CompiledTarget, draws: np.ndarray, rng: np.random.Generator) -> None:
+        self.target, self.rng = target, rng
+        some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE) or 1]
+        # z'(draws - mean) has the covariance of the draws, whatever its rank.
+        scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
+        self.spread = scale * (some - some.mean(axis=0))
+
+    def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
+        """Audit a step from theta."""
+        proposed = theta + self.rng.standard_normal(len(self.spread)) @ self.spread
+        log_prior_ratio, _, total = compare(self.target, theta, proposed, 1.0)
+        log_ratio = log_prior_ratio + total
+        if not log_ratio < math.inf:
+            return None
+        return {
+            "audited_acceptance": math.exp(min(log_ratio, 0.0)),
+            "audited_log_ratio": log_ratio,
+            "audited_energy_change": log_ratio,
+        }
+
+
+def compare(
+    target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, temperature: float
+) -> tuple[float, np.ndarray, float]:
+    """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
+
+    Outside the support the first is -inf and the terms are 0. A sum that is NaN or +inf is that of no density.
+    """
+    log_prior = target.log_prior(proposed)
+    if log_prior == -math.inf:
+        return log_prior, np.zeros(target.n_obs), 0.0
+    here, there = (full_terms(target.log_terms, x, target.data, target.n_obs) for x in (theta, proposed))
+    with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
+        there -= here
+        there /= temperature
+        total = float(there.sum())
+    return float(log_prior - target.log_prior(theta)), there, total
+
+
+def kurtosis_of(differences: np.ndarray) -> float:
+    """Return N sum (l - mean)^4 / (sum (l - mean)^2)^2, 3 for the normal law; NaN where all terms are equal."""
+    if not np.isfinite(differences).all():
+        return math.inf
+    squares = (differences - differences.mean()) ** 2
+    total = float(squares.sum())
+    return differences.size * float(squares @ squares) / total**2 if total > 0.0 else math.nan

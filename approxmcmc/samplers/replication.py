@@ -1,0 +1,118 @@
+"""Many decisions of a test about one pair of states, each over another order of terms that are known.
+
+A test with its order fixed is a threshold on log u (`CompiledTest.threshold_form`): it accepts iff T(u) < Lambda^, and
+the acceptance probability of the test is
+
+    alpha^ = E_order F(Lambda^),    F(x) = P(T(u) < x),
+
+with u integrated out: F(x) = min(1, exp x), or Barker's logistic function. A test without that form decides at
+stratified u's instead, and Lambda^ is +inf where it accepts and -inf where it does not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTest
+from approxmcmc.engine.compile import INDICES, VECTOR, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.term_table import BEGIN
+
+ORDERS = 16  # of the data
+DECISIONS = 64  # of a test whose Lambda^ says only yes or no
+
+Replicate = Callable[[np.random.Generator, Evidence, float, Any, np.ndarray, int], np.ndarray]
+
+
+@cached_by_content(maxsize=64)
+def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., None]:
+    """Return the loop that asks for Lambda^ over windows of a table that begin `apart` from each other."""
+
+    def replicate(
+        rng: Any,
+        table: Evidence,
+        log_rest: float,
+        test: Any,
+        thresholds: np.ndarray,
+        apart: int,
+        log_ratios: np.ndarray,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> None:
+        for k in range(thresholds.shape[0]):
+            table.order.cursor[BEGIN] = k * apart % table.n_obs
+            log_ratios[k] = threshold_form(rng, table, log_rest, test)
+
+    return replicate
+
+
+@cached_by_content(maxsize=64)
+def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
+    """Return the loop that lets the test decide at each threshold, over a subset of its own."""
+
+    def replicate(
+        rng: Any,
+        table: Evidence,
+        log_rest: float,
+        test: Any,
+        thresholds: np.ndarray,
+        apart: int,
+        log_ratios: np.ndarray,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> None:
+        for k in range(thresholds.shape[0]):
+            decision, _ = decide(rng, table, thresholds[k], log_rest, test, count, value)
+            log_ratios[k] = np.inf if decision == 1 else (-np.inf if decision == 0 else np.nan)
+
+    return replicate
+
+
+@cached_by_content(maxsize=64)
+def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
+    """Return the loop for a generator that arrives as addresses."""
+    replicate = compiled(inline="always")(replicate)
+
+    def enter(
+        places: Any,
+        table: Evidence,
+        log_rest: float,
+        test: Any,
+        thresholds: np.ndarray,
+        apart: int,
+        log_ratios: np.ndarray,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> None:
+        replicate(generator_at(places), table, log_rest, test, thresholds, apart, log_ratios, count, value)
+
+    return enter
+
+
+def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
+    """Return ``replicate(rng, table, log_rest, state of the test, thresholds, apart) -> Lambda^``, one per threshold.
+
+    `table` is one of `table_of_terms`; `apart` is how many terms lie between the beginnings of two orders. Lambda^ is
+    NaN where a log density was.
+    """
+    loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
+    if not config.DISABLE_JIT:
+        ends = (VECTOR, nb.int64, VECTOR, INDICES, VECTOR)
+        signature = nb.void(ADDRESSES, type_of(table), nb.float64, type_of(test.make_state()), *ends)
+        loop = entry_point(kernel(_from_addresses(loop), signature, allocates=False), signature)
+
+    def replicate(
+        rng: np.random.Generator, table: Evidence, log_rest: float, state: Any, thresholds: np.ndarray, apart: int
+    ) -> np.ndarray:
+        log_ratios = np.empty(thresholds.size)
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))  # audits are off the books
+        generator = rng if config.DISABLE_JIT else addresses(rng)
+        loop(generator, table, log_rest, state, thresholds, apart, log_ratios, count, value)
+        return log_ratios
+
+    return replicate

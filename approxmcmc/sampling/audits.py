@@ -1,0 +1,124 @@
+"""How many audits a run gets: by time, and made when the chains are done.
+
+A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one. With S the seconds of sampling,
+
+    n = max(S / (10 t_a), min(100, max(S / t_a, T / t_a, 20))),    at most one for each kept draw:
+
+a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
+into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit
+and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over chains and
+draws with a random offset.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from approxmcmc.contracts import Chain, SamplingResult
+from approxmcmc.contracts.records import AUDIT_COUNTS
+
+SHARE = 0.1  # of the sampling time
+WANTED, FEWEST = 100, 20
+UNNOTICED = 0.1  # seconds
+FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
+
+
+def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
+    """Return how much of a time limit the chains get: all, less a tenth of that for their audits."""
+    if time_limit is None or any(chain.auditor is None for chain in chains):
+        return time_limit
+    return time_limit / (1.0 + SHARE)
+
+
+def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0) -> int:
+    """Return n, see the module, for so many seconds of sampling and draws; the tenth pays for the pilot's, too.
+
+    Examples
+    --------
+    >>> number_of_audits(10.0, 0.001, 40_000), number_of_audits(1.0, 0.005, 40_000), number_of_audits(1.0, 0.1, 40_000)
+    (1000, 100, 20)
+    """
+    fitting = max(seconds, UNNOTICED) / seconds_of_one
+    in_share = (SHARE * seconds - pilot) / seconds_of_one
+    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)))), n_draws)
+
+
+def audit_draws(
+    result: SamplingResult,
+    chains: Sequence[Chain],
+    rng: np.random.Generator,
+    *,
+    tune: int,
+    thin: int,
+    deadline: float | None = None,
+) -> SamplingResult:
+    """Return the result with the records of audits; as it is where the chains have no auditors.
+
+    `rng` chooses the draws, `deadline` is one of `time.perf_counter`.
+    """
+    makers = [chain.auditor for chain in chains]
+    n_chains, n_draws = shape = result.draws.shape[:2]
+    auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and n_draws]
+    if any(make is None for make in makers):
+        return result
+    records: dict[str, np.ndarray] = {}
+
+    def audit(place: int, book: bool) -> float:
+        """Audit one of the kept draws, all chains in a row; return the seconds that it took."""
+        started = time.perf_counter()
+        chain, draw = divmod(place, n_draws)
+        try:
+            found = auditors[chain](result.draws[chain, draw], tune + (draw + 1) * thin)
+        except Exception:  # raised by a function of the user's: no reason to lose the draws
+            found = None
+        for name, value in (found or {}).items() if book else ():
+            if name not in records:
+                records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
+            records[name][chain, draw] = value
+        return time.perf_counter() - started
+
+    started = time.perf_counter()
+    wanted, made = _audit_all(audit, n_chains * n_draws, result.attrs["sampling_time"], rng, deadline)
+    attrs = {
+        "audit_policy": "auto",
+        "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
+        "audits": made,
+        "audits_planned": wanted,
+        "audit_seconds": time.perf_counter() - started,
+    }
+    return result._replace(stats={**result.stats, **records}, attrs={**result.attrs, **attrs})
+
+
+def _audit_all(
+    audit: Callable[[int, bool], float],
+    n_draws: int,
+    seconds: float,
+    rng: np.random.Generator,
+    deadline: float | None,
+) -> tuple[int, int]:
+    """Run the pilot and the audits; return how many were planned and made."""
+    made = planned = 0
+    try:
+        if not n_draws:
+            return planned, made
+        pilot: list[float] = []
+        while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < SHARE_OF_PILOT * seconds and len(pilot) < MOST_OF_PILOT):
+            if _late(deadline, max(pilot, default=0.0)):
+                return planned, made
+            pilot.append(audit(int(rng.integers(n_draws)), False))
+        seconds_of_one = sum(pilot) / len(pilot)
+        planned = number_of_audits(seconds, seconds_of_one, n_draws, pilot=sum(pilot))
+        places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
+        for place in rng.permutation(places):  # so that a cut leaves no part of the run without audits
+            if _late(deadline, seconds_of_one):
+                break
+            audit(int(place), True)
+            made += 1
+    except KeyboardInterrupt:  # what was drawn and audited is kept
+        pass
+    return planned, made
+
+
+def _late(deadline: float | None, seconds: float) -> bool:
+    return deadline is not None and time.perf_counter() + seconds > deadline

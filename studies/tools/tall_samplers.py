@@ -1,0 +1,88 @@
+"""The samplers that are tried on real tall data, each in the metric of the target that it meets.
+
+A recipe makes a sampler from a Laplace approximation: a walk of 2.38 / sqrt(d) of its standard deviations (Roberts,
+Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate that core rows bring.
+"""
+
+import math
+from collections.abc import Callable
+
+import approxmcmc as amc
+from approxmcmc.contracts import AcceptanceTest, Sampler
+from approxmcmc.targets import Laplace
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows
+
+SMALL_TERMS = amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)  # for residuals of an expansion
+
+
+def _walk(fit: Laplace) -> amc.RandomWalk:
+    return amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
+
+
+def _mixture(fit: Laplace) -> amc.Mixture:
+    return amc.Mixture([amc.PreconditionedCrankNicolson(0.0, fit), _walk(fit)], weights=[0.9, 0.1])
+
+
+def exact_walk(fit: Laplace) -> Sampler:
+    """Return the random walk on all data: exact."""
+    return amc.MetropolisHastings(_walk(fit), amc.ExactTest())
+
+
+def mala(fit: Laplace) -> Sampler:
+    """Return Langevin steps on all data: exact."""
+    step_size = 1.65**2 / fit.mode.size ** (1 / 3)
+    return amc.presets.mala(step_size, preconditioner=fit, target_acceptance=0.574)
+
+
+def t_test(fit: Laplace) -> Sampler:
+    """Return the random walk with a sequential t-test."""
+    return amc.MetropolisHastings(_walk(fit), amc.SequentialTTest(epsilon=0.05, batch_size=500))
+
+
+def mixture(fit: Laplace) -> Sampler:
+    """Return independent draws and a walk, by turns, with a t-test that stops at an absolute error."""
+    return amc.MetropolisHastings(_mixture(fit), SMALL_TERMS)
+
+
+def bernstein(fit: Laplace) -> Sampler:
+    """Return the random walk with Bernstein bounds."""
+    return amc.MetropolisHastings(_walk(fit), amc.BernsteinTest())
+
+
+def minibatch_barker(fit: Laplace) -> Sampler:
+    """Return the random walk with the minibatch Barker test."""
+    return amc.MetropolisHastings(_walk(fit), amc.MinibatchBarker())
+
+
+def sgld(fit: Laplace) -> Sampler:
+    """Return stochastic-gradient Langevin dynamics."""
+    return amc.presets.sgld(0.02, batch_size=500, preconditioner=fit)
+
+
+def firefly(fit: Laplace) -> Sampler:
+    """Return Firefly Monte Carlo with bounds that touch at the mode: exact."""
+    walk = amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit, target_acceptance=0.234)
+    return amc.Firefly(walk, "tuned", amc.ImplicitZ(0.01))
+
+
+def _surrogate(test: AcceptanceTest) -> Callable[[Laplace], Sampler]:
+    def surrogate(fit: Laplace) -> Sampler:
+        return amc.MetropolisHastings(amc.SurrogateTransition(), test)
+
+    return surrogate
+
+
+SAMPLERS = {
+    "exact_walk": InLaplaceMetric(exact_walk),
+    "mala": InLaplaceMetric(mala),
+    "firefly": InLaplaceMetric(firefly),
+    "t_test": InLaplaceMetric(t_test),
+    "bernstein": InLaplaceMetric(bernstein),
+    "minibatch_barker": InLaplaceMetric(minibatch_barker),
+    "sgld": InLaplaceMetric(sgld),
+    "control_variates": InLaplaceMetric(mixture, control_variate),
+    "core_exact": InLaplaceMetric(_surrogate(amc.ExactTest()), core_rows),
+    "core_t_test": InLaplaceMetric(_surrogate(SMALL_TERMS), core_rows),
+    "core_bernstein": InLaplaceMetric(_surrogate(amc.BernsteinTest()), core_rows),
+    "core_barker": InLaplaceMetric(_surrogate(amc.MinibatchBarker()), core_rows),
+}

@@ -1,0 +1,128 @@
+"""Right, wrong and told, or wrong and silent: what a run says of a posterior, and whether it knows.
+
+A run is right when every mean is within .1 posterior sd of the reference and every sd within 10 %, wrong when one of
+them is not; both by intervals that hold together, over all coefficients, with probability .95. They count the Monte
+Carlo errors of run and reference. Where they leave it open, the verdict is "undecided". A run is told when its trace
+carries at least one problem.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from approxmcmc.diagnostics.diagnose import findings
+from approxmcmc.reference.summary import summarize
+from approxmcmc.study.report.intervals import NOTHING, Interval
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LARGEST_SHIFT, LARGEST_RATIO, CONFIDENCE = 0.1, 1.1, 0.95
+RIGHT, TOLD, SILENT, UNDECIDED, UNKNOWN = "right", "wrong and told", "wrong and silent", "undecided", "not validated"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What became of one run.
+
+    Attributes
+    ----------
+    word
+        One of the five.
+    shift, shift_at
+        Largest difference of a mean from the reference's, in posterior sds, with its interval; the coefficient.
+    ratio, ratio_at
+        Largest ratio of sds, the larger over the smaller, likewise.
+    r_hat, ess
+        Largest R-hat and smallest bulk ESS over coefficients.
+    problems
+        The checks of `amc.diagnose` that fire.
+    """
+
+    word: str
+    shift: Interval
+    shift_at: str
+    ratio: Interval
+    ratio_at: str
+    r_hat: float
+    ess: float
+    problems: tuple[str, ...]
+
+    @property
+    def short(self) -> str:
+        """The word, and of an undecided run that was told that it was."""
+        return f"{self.word}, told" if self.word == UNDECIDED and self.problems else self.word
+
+
+def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
+    """Return the checks of `amc.diagnose` that fire, most serious first."""
+    return tuple(dict.fromkeys(one.check for one in findings(run) if one.fires))
+
+
+def as_one_run(traces: Sequence["xr.DataTree"]) -> "xr.DataTree":
+    """Return one-chain traces as the chains of one run, cut to the shortest."""
+    import xarray as xr
+
+    draws = min(trace["posterior"].sizes["draw"] for trace in traces)
+    groups = {
+        name: xr.concat(
+            [
+                trace[name].to_dataset().isel(draw=slice(draws)).assign_coords(chain=[chain])
+                for chain, trace in enumerate(traces)
+            ],
+            "chain",
+            combine_attrs="override",
+        )
+        for name in ("posterior", "sample_stats")
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "beta") -> Verdict:
+    """Return the verdict on a run of several chains; without a reference it is "not validated"."""
+    draws, told = run["posterior"].to_dataset()[variable], problems_of(run)
+    found = summarize(draws)
+    quality = (float(np.max(found.r_hat)), float(np.min(found.ess_bulk)), told)
+    if reference is None:
+        return Verdict(UNKNOWN, NOTHING, "", NOTHING, "", *quality)
+    truth = reference["posterior"].to_dataset()[variable]
+    true = summarize(truth)
+    z = float(stats.norm.isf((1.0 - CONFIDENCE) / (4 * len(true.labels))))  # two ends, two statistics
+    shift = np.abs(found.mean - true.mean) / true.sd
+    shift_error = z * np.hypot(found.mcse, true.mcse) / true.sd
+    with np.errstate(divide="ignore"):  # draws that never moved have sd 0
+        log_ratio = np.abs(np.log(found.sd / true.sd))
+    log_ratio_error = z * np.hypot(_log_sd_error(draws, found), _log_sd_error(truth, true))
+    worst_shift, worst_ratio = _largest(shift, shift_error), _largest(log_ratio, log_ratio_error)
+    limits = (LARGEST_SHIFT, math.log(LARGEST_RATIO))
+    if any(worst.lower > limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
+        word = TOLD if told else SILENT
+    elif all(worst.upper <= limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
+        word = RIGHT
+    else:
+        word = UNDECIDED
+    return Verdict(
+        word,
+        worst_shift,
+        true.labels[int(np.argmax(shift))],
+        Interval(*(math.exp(value) for value in worst_ratio)),
+        true.labels[int(np.argmax(log_ratio))],
+        *quality,
+    )
+
+
+def _log_sd_error(draws: "xr.DataArray", found: Any) -> np.ndarray:
+    """Return the standard error of log sd: half the relative error of the variance, a mean of squared deviations."""
+    squares = summarize((draws - draws.mean(("chain", "draw"))) ** 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(found.sd > 0.0, 0.5 * squares.mcse / found.sd**2, 0.0)
+
+
+def _largest(value: np.ndarray, error: np.ndarray) -> Interval:
+    """Return the largest of several values, with an interval that holds where those of all values hold."""
+    error = np.where(np.isnan(error), np.inf, error)  # a chain that stood still knows nothing of its error
+    return Interval(float(value.max()), max(0.0, float((value - error).max())), float((value + error).max()))

@@ -1,0 +1,211 @@
+"""Audits of finished chains: how many, what they record, and that nothing else depends on them."""
+
+import itertools
+import math
+import time
+import types
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc import api
+from approxmcmc.contracts import SamplingResult
+from approxmcmc.engine.streams import streams
+from approxmcmc.samplers.audits import kurtosis_of
+from approxmcmc.sampling import audits
+from approxmcmc.sampling.audits import audit_draws, number_of_audits, time_for_draws
+from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
+
+pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+RUN = {"draws": 60, "tune": 20, "chains": 2, "random_seed": 7, "progressbar": False}
+WALK = amc.RandomWalk(0.2)
+
+
+class TestNumber:
+    @pytest.mark.parametrize(
+        ("seconds", "of_one", "draws", "expected"),
+        [
+            (100.0, 0.01, 10**6, 1000),  # a tenth of the time
+            (5.0, 0.01, 10**6, 100),  # at least 100
+            (0.5, 0.01, 10**6, 50),  # as many as fit in the sampling time
+            (0.001, 0.01, 10**6, 20),  # but 20
+            (100.0, 0.01, 30, 30),  # one for each draw
+        ],
+    )
+    def test_rule(self, seconds, of_one, draws, expected):
+        assert number_of_audits(seconds, of_one, draws) == expected
+
+    def test_the_tenth_pays_for_the_pilot(self):
+        assert number_of_audits(100.0, 0.01, 10**6, pilot=1.0) == 900
+
+
+class Clock:
+    """A clock that audits alone move."""
+
+    def __init__(self, monkeypatch, seconds=0.01):
+        self.now, self.seconds, self.audited = 0.0, seconds, []
+        monkeypatch.setattr(audits, "time", types.SimpleNamespace(perf_counter=lambda: self.now))
+
+    def auditor(self, draws):
+        def audit(theta, number):
+            self.now += self.seconds
+            self.audited.append((float(theta[0]), number))
+            return {"decisions_audited": 1, "audited_acceptance": 0.5}
+
+        return audit
+
+
+def result(n_draws=1000, seconds=10.0):
+    draws = np.arange(2.0 * n_draws).reshape(2, n_draws, 1)
+    stats = {"decisions_audited": np.zeros((2, n_draws), np.int64)}
+    return SamplingResult(draws, stats, None, None, {}, {"sampling_time": seconds})
+
+
+class TestPolicy:
+    def run(self, clock, given=None, **settings):
+        chains = [types.SimpleNamespace(auditor=clock.auditor)] * 2
+        settings = {"tune": 5, "thin": 3} | settings
+        return audit_draws(given or result(), chains, np.random.default_rng(0), **settings)
+
+    def test_a_systematic_sample_over_chains_and_draws(self, monkeypatch):
+        clock = Clock(monkeypatch)
+        found = self.run(clock)
+        audited = np.flatnonzero(found.stats["decisions_audited"])
+        assert len(audited) == found.attrs["audits"] == 100
+        assert (np.diff(audited) == 20).all()
+        assert found.attrs["audit_every"] == 60 and found.attrs["audit_policy"] == "auto"
+        np.testing.assert_array_equal(np.isfinite(found.stats["audited_acceptance"]).ravel().nonzero()[0], audited)
+        assert all(number == 5 + (int(theta) % 1000 + 1) * 3 for theta, number in clock.audited)
+
+    def test_a_tenth_of_the_time_with_the_pilot(self, monkeypatch):
+        clock = Clock(monkeypatch, 0.001)
+        found = self.run(clock, result(5000))
+        assert found.attrs["audit_seconds"] == clock.now == pytest.approx(1.0, abs=0.002)
+        assert found.attrs["audits"] == pytest.approx(980, abs=1)
+
+    def test_the_order_is_random_so_that_a_cut_spares_no_part(self, monkeypatch):
+        clock = Clock(monkeypatch)
+        found = self.run(clock, deadline=0.5)
+        assert clock.now <= 0.5
+        places = np.flatnonzero(found.stats["decisions_audited"])
+        assert 30 < len(places) == found.attrs["audits"] < found.attrs["audits_planned"]
+        assert 700 < places.mean() < 1300 and places.min() < 300 and places.max() > 1700
+
+    def test_none_after_the_deadline(self, monkeypatch):
+        clock = Clock(monkeypatch)
+        found = self.run(clock, deadline=-1.0)
+        assert clock.audited == [] and found.attrs["audits"] == found.attrs["audit_every"] == 0
+
+    def test_an_interrupt_keeps_what_was_made(self, monkeypatch):
+        clock, left = Clock(monkeypatch), itertools.count()
+
+        def auditor(draws):
+            audit = clock.auditor(draws)
+
+            def interrupted(theta, number):
+                if next(left) > 60:
+                    raise KeyboardInterrupt
+                return audit(theta, number)
+
+            return interrupted
+
+        chains = [types.SimpleNamespace(auditor=auditor)] * 2
+        found = audit_draws(result(), chains, np.random.default_rng(0), tune=0, thin=1)
+        assert 40 < found.attrs["audits"] == found.stats["decisions_audited"].sum() < 60
+
+    def test_a_model_that_raises_costs_its_audit_alone(self):
+        def auditor(draws):
+            def audit(theta, number):
+                if theta[0] % 300 < 150:
+                    raise ZeroDivisionError
+                return {"decisions_audited": 1}
+
+            return audit
+
+        chains = [types.SimpleNamespace(auditor=auditor)] * 2
+        found = audit_draws(result(seconds=0.0), chains, np.random.default_rng(0), tune=0, thin=1)
+        assert 0 < found.stats["decisions_audited"].sum() < found.attrs["audits"] == 100
+
+    def test_chains_without_auditors_are_left_alone(self):
+        given, chains = result(), [types.SimpleNamespace(auditor=None)] * 2
+        assert audit_draws(given, chains, np.random.default_rng(0), tune=0, thin=1) is given
+        assert time_for_draws(11.0, chains) == 11.0
+
+    def test_audits_get_their_part_of_a_time_limit(self, monkeypatch):
+        chains = [types.SimpleNamespace(auditor=Clock(monkeypatch).auditor)] * 2
+        assert time_for_draws(11.0, chains) == pytest.approx(10.0) and time_for_draws(None, chains) is None
+
+
+SAMPLERS = {
+    "t-test": amc.MetropolisHastings(WALK, amc.SequentialTTest(0.1, 50)),
+    "blocks": amc.MetropolisHastings(WALK, amc.SequentialTTest(0.1, 50, order="blocks")),
+    "MALA": amc.MetropolisHastings(amc.Langevin(0.02), amc.SequentialTTest(0.1, 50, tol=0.1)),
+    "tuned": amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), amc.SequentialTTest(0.1, 50)),
+    "Barker": amc.MetropolisHastings(WALK, amc.MinibatchBarker(batch_size=50)),
+    "epochs": amc.MetropolisHastings(WALK, amc.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(0.1, 50))),
+    "SGLD": amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), amc.AlwaysAccept()),
+}
+QUICK = ("t-test", "blocks", "tuned", "SGLD")  # the others cost seconds of compilation each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.recompiles) for n in SAMPLERS]
+)
+def test_draws_and_costs_do_not_depend_on_audits(name):
+    target, sampler = logistic(), SAMPLERS[name]
+    audited, plain = (amc.sample(target, sampler, audit_every=every, **RUN) for every in ("auto", None))
+    np.testing.assert_array_equal(audited.posterior["beta"], plain.posterior["beta"])
+    for record in ("datapoints_touched", "likelihood_evaluations", "decisions_made", "accepted"):
+        np.testing.assert_array_equal(audited.sample_stats[record], plain.sample_stats[record])
+    assert audited.posterior.attrs["audits"] >= 20 and "audits" not in plain.posterior.attrs
+    alpha = audited.sample_stats["audited_acceptance"].values
+    made = np.isfinite(alpha)
+    assert made.sum() == audited.posterior.attrs["audits"] and ((alpha[made] >= 0.0) & (alpha[made] <= 1.0)).all()
+    assert 0.02 < alpha[made].mean() < 0.98
+
+
+def test_exact_samplers_are_not_audited():
+    trace = amc.sample(logistic(), amc.MetropolisHastings(WALK, amc.ExactTest()), **RUN)
+    assert "audits" not in trace.posterior.attrs and "audited_acceptance" not in trace.sample_stats
+
+
+def test_records_are_those_of_the_terms():
+    """A normal mean: the terms of a pair are linear in x, and all records have a closed form."""
+    target = normal_mean()
+    program = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.SequentialTTest(0.2, 10)).build(target)
+    x, theta = np.random.default_rng(0).normal(size=100), np.array([0.1])
+    auditor = program.start(theta, streams(np.random.SeedSequence(1)), 0).auditor(theta[None])
+    for _ in range(20):
+        found, there = auditor(theta, 0), auditor.state.proposed
+        terms = np.array([normal_loglik(there, (x,), i) - normal_loglik(theta, (x,), i) for i in range(100)])
+        change = terms.sum() + normal_logprior(there) - normal_logprior(theta)
+        assert found["audited_energy_change"] == pytest.approx(change)
+        assert found["audited_log_ratio"] == pytest.approx(change)  # the walk is symmetric
+        assert found["audited_acceptance"] == pytest.approx(min(1.0, math.exp(change)))
+        assert found["audited_tau"] == pytest.approx(10.0 * terms.std(ddof=1))
+        assert found["audited_kurtosis"] == pytest.approx(((x - x.mean()) ** 4).mean() / x.var() ** 2)
+        estimate = found["audited_acceptance"] + found["audit_acceptance_error"]
+        assert 0.0 <= estimate <= 1.0 and 0.0 <= found["audit_acceptance_noise"] <= 0.13
+        assert found["wrong_accepts"] <= found["wrong_decisions"] <= found["decisions_audited"] == 1
+
+
+def test_kurtosis():
+    assert kurtosis_of(np.array([-1.0, 1.0, 1.0, -1.0])) == 1.0
+    assert math.isnan(kurtosis_of(np.ones(5))) and kurtosis_of(np.array([0.0, -math.inf])) == math.inf
+
+
+def test_a_time_limit_ends_the_audits(monkeypatch):
+    """The chains get ten elevenths of it, and the audits know when it ends."""
+    left = []
+
+    def spy(result, chains, rng, *, deadline, **others):
+        left.append(deadline - time.perf_counter())
+        return audit_draws(result, chains, rng, deadline=deadline, **others)
+
+    monkeypatch.setattr(api, "audit_draws", spy)
+    trace = amc.sample(logistic(), SAMPLERS["t-test"], **(RUN | {"draws": 10**7, "time_limit": 0.33}))
+    attrs = trace.posterior.attrs
+    assert attrs["stopped"] == "time_limit" and attrs["audit_policy"] == "auto"
+    assert attrs["sampling_time"] + left[0] == pytest.approx(0.33, abs=0.02)
+    assert attrs["sampling_time"] >= 0.3
