@@ -2,10 +2,6 @@
 
 from typing import Any
 
-<<<<<<< HEAD
-from approxmcmc.acceptance import AlwaysAccept, ExactTest, MinibatchBarker, SequentialTTest
-from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientHamiltonian, StochasticGradientLangevin
-=======
 from approxmcmc.acceptance import (
     AlwaysAccept,
     DelayedAcceptance,
@@ -16,8 +12,7 @@ from approxmcmc.acceptance import (
     SequentialTTest,
     TunaTest,
 )
-from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientLangevin
->>>>>>> main
+from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientHamiltonian, StochasticGradientLangevin
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 
 
