@@ -28,7 +28,7 @@ _HOMES = {
     "approxmcmc.api": ("importance_sampling", "sample"),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
-    "approxmcmc.design": ("design_test", "plan_annealing", "robbins_monro"),
+    "approxmcmc.design": ("design_sgld", "design_test", "plan_annealing", "robbins_monro"),
     "approxmcmc.diagnostics": (
         "chatterjee_diaconis_bound",
         "compare_samplers",
@@ -50,7 +50,9 @@ _HOMES = {
         "RandomWalk",
         "SingleSite",
         "StochasticGradientFisherScoring",
+        "StochasticGradientHamiltonian",
         "StochasticGradientLangevin",
+        "StochasticGradientNoseHoover",
         "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior"),

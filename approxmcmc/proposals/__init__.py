@@ -8,7 +8,9 @@ from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.proposals.single_site import SingleSite
 from approxmcmc.proposals.step_sizes import DecreasingStep
+from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradientHamiltonian
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
+from approxmcmc.proposals.stochastic_gradient_nose_hoover import StochasticGradientNoseHoover
 from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "RandomWalk",
     "SingleSite",
     "StochasticGradientFisherScoring",
+    "StochasticGradientHamiltonian",
     "StochasticGradientLangevin",
+    "StochasticGradientNoseHoover",
     "SurrogateTransition",
 ]

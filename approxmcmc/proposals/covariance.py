@@ -4,6 +4,7 @@ Kernels take the *upper* factor U = L', C-contiguous: column j of L is then the 
 below run over contiguous memory and vectorise without changing the order of any sum.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,17 @@ def whiten(upper: np.ndarray, center: np.ndarray, theta: np.ndarray, out: np.nda
         out[j] = value
         for i in range(j + 1, theta.shape[0]):
             out[i] -= value * row[i]
+
+
+@compiled
+def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
+    """Write the Cholesky factor of `matrix` to `lower`; NaN where it is not positive definite."""
+    for j in range(matrix.shape[0]):
+        for i in range(j, matrix.shape[0]):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            if i == j:
+                lower[j, j] = math.sqrt(total) if total > 0.0 else math.nan
+            else:
+                lower[i, j] = total / lower[j, j]

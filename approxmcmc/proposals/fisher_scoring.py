@@ -21,22 +21,9 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import allocating, compiled
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.proposals.covariance import factor
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
-from approxmcmc.proposals.stochastic_gradient_langevin import MinibatchGradient, minibatch_gradient
-
-
-@compiled
-def _factor(matrix: np.ndarray, lower: np.ndarray) -> None:
-    """Write the Cholesky factor of `matrix` to `lower`; NaN where it is not positive definite."""
-    for j in range(matrix.shape[0]):
-        for i in range(j, matrix.shape[0]):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= lower[i, k] * lower[j, k]
-            if i == j:
-                lower[j, j] = math.sqrt(total) if total > 0.0 else math.nan
-            else:
-                lower[i, j] = total / lower[j, j]
+from approxmcmc.proposals.minibatch_gradient import MinibatchGradient, minibatch_gradient, write_scores
 
 
 @compiled
@@ -69,31 +56,6 @@ class FisherScoringState(NamedTuple):
     lower: np.ndarray
 
 
-@compiled
-def _scores(
-    minibatch: MinibatchGradient, theta: np.ndarray, mean: np.ndarray, covariance: np.ndarray, score: np.ndarray
-) -> None:
-    """Write mean and covariance (divisor n - 1) of the minibatch's gradients, one datum after the other (Welford)."""
-    mean[:] = 0.0
-    covariance[:] = 0.0
-    dim = theta.shape[0]
-    for place in range(minibatch.batch_size):
-        score[:] = 0.0
-        minibatch.add_gradient(theta, minibatch.data, minibatch.order, place, place + 1, score)
-        for j in range(dim):
-            score[j] -= mean[j]
-        shrink = place / (place + 1.0)
-        for j in range(dim):
-            for k in range(j + 1):
-                covariance[j, k] += shrink * score[j] * score[k]
-        for j in range(dim):
-            mean[j] += score[j] / (place + 1.0)
-    for j in range(dim):
-        for k in range(j + 1):
-            covariance[j, k] /= minibatch.batch_size - 1.0
-            covariance[k, j] = covariance[j, k]
-
-
 @allocating
 def move(
     rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
@@ -104,7 +66,7 @@ def move(
     dim = theta.shape[0]
     mean, running, now, matrix, lower = state.mean, state.running, state.now, state.matrix, state.lower
     draw_next(rng, minibatch.order, 0, batch_size)
-    _scores(minibatch, theta, mean, now, state.score)
+    write_scores(minibatch, theta, mean, now, state.score)
     count[TOUCHED] += batch_size
     count[GRADIENTS] += batch_size
     state.steps[0] += 1.0
@@ -112,7 +74,7 @@ def move(
     # B: the matrix that is given, or the estimated information itself.
     if state.noise_matrix.shape[0] == 0:
         now[:] = n_obs * running
-        _factor(now, lower)
+        factor(now, lower)
     else:
         now[:] = state.noise_matrix
         lower[:] = state.noise_lower
@@ -124,7 +86,7 @@ def move(
         noise = math.sqrt(4.0 / alpha) * rng.standard_normal()
         for i in range(j, dim):
             out[i] += noise * lower[i, j]
-    _factor(matrix, lower)
+    factor(matrix, lower)
     _solve(lower, out)
     for j in range(dim):
         out[j] = theta[j] + 2.0 * out[j]
@@ -213,7 +175,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
         """Compile what proposes."""
         who, dim, B = "StochasticGradientFisherScoring", target.variables.size, self.noise_matrix
         gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, int(self.batch_size), who=who)
+        make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size), who=who)
         if B is None and self.batch_size <= dim:
             raise IncompatibleError(
                 f"{who}: a minibatch of {self.batch_size} cannot estimate the information of {dim} parameters; use "

@@ -1,10 +1,7 @@
 r"""Stochastic-gradient Langevin dynamics (SGLD), as a proposal.
 
-A minibatch X_n, drawn without replacement, estimates the gradient of the log posterior,
-
-.. math:: \hat g(\theta) = \nabla \log p(\theta) + \frac{N}{n} \sum_{x \in X_n} \nabla \log p(x | \theta),
-
-and the proposal is :math:`\theta' = \theta + \tfrac{\alpha}{2} M \hat g(\theta) + N(0, \alpha M)`. Each minibatch is
+A minibatch X_n estimates the gradient of the log posterior (see `minibatch_gradient.py`), and the proposal is
+:math:`\theta' = \theta + \tfrac{\alpha}{2} M \hat g(\theta) + N(0, \alpha M)`. Each minibatch is
 one proposal kernel. A test therefore uses both densities given the *same* minibatch, which leaves the posterior
 invariant for every minibatch, and so for their mixture. The test's own subset comes from another random stream.
 """
@@ -15,14 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledGradient, CompiledProposal, Component, Proposal, Target
-from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.approximation import mode_of
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.gradients import full_gradient
-from approxmcmc.engine.order import draw_next
-from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,
@@ -32,31 +24,25 @@ from approxmcmc.proposals.langevin_step import (
     spread_of,
     squared_distance,
 )
+from approxmcmc.proposals.minibatch_gradient import (
+    MinibatchGradient,
+    book_reads,
+    checked_anchor,
+    draw_minibatch,
+    estimate_gradient,
+    minibatch_gradient,
+    setup_cost,
+)
 from approxmcmc.proposals.step_sizes import DecreasingStep
 
 
-class MinibatchGradient(NamedTuple):
-    """A target's gradients on a minibatch, the front of a chain's own permutation `order` of the data."""
-
-    data: Any
-    n_obs: int
-    batch_size: int
-    add_gradient: Any
-    add_prior_gradient: Any
-    prior_rows: int
-    order: np.ndarray
-
-
 class SGLDState(NamedTuple):
-    """The minibatch, its control variate, the steps to come, the preconditioner; steps made, and scratch.
+    """The minibatch, the steps to come, the preconditioner; steps made, and scratch.
 
-    `anchor` is the point of the control variate, empty without one, and `anchor_total` the gradient on all data there;
-    `at_anchor` is the minibatch's. alpha_t = a (b + t)^-gamma, and a constant step has gamma = 0.
+    alpha_t = a (b + t)^-gamma, and a constant step has gamma = 0.
     """
 
     minibatch: MinibatchGradient
-    anchor: np.ndarray
-    anchor_total: np.ndarray
     a: float
     b: float
     gamma: float
@@ -65,35 +51,8 @@ class SGLDState(NamedTuple):
     steps: np.ndarray
     step_size: np.ndarray
     slope: np.ndarray
-    at_anchor: np.ndarray
     mean: np.ndarray
     work: np.ndarray
-
-
-@compiled
-def _estimate(state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> None:
-    """Write g_hat(theta) to `out`: (N/n) (the minibatch's sum - its sum at the anchor) + the anchor's total."""
-    minibatch = state.minibatch
-    n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
-    out[:] = 0.0
-    minibatch.add_gradient(theta, minibatch.data, minibatch.order, 0, batch_size, out)
-    count[GRADIENTS] += batch_size + minibatch.prior_rows
-    for j in range(theta.shape[0]):
-        out[j] = n_obs / batch_size * (out[j] - state.at_anchor[j]) + state.anchor_total[j]
-    minibatch.add_prior_gradient(theta, out)
-
-
-@compiled
-def _draw_minibatch(rng: np.random.Generator, state: SGLDState, count: np.ndarray) -> None:
-    """Draw the step's minibatch, and write its gradient at the anchor, if there is one."""
-    minibatch = state.minibatch
-    draw_next(rng, minibatch.order, 0, minibatch.batch_size)
-    count[TOUCHED] += minibatch.batch_size + minibatch.prior_rows
-    state.at_anchor[:] = 0.0
-    if state.anchor.shape[0] > 0:
-        batch_size = minibatch.batch_size
-        minibatch.add_gradient(state.anchor, minibatch.data, minibatch.order, 0, batch_size, state.at_anchor)
-        count[GRADIENTS] += batch_size
 
 
 @compiled
@@ -108,11 +67,12 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
     """Step along the estimated gradient, and return the log density ratio given the minibatch."""
     scale, upper, slope = state.scale, state.upper, state.slope
     alpha = _next_step_size(state)
-    _draw_minibatch(rng, state, count)
-    _estimate(state, theta, slope, count)
+    draw_minibatch(rng, state.minibatch, count)
+    book_reads(state.minibatch, 1, count)
+    estimate_gradient(state.minibatch, theta, slope, count)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
-    _estimate(state, out, slope, count)  # the way back, given the same minibatch
+    estimate_gradient(state.minibatch, out, slope, count)  # the way back, given the same minibatch
     drift(alpha, scale, upper, out, slope, state.mean)
     return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
 
@@ -121,8 +81,9 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
 def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
     """Step along the estimated gradient; nobody asks for the density ratio: no gradient at theta'."""
     alpha = _next_step_size(state)
-    _draw_minibatch(rng, state, count)
-    _estimate(state, theta, state.slope, count)
+    draw_minibatch(rng, state.minibatch, count)
+    book_reads(state.minibatch, 1, count)
+    estimate_gradient(state.minibatch, theta, state.slope, count)
     drift(alpha, state.scale, state.upper, theta, state.slope, out)
     return 0.0 * add_noise(rng, alpha, state.scale, state.upper, out) + 0.0 * out.sum()  # NaN stops the chain
 
@@ -198,14 +159,7 @@ class StochasticGradientLangevin(Component, Proposal):
         batch_size = checked_integer(self.batch_size, "batch_size", needed="a positive integer", whole_floats=True)
         object.__setattr__(self, "batch_size", batch_size)
         object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
-        if self.control_variate is not None:
-            anchor = mode_of(self.control_variate)
-            if anchor.ndim != 1 or not np.isfinite(anchor).all():
-                raise InvalidInputError(
-                    f"{who}: control_variate must be a point, shape (dim,), or an object with a mode such as "
-                    f"laplace(target), found shape {anchor.shape}"
-                )
-            object.__setattr__(self, "control_variate", anchor)
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what proposes and knows its density ratio given the minibatch."""
@@ -218,41 +172,20 @@ class StochasticGradientLangevin(Component, Proposal):
     def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
         who, dim = "StochasticGradientLangevin", target.variables.size
         gradient = gradient_of(target, who=who)
-        anchor, anchor_total = self._anchor(gradient, dim)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
         decreasing = isinstance(self.step_size, DecreasingStep)
         steps = self.step_size
         schedule = (steps.scale, steps.offset, steps.exponent) if decreasing else (steps, 1.0, 0.0)
         spread = spread_of(self.preconditioner, dim, who=who)
-        make_minibatch = minibatch_gradient(gradient, self.batch_size, who=who)
 
         def make_state() -> SGLDState:
-            cells, vectors = (np.zeros(1) for _ in range(2)), (np.zeros(dim) for _ in range(4))
-            return SGLDState._make((make_minibatch(), anchor, anchor_total, *schedule, *spread, *cells, *vectors))
+            cells, vectors = (np.zeros(1) for _ in range(2)), (np.zeros(dim) for _ in range(3))
+            return SGLDState._make((make_minibatch(), *schedule, *spread, *cells, *vectors))
 
         return CompiledProposal(
             propose,
             make_state,
             weight=last_step_size if decreasing else None,
             records=("gradient_evaluations", *(("weight",) if decreasing else ())),
-            attrs={"setup_gradient_evaluations": gradient.n_obs} if anchor.size else {},
+            attrs=setup_cost(gradient, self.control_variate),
         )
-
-    def _anchor(self, gradient: CompiledGradient, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the point of the control variates and the gradient on all data there; empty and 0 without them."""
-        if self.control_variate is None:
-            return np.empty(0), np.zeros(dim)
-        if self.control_variate.shape != (dim,):
-            raise IncompatibleError(
-                f"StochasticGradientLangevin: the target has {dim} parameters, control_variate "
-                f"{self.control_variate.size}; give a point near the mode of this target"
-            )
-        return self.control_variate.copy(), full_gradient(gradient, self.control_variate)
-
-
-def minibatch_gradient(gradient: CompiledGradient, batch_size: int, *, who: str) -> Callable[[], MinibatchGradient]:
-    """Return what makes a chain's own minibatch; one larger than the data is refused."""
-    n_obs = gradient.n_obs
-    if batch_size > n_obs:
-        raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
-    kernels = gradient.add_gradient, gradient.add_prior_gradient, gradient.prior_rows
-    return lambda: MinibatchGradient(gradient.data, n_obs, batch_size, *kernels, np.arange(n_obs))

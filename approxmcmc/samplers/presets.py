@@ -12,7 +12,7 @@ from approxmcmc.acceptance import (
     SequentialTTest,
     TunaTest,
 )
-from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientLangevin
+from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientHamiltonian, StochasticGradientLangevin
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 
 
@@ -143,3 +143,48 @@ def corrected_sgld(
     """
     proposal = StochasticGradientLangevin(step_size, batch_size, preconditioner, control_variate)
     return MetropolisHastings(proposal, SequentialTTest(epsilon=epsilon, batch_size=test_batch_size))
+
+
+def sghmc(
+    step_size: float,
+    friction: float = 1.0,
+    *,
+    batch_size: int = 500,
+    preconditioner: Any = None,
+    control_variate: Any = None,
+) -> MetropolisHastings:
+    """Return stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014), by BAOAB: biased.
+
+    Tuning steps learn the noise of the gradients, which friction makes up for.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.sghmc(0.1, friction=2.0).test
+    AlwaysAccept()
+    """
+    proposal = StochasticGradientHamiltonian(step_size, friction, batch_size, 1, preconditioner, control_variate)
+    return MetropolisHastings(proposal, AlwaysAccept())
+
+
+def amagold(
+    step_size: float,
+    friction: float = 1.0,
+    *,
+    steps: int = 10,
+    batch_size: int = 500,
+    preconditioner: Any = None,
+    control_variate: Any = None,
+) -> MetropolisHastings:
+    """Return SGHMC with one exact correction for `steps` steps (AMAGOLD: Zhang, Cooper and De Sa 2020): exact.
+
+    The integrator is BAOAB, theirs another; the correction is the same.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.amagold(0.1, steps=5).test
+    ExactTest(rule='metropolis')
+    """
+    proposal = StochasticGradientHamiltonian(step_size, friction, batch_size, steps, preconditioner, control_variate)
+    return MetropolisHastings(proposal, ExactTest())

@@ -13,6 +13,7 @@ from approxmcmc.engine.vectors import equal
 from approxmcmc.proposals import langevin
 from approxmcmc.proposals import stochastic_gradient_langevin as sgld
 from approxmcmc.proposals.langevin_step import add_noise, drift, squared_distance
+from approxmcmc.proposals.minibatch_gradient import draw_minibatch, estimate_gradient
 from tests import langevin as book
 from tests import textbook
 from tests.planting import plain
@@ -121,7 +122,7 @@ def differs(case, wrong=None):
 
 
 ALPHA = 0.03
-estimate, next_step_size = plain(sgld._estimate), plain(sgld._next_step_size)
+estimate, next_step_size = plain(estimate_gradient), plain(sgld._next_step_size)
 
 
 def in_turn(first, second):
@@ -154,28 +155,28 @@ def draw_after_the_gradient(rng, state, theta, out, count):
     """Do what `propose` does, but estimate the way out on the last step's minibatch."""
     scale, upper, slope = state.scale, state.upper, state.slope
     alpha = next_step_size(state)
-    estimate(state, theta, slope, count)
-    plain(sgld._draw_minibatch)(rng, state, count)
+    estimate(state.minibatch, theta, slope, count)
+    plain(draw_minibatch)(rng, state.minibatch, count)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
-    estimate(state, out, slope, count)
+    estimate(state.minibatch, out, slope, count)
     drift(alpha, scale, upper, out, slope, state.mean)
     return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
 
 
-def reversed_order(state):
-    return {"minibatch": state.minibatch._replace(order=state.minibatch.order[::-1].copy())}
+def reversed_order(minibatch):
+    return {"order": minibatch.order[::-1].copy()}
 
 
-def unscaled(state):
-    return {"minibatch": state.minibatch._replace(n_obs=state.minibatch.batch_size)}
+def unscaled(minibatch):
+    return {"n_obs": minibatch.batch_size}
 
 
-def scale_the_prior(state, theta, out, count):
+def scale_the_prior(minibatch, theta, out, count):
     """Add the gradient of the prior N/n times."""
-    estimate(state, theta, out, count)
-    for _ in range(state.minibatch.n_obs // state.minibatch.batch_size - 1):
-        state.minibatch.add_prior_gradient(theta, out)
+    estimate(minibatch, theta, out, count)
+    for _ in range(minibatch.n_obs // minibatch.batch_size - 1):
+        minibatch.add_prior_gradient(theta, out)
 
 
 BUGS = {
@@ -196,15 +197,15 @@ BUGS = {
     "minibatch never refreshed": ("constant", {draw_next: lambda *a: None}),
     "minibatch drawn after its gradient": ("constant", {sgld.propose: draw_after_the_gradient}),
     "way back with another minibatch": (
-        "constant", {sgld._estimate: in_turn(estimate, with_settings(estimate, reversed_order))},
+        "constant", {estimate_gradient: in_turn(estimate, with_settings(estimate, reversed_order))},
     ),
-    "prior counted N/n times": ("constant", {sgld._estimate: scale_the_prior}),
-    "minibatch not scaled to all data": ("constant", {sgld._estimate: with_settings(estimate, unscaled)}),
+    "prior counted N/n times": ("constant", {estimate_gradient: scale_the_prior}),
+    "minibatch not scaled to all data": ("constant", {estimate_gradient: with_settings(estimate, unscaled)}),
     "control variate not subtracted": (
-        "falling", {sgld._estimate: with_settings(estimate, lambda state: {"at_anchor": 0.0 * state.at_anchor})},
+        "falling", {estimate_gradient: with_settings(estimate, lambda batch: {"at_anchor": 0.0 * batch.at_anchor})},
     ),
     "control variate's total forgotten": (
-        "falling", {sgld._estimate: with_settings(estimate, lambda state: {"anchor_total": 0.0 * state.anchor_total})},
+        "falling", {estimate_gradient: with_settings(estimate, lambda at: {"anchor_total": 0.0 * at.anchor_total})},
     ),
     "step size falls one step late": (
         "falling", {sgld._next_step_size: with_settings(next_step_size, lambda state: {"b": state.b - 1.0})},

@@ -7,7 +7,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.proposals import stochastic_gradient_langevin as sgld
+from approxmcmc.proposals.minibatch_gradient import estimate_gradient
 from tests import langevin as book
 from tests.planting import plain
 
@@ -124,16 +124,16 @@ def test_correction_given_the_same_minibatch_is_exact_on_the_grid():
     assert total_variation(uncorrected, posterior) == pytest.approx(0.3184, abs=5e-5)
 
 
-estimate = plain(sgld._estimate)
+estimate = plain(estimate_gradient)
 
 
-def on_all_data(state, theta, out, count):
-    estimate(state._replace(minibatch=state.minibatch._replace(batch_size=state.minibatch.n_obs)), theta, out, count)
+def on_all_data(minibatch, theta, out, count):
+    estimate(minibatch._replace(batch_size=minibatch.n_obs), theta, out, count)
 
 
-def on_another_minibatch(state, theta, out, count):
-    state.minibatch.order[:] = np.roll(state.minibatch.order, 1)
-    estimate(state, theta, out, count)
+def on_another_minibatch(minibatch, theta, out, count):
+    minibatch.order[:] = np.roll(minibatch.order, 1)
+    estimate(minibatch, theta, out, count)
 
 
 UNCONDITIONED = {
@@ -149,5 +149,5 @@ def test_a_way_back_that_forgets_the_minibatch_is_not_exact(bug):
     def wrong(*arguments):
         return next(way_out_and_back)(*arguments)
 
-    _, corrected, posterior = grid_kernels({sgld._estimate: wrong})
+    _, corrected, posterior = grid_kernels({estimate_gradient: wrong})
     assert total_variation(corrected, posterior) > 1e-3

@@ -50,7 +50,13 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "Slice": [amc.Slice([0.5, 1.0], max_steps=3)],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
+    "StochasticGradientHamiltonian": [
+        amc.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
+        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
+        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
+    ],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
     "TunaTest": [amc.TunaTest(1e-4)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]

@@ -98,10 +98,15 @@ PROPOSALS = {
     "RandomWalk": [amc.RandomWalk(0.3), amc.RandomWalk(0.3, target_acceptance=0.4), amc.RandomWalk(0.1 * np.eye(2))],
     "SingleSite": [amc.SingleSite()],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
+    "StochasticGradientHamiltonian": [
+        amc.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
+        amc.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
+    ],
     "StochasticGradientLangevin": [
         amc.StochasticGradientLangevin(0.05, 4),
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
     ],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
@@ -282,7 +287,14 @@ def build(example, parts, target, audit_every=2):
     return None
 
 
-GRADIENTS = (amc.Langevin, amc.StochasticGradientLangevin, amc.StochasticGradientFisherScoring)
+GRADIENTS = (
+    amc.Langevin,
+    amc.StochasticGradientFisherScoring,
+    amc.StochasticGradientHamiltonian,
+    amc.StochasticGradientLangevin,
+    amc.StochasticGradientNoseHoover,
+)
+UNCORRECTED = (amc.StochasticGradientFisherScoring, amc.StochasticGradientNoseHoover)  # no density ratio
 
 
 def must_run(parts, target):
@@ -293,7 +305,7 @@ def must_run(parts, target):
     if move.proposes_states != isinstance(target, DiscreteTarget) or isinstance(move, amc.AdaptiveDirection):
         return False
     is_free = isinstance(test, amc.AlwaysAccept)
-    if isinstance(move, amc.StochasticGradientFisherScoring) and not is_free:
+    if isinstance(move, UNCORRECTED) and not is_free:
         return False
     if isinstance(getattr(test, "test", test), THINNED) and type(target).__name__ in UNBOUNDED:
         return False

@@ -110,6 +110,9 @@ class Counter:
         (amc.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), False),
         (amc.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), True),
         (amc.StochasticGradientFisherScoring(0.03, 7), True),
+        (amc.StochasticGradientHamiltonian(0.03, 1.0, 7), True),
+        (amc.StochasticGradientHamiltonian(0.03, 1.0, 7, control_variate=[0.3, 0.1], gradient_noise=None), True),
+        (amc.StochasticGradientNoseHoover(0.03, 1.0, 7, control_variate=[0.3, 0.1]), True),
     ],
 )
 def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rng):

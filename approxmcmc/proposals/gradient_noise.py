@@ -1,0 +1,173 @@
+r"""What noise friction still adds, where the gradients bring noise of their own.
+
+A kick by an estimated gradient of covariance V heats: it adds h^2 W to the covariance of the velocity, W = L' V L. In
+BAOAB, friction then adds N(0, S) with
+
+.. math:: S = (1 - c^2) I - \tfrac{(1 + c)^2}{4} h^2 W
+
+in the place of (1 - c^2) I. The positions of a linear-Gaussian chain are an autoregression of order 2, into which
+friction's noise enters twice, half a step apart, and a kick's once, (1 + c) h as strong: at low frequencies the
+spectrum of the two together is that of exact gradients. What is left is of order h^3 W / (8 gamma), where without it
+the variance is too large by h W / (2 gamma).
+
+S is a covariance only where friction takes out more than the kicks put in: (h^2 / 4) w <= tanh(gamma h / 2) for the
+largest eigenvalue w of W.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts.records import GRADIENTS
+from approxmcmc.engine.compile import compiled
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.covariance import checked_cholesky, factor
+from approxmcmc.proposals.langevin_step import Spread
+from approxmcmc.proposals.minibatch_gradient import MinibatchGradient, write_scores
+
+FORMS = '"tune", None, or a covariance of the estimated gradient, shape (dim, dim)'
+
+
+class AddedNoise(NamedTuple):
+    """What friction adds: `lower`, the Cholesky factor of S, or where that is empty `spread` times the identity.
+
+    S = total I - heat W. `due` says whether the next step learns, `learnt` from how many minibatches `known` is, the
+    mean of L' S_n L, S_n the covariance of the minibatch's gradients; then scratch.
+    """
+
+    spread: float
+    total: float
+    heat: float
+    lower: np.ndarray
+    due: np.ndarray
+    learnt: np.ndarray
+    known: np.ndarray
+    now: np.ndarray
+    half: np.ndarray
+    mean: np.ndarray
+    score: np.ndarray
+
+
+@compiled
+def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity: np.ndarray) -> None:
+    """Replace v by keep v + N(0, S)."""
+    dim, lower, z = velocity.shape[0], noise.lower, noise.score
+    for j in range(dim):
+        z[j] = rng.standard_normal()
+    isotropic, learns = lower.shape[0] == 0, noise.due[0] > 0.0
+    untuned = noise.learnt[0] == 1.0 and not learns
+    # Where tuning comes through places too noisy for any S nothing is added: noise that is added there heats the chain,
+    # which then stays where control variates are poor.
+    silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
+    for j in range(dim):
+        added = noise.spread * z[j] if isotropic else math.nan if untuned else 0.0
+        if not (isotropic or silent):
+            for k in range(j + 1):
+                added += lower[j, k] * z[k]
+        velocity[j] = keep * velocity[j] + added
+
+
+@compiled
+def learn(
+    minibatch: MinibatchGradient,
+    theta: np.ndarray,
+    scale: np.ndarray,
+    upper: np.ndarray,
+    noise: AddedNoise,
+    count: np.ndarray,
+) -> None:
+    """Learn W from the minibatch's gradients at theta, and factor S; step t has the weight t (t + 1) (t + 2)."""
+    dim, now, half, known = theta.shape[0], noise.now, noise.half, noise.known
+    write_scores(minibatch, theta, noise.mean, now, noise.score)
+    count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
+    noise.learnt[0] += 1.0
+    # Starts may lie 60 standard deviations away, where control variates leave 3600 times the noise: with the weight t
+    # the first 50 of 2000 steps still trebled what was learnt.
+    weight = 4.0 / (noise.learnt[0] + 3.0)
+    for j in range(dim):  # half = now L
+        for k in range(dim):
+            total = 0.0
+            if upper.shape[0] == 0:
+                total = now[j, k] * scale[k]
+            else:
+                for i in range(k, dim):
+                    total += now[j, i] * upper[k, i]
+            half[j, k] = total
+    for j in range(dim):  # L' half
+        for k in range(dim):
+            total = 0.0
+            if upper.shape[0] == 0:
+                total = scale[j] * half[j, k]
+            else:
+                for i in range(j, dim):
+                    total += upper[j, i] * half[i, k]
+            known[j, k] += weight * (total - known[j, k])
+    for j in range(dim):
+        for k in range(dim):
+            now[j, k] = (noise.total if j == k else 0.0) - noise.heat * known[j, k]
+    factor(now, noise.lower)
+
+
+def checked_noise(gradient_noise: Any, *, who: str) -> Any:
+    """Return "tune", None or a covariance, or say what is wrong."""
+    if gradient_noise is None or (isinstance(gradient_noise, str) and gradient_noise == "tune"):
+        return gradient_noise
+    if isinstance(gradient_noise, str):
+        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found {gradient_noise!r}")
+    covariance = np.array(gradient_noise, dtype=np.float64)
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or not np.allclose(covariance, covariance.T):
+        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found shape {covariance.shape}")
+    return covariance
+
+
+def added_noise(
+    gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
+) -> AddedNoise:
+    """Return what friction adds at the start of a chain; a covariance that is given settles S, or is refused."""
+    dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
+    n_obs, lower = minibatch.n_obs, np.empty((0, 0))
+    if isinstance(gradient_noise, np.ndarray):
+        if gradient_noise.shape[0] != dim:
+            raise IncompatibleError(
+                f"{who}: the target has {dim} parameters, gradient_noise has shape {gradient_noise.shape}"
+            )
+        L = np.diag(spread.scale) if spread.upper.size == 0 else spread.upper.T
+        whitened = L.T @ gradient_noise @ L
+        why = too_hot(whitened, step_size, total, heat)
+        if why:
+            raise IncompatibleError(f"{who}: {why}")
+        lower = checked_cholesky(total * np.eye(dim) - heat * whitened, who=who)
+    elif gradient_noise == "tune":
+        lower = np.full((dim, dim), math.nan)
+        heat *= n_obs**2 * (1.0 / minibatch.batch_size - 1.0 / n_obs)  # V = N^2 (1/n - 1/N) S
+    matrices, vectors = (np.zeros((dim, dim)) for _ in range(3)), (np.zeros(dim) for _ in range(2))
+    due = np.full(1, float(isinstance(gradient_noise, str)))
+    return AddedNoise(math.sqrt(total), total, heat, lower, due, np.zeros(1), *matrices, *vectors)
+
+
+def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
+    """Say that friction takes out less than the gradients' noise puts in, and what to do; "" where it takes out more.
+
+    `whitened` is W or, with `heat` scaled to it, a multiple of it.
+    """
+    largest = float(np.linalg.eigvalsh(whitened)[-1])
+    if heat * largest < total:
+        return ""
+    keep = math.sqrt(1.0 - total)
+    strength = heat * largest / (1.0 + keep) ** 2  # (h^2 / 4) w = tanh(gamma h / 2) at the least friction
+    enough = f"friction of at least {2.0 * math.atanh(strength) / step_size:.3g}, " if strength < 1.0 else ""
+    return (
+        f"the noise of its gradients heats {heat * largest / total:.3g} times as much as friction cools; use {enough}"
+        "a smaller step_size, a larger batch, control_variate= or CoreRows; or gradient_noise=None, which leaves the "
+        "variance too large"
+    )
+
+
+def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
+    """Say why what friction adds is NaN; "" where it is not."""
+    if noise.learnt[0] == 1.0:
+        return f'{who}: gradient_noise="tune" learns while the chain tunes, and there were no tuning steps; use tune='
+    if not noise.lower.size or np.isfinite(noise.lower[-1, -1]) or not np.isfinite(noise.known).all():
+        return ""
+    return f"{who}: {too_hot(noise.known, step_size, noise.total, noise.heat)}"

@@ -1,0 +1,75 @@
+r"""What proposals with a momentum share: kicks, drifts and friction, in the coordinates of the preconditioner.
+
+With M = L L' and z = L^-1 theta the masses are 1: the velocity v = dz/dt is N(0, I) under the target law
+
+    p(theta | x) N(v; 0, I),        d theta = L v dt,    d v = (L' g(theta) - gamma v) dt + sqrt(2 gamma) dW,
+
+g the gradient of log p(theta | x) (underdamped Langevin dynamics). A step is put together of its exact pieces:
+
+- B, a kick:    v <- v + t L' g(theta);
+- A, a drift:   theta <- theta + t L v;
+- O, friction:  v <- c v + N(0, (1 - c^2) I),  c = exp(-gamma t).
+
+L is given as for Langevin steps: an empty `upper` stands for a diagonal M with standard deviations `scale`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.compile import compiled
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.covariance import add_column
+
+
+@compiled
+def kick(time: float, scale: np.ndarray, upper: np.ndarray, gradient: np.ndarray, velocity: np.ndarray) -> float:
+    """Add time L' g to the velocity, and return the kinetic energy ``|v|^2 / 2`` that it gained."""
+    dim, gained = velocity.shape[0], 0.0
+    for j in range(dim):
+        force = 0.0
+        if upper.shape[0] == 0:
+            force = scale[j] * gradient[j]
+        else:
+            row = upper[j]
+            for i in range(j, dim):
+                force += row[i] * gradient[i]
+        change = time * force
+        gained += change * (velocity[j] + 0.5 * change)
+        velocity[j] += change
+    return gained
+
+
+@compiled
+def drift(time: float, scale: np.ndarray, upper: np.ndarray, velocity: np.ndarray, theta: np.ndarray) -> None:
+    """Add time L v to theta."""
+    for j in range(theta.shape[0]):
+        if upper.shape[0] == 0:
+            theta[j] += time * scale[j] * velocity[j]
+        else:
+            add_column(upper, j, time * velocity[j], theta)
+
+
+@compiled
+def draw_velocity(rng: np.random.Generator, velocity: np.ndarray) -> None:
+    """Draw v from N(0, I)."""
+    for j in range(velocity.shape[0]):
+        velocity[j] = rng.standard_normal()
+
+
+@compiled
+def rub(rng: np.random.Generator, keep: float, spread: float, velocity: np.ndarray) -> None:
+    """Replace v by keep v + spread z, z ~ N(0, I)."""
+    for j in range(velocity.shape[0]):
+        velocity[j] = keep * velocity[j] + spread * rng.standard_normal()
+
+
+def checked_time(step_size: Any, *, who: str) -> float:
+    """Return h, the time of a step, or say what is wrong with it."""
+    if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{who}: step_size is the time of a step, one positive number, found {step_size!r}; different scales for "
+            "different coordinates go into preconditioner="
+        )
+    return float(step_size)  # type: ignore[arg-type]

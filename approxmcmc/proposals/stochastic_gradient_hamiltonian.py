@@ -1,0 +1,266 @@
+r"""Stochastic-gradient Hamiltonian Monte Carlo (SGHMC), as a proposal with a momentum.
+
+Underdamped Langevin dynamics (:mod:`~approxmcmc.proposals.hamiltonian_step`) by BAOAB (Leimkuhler and Matthews 2013):
+
+    kick h/2,  drift h/2,  friction h,  drift h/2,  kick h/2,
+
+each kick along the gradient of a minibatch. Without a test the last kick of a step and the first of the next use one
+gradient, and friction adds less noise by what that gradient brings (:mod:`~approxmcmc.proposals.gradient_noise`).
+
+With a test a proposal is a trajectory of T steps, its T + 1 kicks by minibatches drawn independently. Friction with the
+noise (1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the
+velocity is turned, and the minibatches of the way back, the same in reverse order, are as probable. So the ratio of the
+densities of the way back and the way out, with those of the velocities, is
+
+.. math:: \log\frac{N(v')\, q(-v', \theta' \to -v, \theta)}{N(v)\, q(v, \theta \to v', \theta')}
+          = -\sum_{\text{kicks}} \tfrac12 \bigl(|v_{\text{after}}|^2 - |v_{\text{before}}|^2\bigr),
+
+the energy that the kicks put in; heat is not counted. A rejected trajectory turns the velocity.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.gradient_noise import AddedNoise, added_noise, checked_noise, explain_noise, learn, rub_less
+from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick, rub
+from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
+from approxmcmc.proposals.minibatch_gradient import (
+    MinibatchGradient,
+    book_reads,
+    checked_anchor,
+    draw_minibatch,
+    estimate_gradient,
+    minibatch_gradient,
+    setup_cost,
+)
+
+
+class HamiltonianState(NamedTuple):
+    """The minibatch; steps T, h, c, and the preconditioner; the noise that friction adds; what moves.
+
+    `velocity` is NaN before the first step. A test may reject: `there` is where the last trajectory went, with the
+    velocity `velocity_there`.
+    """
+
+    minibatch: MinibatchGradient
+    steps: int
+    step_size: float
+    keep: float
+    scale: np.ndarray
+    upper: np.ndarray
+    noise: AddedNoise
+    velocity: np.ndarray
+    there: np.ndarray
+    velocity_there: np.ndarray
+    slope: np.ndarray
+
+
+@compiled
+def kick_by_minibatch(
+    rng: np.random.Generator,
+    state: HamiltonianState,
+    time: float,
+    theta: np.ndarray,
+    velocity: np.ndarray,
+    count: np.ndarray,
+) -> float:
+    """B: kick along the gradient of a fresh minibatch; return the kinetic energy gained."""
+    draw_minibatch(rng, state.minibatch, count)
+    estimate_gradient(state.minibatch, theta, state.slope, count)
+    return kick(time, state.scale, state.upper, state.slope, velocity)
+
+
+@compiled
+def move(
+    rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Make T steps; the kicks of two neighbours are one: T gradients."""
+    h, scale, upper, velocity, noise = state.step_size, state.scale, state.upper, state.velocity, state.noise
+    if math.isnan(velocity[0]):
+        draw_velocity(rng, velocity)
+    assign(out, theta)
+    book_reads(state.minibatch, state.steps, count)
+    for _ in range(state.steps):
+        kick_by_minibatch(rng, state, h, out, velocity, count)
+        if noise.due[0] > 0.0:
+            learn(state.minibatch, out, scale, upper, noise, count)
+        drift(0.5 * h, scale, upper, velocity, out)
+        rub_less(rng, state.keep, noise, velocity)
+        drift(0.5 * h, scale, upper, velocity, out)
+    noise.due[0] = 0.0
+    return 0.0 * out.sum()  # NaN stops the chain
+
+
+@compiled
+def learn_at_the_next_step(state: HamiltonianState, acceptance: float, step: int) -> None:
+    """Let the next step learn how noisy the gradients are."""
+    state.noise.due[0] = 1.0
+
+
+@compiled
+def propose(
+    rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Follow a trajectory of T steps, and return minus the energy that its kicks put in."""
+    h, scale, upper, velocity = state.step_size, state.scale, state.upper, state.velocity_there
+    settle_velocity(rng, state, theta)
+    assign(velocity, state.velocity)
+    assign(out, theta)
+    book_reads(state.minibatch, state.steps + 1, count)
+    spread = math.sqrt(1.0 - state.keep * state.keep)
+    work = kick_by_minibatch(rng, state, 0.5 * h, out, velocity, count)
+    for step in range(1, state.steps + 1):
+        drift(0.5 * h, scale, upper, velocity, out)
+        rub(rng, state.keep, spread, velocity)
+        drift(0.5 * h, scale, upper, velocity, out)
+        work += kick_by_minibatch(rng, state, h if step < state.steps else 0.5 * h, out, velocity, count)
+    assign(state.there, out)
+    return -work
+
+
+@compiled
+def settle_velocity(rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray) -> None:
+    """Take the velocity of the last trajectory where it was accepted; turn the old one where it was not."""
+    velocity = state.velocity
+    if math.isnan(velocity[0]):
+        draw_velocity(rng, velocity)
+    elif equal(theta, state.there):
+        assign(velocity, state.velocity_there)
+    else:
+        for j in range(velocity.shape[0]):
+            velocity[j] = -velocity[j]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StochasticGradientHamiltonian(Component, Proposal):
+    r"""Propose by underdamped Langevin dynamics along the gradients of minibatches: SGHMC, by BAOAB.
+
+    Parameters
+    ----------
+    step_size
+        h, the time of a step, where velocities have variance 1: theta moves by about h L in a step, L L' = M. (A
+        Langevin step of alpha moves as far as h = sqrt(alpha).) In the metric of the posterior stable below 2.
+    friction
+        gamma, a rate: the velocity keeps c = exp(-gamma h) of itself in a step. Positive; inf draws it anew at every
+        step. In the metric of the posterior 2 is critical.
+    batch_size
+        n, the data of a minibatch: drawn afresh for each gradient, without replacement.
+    steps
+        T, steps for each draw, or for each answer of a test.
+    preconditioner
+        M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
+        identity. Masses are M^-1.
+    control_variate
+        A point near the mode, as of :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
+    gradient_noise
+        The covariance V of the estimated gradient, which friction makes up for, shape (dim, dim); ``"tune"``: learnt
+        from the minibatches of the tuning steps, to a relative error of about 2 / sqrt(tune n); None: not made up
+        for. With a test, no part of it.
+
+    Raises
+    ------
+    InvalidInputError
+        When a number is out of range, or a matrix not symmetric positive definite.
+    IncompatibleError
+        When the target has no gradient, another dimension, or fewer data than a minibatch; when friction takes out less
+        than the noise `gradient_noise` puts in.
+    NotFiniteError
+        While sampling, with ``"tune"``, when friction takes out less than the noise that was found, or nothing was
+        tuned.
+
+    Notes
+    -----
+    With c = exp(-gamma h) a step is
+
+    .. math:: v \leftarrow v + h L' \hat g(\theta), \quad \theta \leftarrow \theta + \tfrac h2 L v, \quad
+              v \leftarrow c v + N(0, S), \quad \theta \leftarrow \theta + \tfrac h2 L v .
+
+    Guarantee: with :class:`AlwaysAccept`, biased. For a normal target of whitened precision A and gradients of whitened
+    covariance W, both in one direction, the stationary variance is
+
+    .. math:: \frac1A \Bigl[\frac{S}{1 - c^2} + \frac{1 + c}{1 - c} \, \frac{h^2 W}{4 - h^2 A}\Bigr] :
+
+    1/A at any h without gradient noise, and with S of `gradient_noise` a relative error of about h^3 A W / (8 gamma).
+    With ``None``, S = 1 - c^2, it is h W / (2 gamma). Where V varies over the posterior its mean is made up for. On
+    other targets the positions err by order h^2 besides.
+    With :class:`ExactTest`, exact for any step, friction and minibatch: AMAGOLD (Zhang, Cooper and De Sa 2020), here
+    with BAOAB; with other tests, as the test says.
+    Cost: T n gradients a draw without a test, (T + 1) n with one, twice that with control variates; a tuning step n
+    more for ``"tune"``, and dim^3 multiplications.
+
+    References
+    ----------
+    Chen, Fox and Guestrin (2014); Leimkuhler and Matthews (2013); Zhang, Cooper and De Sa (2020).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
+    >>> fit = amc.laplace(target)
+    >>> sghmc = amc.StochasticGradientHamiltonian(0.1, 2.0, batch_size=100, preconditioner=fit, control_variate=fit)
+    >>> sampler = amc.MetropolisHastings(sghmc, amc.AlwaysAccept())
+    >>> trace = amc.sample(target, sampler, draws=10, tune=100, chains=1, random_seed=1, progressbar=False)
+    >>> int(trace.sample_stats["gradient_evaluations"][0, 1:].sum())
+    1800
+    """
+
+    step_size: float
+    friction: float = 1.0
+    batch_size: int = 500
+    steps: int = 1
+    preconditioner: Any = None
+    control_variate: Any = None
+    gradient_noise: Any = "tune"
+
+    def __post_init__(self) -> None:
+        """Check the ranges; Laplace approximations become arrays."""
+        who = "StochasticGradientHamiltonian"
+        object.__setattr__(self, "step_size", checked_time(self.step_size, who=who))
+        if not self.friction > 0.0:
+            raise InvalidInputError(f"{who}: friction is a rate and must be positive, found {self.friction!r}")
+        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size", who=who))
+        object.__setattr__(self, "steps", checked_integer(self.steps, "steps", who=who))
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
+        object.__setattr__(self, "gradient_noise", checked_noise(self.gradient_noise, who=who))
+        if isinstance(self.gradient_noise, str) and self.batch_size < 2:
+            raise InvalidInputError(f"{who}: the noise of a minibatch of one cannot be learnt; give gradient_noise")
+
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile trajectories that know their density ratio."""
+        return self._compile(target, propose, gradient_noise=None)
+
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what serves a sampler that asks for no density ratio."""
+        return self._compile(target, move, self.gradient_noise)
+
+    def _compile(self, target: Target, propose: Callable[..., float], gradient_noise: Any) -> CompiledProposal:
+        who, dim = "StochasticGradientHamiltonian", target.variables.size
+        gradient = gradient_of(target, who=who)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
+        spread, keep = spread_of(self.preconditioner, dim, who=who), math.exp(-self.friction * self.step_size)
+
+        def make_state() -> HamiltonianState:
+            minibatch, vectors = make_minibatch(), (np.full(dim, math.nan) for _ in range(4))
+            noise = added_noise(gradient_noise, minibatch, spread, self.step_size, keep, who=who)
+            return HamiltonianState(minibatch, self.steps, self.step_size, keep, *spread, noise, *vectors)
+
+        make_state()  # refuses what does not fit
+        return CompiledProposal(
+            propose,
+            make_state,
+            learn_at_the_next_step if isinstance(gradient_noise, str) else None,
+            explain=lambda state: explain_noise(state.noise, self.step_size, who=who),
+            records=("gradient_evaluations",),
+            attrs=setup_cost(gradient, self.control_variate),
+        )

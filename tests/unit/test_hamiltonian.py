@@ -1,0 +1,136 @@
+"""Proposals with a momentum: ranges and messages, costs as counted by an instrumented gradient, what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from tests import langevin as book
+from tests.models import logistic, normal_mean
+from tests.planting import plain, plant
+
+SGHMC = amc.StochasticGradientHamiltonian
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGHMC(0.0), "step_size is the time of a step"),
+        (lambda: SGHMC([0.1, 0.2]), "go into preconditioner="),
+        (lambda: SGHMC(0.1, friction=0.0), "friction is a rate and must be positive, found 0.0"),
+        (lambda: SGHMC(0.1, friction=math.nan), "found nan"),
+        (lambda: SGHMC(0.1, batch_size=0), "batch_size must be"),
+        (lambda: SGHMC(0.1, steps=0), "steps must be"),
+        (lambda: SGHMC(0.1, gradient_noise="auto"), "\"tune\", None, or a covariance.*found 'auto'"),
+        (lambda: SGHMC(0.1, gradient_noise=[1.0, 2.0]), r"found shape \(2,\)"),
+        (lambda: SGHMC(0.1, batch_size=1), "a minibatch of one cannot be learnt"),
+        (lambda: SGHMC(0.1, control_variate=[[0.0]]), "control_variate must be a point"),
+    ],
+)
+def test_ranges(make, message):
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("proposal", "target", "message"),
+    [
+        (SGHMC(0.1), normal_mean, "pass grad_loglik="),
+        (SGHMC(0.1, batch_size=51), lambda: logistic(50), "a minibatch of 51 cannot be drawn from 50 data"),
+        (SGHMC(0.1, batch_size=5, preconditioner=[1.0]), lambda: logistic(50), "the target has 3 parameters"),
+        (SGHMC(0.1, batch_size=5, control_variate=[1.0]), lambda: logistic(50), "control_variate 1"),
+        (
+            SGHMC(0.1, batch_size=5, gradient_noise=np.eye(2)),
+            lambda: logistic(50),
+            r"gradient_noise has shape \(2, 2\)",
+        ),
+        (SGHMC(0.1, 1.0, 5, gradient_noise=100.0 * np.eye(3)), lambda: logistic(50), "use friction of at least 5.11,"),
+        (SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)), lambda: logistic(50), "cools; use a smaller step_size"),
+    ],
+)
+def test_what_does_not_fit_is_refused(proposal, target, message):
+    with pytest.raises(IncompatibleError, match=message):
+        amc.MetropolisHastings(proposal, amc.AlwaysAccept()).build(target(), audit_every=None)
+
+
+def test_the_least_friction_that_is_named_is_enough():
+    target = logistic(50)
+    for friction in (5.115, 5.105):
+        sampler = SGHMC(0.1, friction, 5, gradient_noise=100.0 * np.eye(3))
+        if friction > 5.11:
+            sampler.build_unadjusted(target)
+        else:
+            with pytest.raises(IncompatibleError, match="heats 1 times"):
+                sampler.build_unadjusted(target)
+
+
+def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
+    plant(monkeypatch, {})
+    sampler = amc.MetropolisHastings(proposal, test or amc.AlwaysAccept())
+    return amc.sample(
+        target or logistic(50), sampler, draws=draws, tune=tune, chains=1, random_seed=3, progressbar=False
+    )
+
+
+@pytest.mark.recompiles
+def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
+    with pytest.warns(SamplingWarning, match=r"heats .* times as much as friction cools; use friction of at least"):
+        assert sample(SGHMC(0.03, 0.01, 5), monkeypatch, tune=20).posterior.sizes["draw"] == 1
+    with pytest.warns(SamplingWarning, match="no tuning steps; use tune="):
+        sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=0)
+    assert np.isfinite(sample(SGHMC(0.2, 0.01, 5, gradient_noise=None), monkeypatch, tune=0).posterior["beta"]).all()
+    assert np.isfinite(sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=20).posterior["beta"]).all()
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(
+    ("settings", "test", "gradients", "touched"),
+    [
+        ({"steps": 3, "gradient_noise": None}, None, 30, 30),
+        ({"steps": 3, "control_variate": np.zeros(3), "gradient_noise": None}, None, 60, 30),
+        ({"steps": 3}, amc.ExactTest(), 40, 90),  # T + 1 minibatches, and all data by the test
+        ({"steps": 3}, None, 30, 30),  # what tuning learns costs nothing after
+    ],
+)
+def test_costs_are_booked(settings, test, gradients, touched, monkeypatch):
+    trace = sample(SGHMC(0.02, 5.0, 10, **settings), monkeypatch, tune=4, test=test)
+    # The first draw still learns from the last tuning step.
+    assert trace.sample_stats["gradient_evaluations"].values[0, 1:].tolist() == 4 * [gradients]
+    assert trace.sample_stats["datapoints_touched"].values[0, 1:].tolist() == 4 * [touched]
+
+
+def test_learning_is_booked():
+    part = SGHMC(0.02, 5.0, 10, control_variate=np.zeros(3)).build_unadjusted(logistic(50))
+    state, count = part.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    plain(part.propose)(np.random.default_rng(1), state, np.zeros(3), np.empty(3), count)
+    assert count[COUNT_NAMES.index("gradient_evaluations")] == 40
+    assert count[COUNT_NAMES.index("datapoints_touched")] == 10
+
+
+@pytest.mark.recompiles
+def test_core_rows_give_control_variates_by_themselves(monkeypatch):
+    """Gradients of the light residuals are small: friction has nothing to make up for."""
+    noise = []
+    for target in (logistic(50), amc.CoreRows(logistic(50), core=[0, 1], at="mode")):
+        part = SGHMC(0.02, 5.0, 10).build_unadjusted(target)
+        state, propose = part.make_state(), plain(part.propose)
+        theta, out = np.array(amc.laplace(logistic(50)).mode), np.empty(3)
+        for step in range(20):
+            propose(np.random.default_rng(step), state, theta, out, np.zeros(len(COUNT_NAMES), dtype=np.int64))
+            part.adapt(state, 1.0, step)
+        noise.append(np.trace(state.noise.known))
+    assert noise[1] < 0.01 * noise[0]
+
+
+@pytest.mark.recompiles
+def test_a_gradient_that_is_nan_is_named(monkeypatch):
+    target = amc.Target(
+        book.loglik, lambda theta: -theta[0] if theta[0] > 0.0 else -math.inf, data=np.full((20, 1), 0.1), n_obs=20,
+        dim=1, grad_loglik=book.grad_loglik, initial_point=[0.01],
+    )  # fmt: skip
+    proposal = SGHMC(0.3, 1.0, 20, gradient_noise=None)
+    with pytest.raises(NotFiniteError, match="gradient of the proposal is NaN"):
+        sample(proposal, monkeypatch, tune=200, draws=1, target=target)
