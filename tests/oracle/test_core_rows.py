@@ -98,7 +98,7 @@ def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
     def sigmoid(e):
         return 1.0 / (1.0 + np.exp(-e))
 
-    averaged = np.flatnonzero(np.abs(split._survey.shifts).sum(axis=1))[:5]
+    averaged = np.flatnonzero(np.abs(split._shifts).sum(axis=1))[:5]
     assert len(averaged) == 5
     for i in averaged:
         slope, bend = target.y[i] - mean(sigmoid, i), -mean(lambda e: sigmoid(e) * (1.0 - sigmoid(e)), i)

@@ -134,7 +134,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         survey = self._expansion.survey(self.center, self.pilot.cholesky, self.pilot.draws, numbers, averaged=True)
         in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
         self._light, self.core = np.flatnonzero(~in_core), np.flatnonzero(in_core)
-        self.n_obs, self._survey = len(self._light), Survey(*(part[self._light] for part in survey))
+        self.n_obs = len(self._light)
+        self._leverages, self._shifts = survey.leverages[self._light], survey.shifts[self._light]
         self._numbers = numbers[self._light]
         light = (
             self._expansion.total(self.center, numbers, self._light)
@@ -142,7 +143,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             else Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
         )
         del numbers
-        self.spread = float(self._survey.residuals.sum(axis=0).std(ddof=1))
+        self.spread = float(survey.residuals[self._light].sum(axis=0).std(ddof=1))
         self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
         self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
         self._tuned: float | None = None
@@ -257,7 +258,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        spread, shifts = np.sqrt(self._survey.leverages), np.abs(self._survey.shifts)
+        spread, shifts = np.sqrt(self._leverages), np.abs(self._shifts)
         largest = (shifts[:, 0] * spread).max(), (shifts[:, 1] * spread**2).max(), bound / 6.0 * spread.max() ** 3
         twice = [2.0 * factor for factor in largest]
         return CompiledTermRange(*reach_around(twice, math.inf, self.center, self.pilot.cholesky))
@@ -269,7 +270,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             whole = plain.compile_difference_bound()
             return whole._replace(rates=whole.rates[self._light])
         places, law = (self._numbers[:, 0], plain.y[self._light]), (self.pilot.cholesky, self.pilot.draws)
-        return second_order_bound(plain, places, self._survey.leverages, self._survey.shifts, self.center, *law)
+        return second_order_bound(plain, places, self._leverages, self._shifts, self.center, *law)
 
     @property
     def setup_attrs(self) -> Mapping[str, float]:

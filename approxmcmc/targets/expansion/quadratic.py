@@ -70,8 +70,8 @@ def empty_rows(n_obs: int, columns: int, memory_limit: float) -> np.ndarray:
     needed = 8.0 * n_obs * columns
     if needed > memory_limit:
         raise InvalidInputError(
-            f"ControlVariate: {n_obs} data need {columns} numbers each, {needed / 1e9:.3g} GB, over memory_limit = "
-            f"{memory_limit / 1e9:.3g} GB; take order=1, write the model as a GLMTarget (4 numbers each), "
-            "or raise memory_limit"
+            f"expansion: {n_obs} data need {columns} numbers each, {needed / 1e9:.3g} GB, over memory_limit = "
+            f"{memory_limit / 1e9:.3g} GB; take order=1 of a ControlVariate, write the model as a GLMTarget (4 numbers "
+            "each), or raise memory_limit"
         )
     return np.empty((n_obs, columns))
