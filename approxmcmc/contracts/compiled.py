@@ -16,14 +16,15 @@ import numpy as np
 class CompiledProposal(NamedTuple):
     """A proposal built for a target.
 
-    ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns ``log q(theta|theta')
-    - log q(theta'|theta)``. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to
-    learn. `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
+    ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns ``log q(theta|theta') - log
+    q(theta'|theta)``. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to learn.
+    `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
     proposal is NaN where its gradient is not the reason. ``weight(state) -> float`` is the weight of the draw just
     made; None where draws weigh the same. ``forget(state)`` is for samplers whose density changes between proposals;
-    None where the proposal has a memory that it cannot give up, and no `forget` is needed where it has none. `records`
-    names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as
-    ``setup_*``.
+    None where the proposal has a memory that it cannot give up, and no `forget` is needed where it has none. `refresh`
+    draws anew, at the next proposal, what a chain holds besides theta, such as a velocity, from its law: for steps that
+    do not follow one another. `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs`
+    says what set-up cost, as ``setup_*``.
     """
 
     propose: Callable[..., float]
@@ -33,6 +34,7 @@ class CompiledProposal(NamedTuple):
     explain: Callable[[Any], str] = lambda state: ""
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None
+    refresh: Callable[[Any], None] = lambda state: None
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
 

@@ -147,12 +147,17 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         firsts, others = first.describe(state.first), second.describe(state.second)
         return {**{f"{name}_0": value for name, value in firsts.items()}, **_count_up(others, nested=len(members) > 2)}
 
+    def refresh(state: MixtureState) -> None:
+        first.refresh(state.first)
+        second.refresh(state.second)
+
     tunes = first.adapt is not None or second.adapt is not None
     return CompiledProposal(
         make_propose_either(first.propose, second.propose),
         make_state,
         make_adapt_either(first.adapt, second.adapt) if tunes else None,
         describe,
+        refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
         attrs={**first.attrs, **second.attrs},
     )

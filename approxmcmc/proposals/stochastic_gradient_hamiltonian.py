@@ -261,6 +261,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
             make_state,
             learn_at_the_next_step if isinstance(gradient_noise, str) else None,
             explain=lambda state: explain_noise(state.noise, self.step_size, who=who),
+            refresh=lambda state: state.velocity.fill(math.nan),  # which the next step takes for a first
             records=("gradient_evaluations",),
             attrs=setup_cost(gradient, self.control_variate),
         )

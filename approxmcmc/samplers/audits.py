@@ -47,10 +47,12 @@ class TestedSteps:
         test: CompiledTest,
         judge: Judge,
         step: Callable[..., int],
+        refresh: Callable[[Any], None],
         state: Any,
         rng: np.random.Generator,
     ) -> None:
         self.target, self.test, self.judge, self.step, self.state, self.rng = target, test, judge, step, state, rng
+        self.refresh = refresh
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta."""
@@ -76,6 +78,7 @@ class TestedSteps:
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None where it is NaN."""
         state, rng = self.state, self.rng
         state.theta[:] = theta
+        self.refresh(state.proposal)  # a velocity belongs to the chain: the draw's was not kept
         state.log_prior[0] = math.inf  # beside it theta' is out of the question, and the step asks no test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))

@@ -263,7 +263,7 @@ class MetropolisHastingsProgram:
             return WalkedSteps(self.target, draws, rng)
         # It proposes and reads no data: any order will do.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
-        return TestedSteps(self.target, self.test, judge, self.loop, state, rng)
+        return TestedSteps(self.target, self.test, judge, self.loop, self.proposal.refresh, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""

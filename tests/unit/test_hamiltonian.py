@@ -7,6 +7,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from tests import langevin as book
 from tests.models import logistic, normal_mean
@@ -134,3 +135,26 @@ def test_a_gradient_that_is_nan_is_named(monkeypatch):
     proposal = SGHMC(0.3, 1.0, 20, gradient_noise=None)
     with pytest.raises(NotFiniteError, match="gradient of the proposal is NaN"):
         sample(proposal, monkeypatch, tune=200, draws=1, target=target)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_steps_that_do_not_follow_one_another_have_velocities_of_their_own(mixed):
+    proposal = SGHMC(0.05, 1.0, 10, gradient_noise=None)
+    part = (amc.Mixture([proposal, proposal]) if mixed else proposal).build_proposal(logistic(50))
+    state, rng, drawn = part.make_state(), np.random.default_rng(1), []
+    ours = [state.first, state.second] if mixed else [state]
+    for _ in range(40):
+        part.refresh(state)
+        plain(part.propose)(rng, state, np.zeros(3), np.empty(3), np.zeros(len(COUNT_NAMES), dtype=np.int64))
+        drawn += [np.abs(each.velocity[0]) for each in ours if not np.isnan(each.velocity[0])]
+    assert len(set(drawn)) == 40  # one turned after a rejection has the size that it had
+
+
+def test_audits_draw_velocities_anew(monkeypatch):
+    """Were all from the chain's last velocity, turned and turned again, each audit would look at one direction."""
+    plant(monkeypatch, {})
+    sampler = amc.MetropolisHastings(SGHMC(0.05, 1e-15, 50), amc.SequentialTTest(0.1, 10))
+    chain = sampler.build(logistic(50), audit_every="auto").start(np.zeros(3), streams(seed_sequences(1, 1)[0][0]), 0)
+    auditor = chain.auditor(np.zeros((3, 3)))
+    directions = [auditor.propose(np.zeros(3))[0].copy() for _ in range(20)]
+    assert np.linalg.matrix_rank(np.array(directions), tol=1e-6) == 3  # 2 where the velocity is only turned
