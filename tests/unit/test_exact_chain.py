@@ -170,6 +170,7 @@ def test_a_long_chain_is_labelled_described_and_cached(target, tmp_path, monkeyp
     assert attach_reference(trace, again)["reference_moments"].attrs["method"] == "long exact chain"
 
 
+@pytest.mark.recompiles
 def test_another_form_of_the_posterior_gives_the_same_law(target, tmp_path):
     """Control variates with the exact test: another kernel by its sums, the same posterior."""
     fit = amc.laplace(target)
