@@ -267,7 +267,7 @@ class TestDiagnostics:
     )
     def test_settings_of_the_risk(self, trace, bad, match):
         with pytest.raises(InvalidInputError, match=match):
-            amc.risk(trace, trace, **bad)
+            amc.risk(trace, trace, over="datapoints_touched", **bad)  # seconds of so few draws may not overlap
 
     def test_draws_without_weights(self, trace):
         with pytest.raises(InvalidInputError, match="needs draws with weights"):
