@@ -57,6 +57,7 @@ _HOMES = {
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior"),
     "approxmcmc.samplers": (
+        "BouncyParticle",
         "Exchange",
         "ExplicitZ",
         "Firefly",
@@ -68,6 +69,7 @@ _HOMES = {
         "NoisyMetropolisHastings",
         "PseudoMarginal",
         "Slice",
+        "ZigZag",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),
     "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "Target", "laplace"),

@@ -25,6 +25,8 @@ OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
     "dark_proposals",
     "tolerance_stops",
     "range_violations",
+    "events",
+    "row_events",
 )
 COUNT_NAMES = CORE_COUNTS + OPTIONAL_COUNTS
 VALUE_NAMES = (
@@ -60,6 +62,8 @@ BRIGHT = COUNT_NAMES.index("bright_count")
 DARK = COUNT_NAMES.index("dark_proposals")
 TOLERANCE_STOPS = COUNT_NAMES.index("tolerance_stops")
 VIOLATIONS = COUNT_NAMES.index("range_violations")
+EVENTS = COUNT_NAMES.index("events")
+ROW_EVENTS = COUNT_NAMES.index("row_events")
 
 ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")

@@ -133,6 +133,20 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
     ),
     StatVariable(
+        "events",
+        "int64",
+        "1",
+        "events",
+        "Changes of the velocity of a piecewise deterministic process, refreshments included.",
+    ),
+    StatVariable(
+        "row_events",
+        "int64",
+        "1",
+        "events by rows",
+        "Those of the events that a row of the data made; the decisions made are the rows proposed.",
+    ),
+    StatVariable(
         "dark_proposals",
         "int64",
         "1",
@@ -288,7 +302,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "1",
         "expected data read",
         "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
-        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early.",
+        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early. Of piecewise "
+        "deterministic processes: given the path.",
     ),
     StatVariable(
         "epsilon",

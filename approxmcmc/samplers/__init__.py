@@ -10,8 +10,10 @@ from approxmcmc.samplers.noisy import (
     NoisyMetropolisHastings,
     PseudoMarginal,
 )
+from approxmcmc.samplers.pdmp import BouncyParticle, ZigZag
 
 __all__ = [
+    "BouncyParticle",
     "Exchange",
     "ExplicitZ",
     "Firefly",
@@ -23,4 +25,5 @@ __all__ = [
     "NoisyMetropolisHastings",
     "PseudoMarginal",
     "Slice",
+    "ZigZag",
 ]

@@ -1,0 +1,97 @@
+"""A process bound to a target: what its chains share, and how one starts."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from approxmcmc.contracts import Streams, Target
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.checks import show
+from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.pdmp.flight import Dynamics, new_flight
+from approxmcmc.samplers.pdmp.split import ORDERS, split
+from approxmcmc.samplers.pdmp.step import PDMPState, pdmp_step, row_rate, slope_of
+from approxmcmc.targets import Laplace
+
+NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_COUNTS}
+PREDICTION_DRAWS = 1000  # of the normal approximation
+
+
+class PDMPProgram:
+    """A process bound to a target; see the protocol `Program`."""
+
+    def __init__(
+        self, target: Target, fit: Laplace, dynamics: Dynamics, *, setting: float, spacing: float, who: str
+    ) -> None:
+        self.dynamics, self.setting, self.spacing, self.who = dynamics, setting, spacing, who
+        self.split = split(target, fit, dynamics.norm, who=who)
+        self.target = target.compile()
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, "gradient_evaluations", "events", "row_events"} - NOT_COUNTED,
+            {"perf_counter_diff", "expected_reads"},
+        )
+        sizes = np.diff(self.split.first)
+        self.attrs: Mapping[str, Any] = {
+            "setup_mode_seconds": fit.seconds,
+            "setup_mode_passes": fit.passes,
+            "setup_expansion_passes": 1,
+            "setup_expected_reads": self.expected_reads(),
+            **{f"setup_rows_of_order_{order}": int(sizes[order]) for order in range(ORDERS)},
+        }
+        self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
+
+    def expected_reads(self) -> float:
+        """Return the mean number of rows that a draw reads where the posterior is the normal approximation."""
+        rng, dim = np.random.default_rng(0), self.split.center.size
+        radii = np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1)
+        speed = np.ones(PREDICTION_DRAWS)
+        if self.dynamics.norm == 2:  # the rates are proportional to the speed
+            speed = np.sqrt(np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1))
+        rates = [v * row_rate(self.split.totals, squared) for v, squared in zip(speed, radii, strict=True)]
+        return self.spacing * float(np.mean(rates))
+
+    def new_state(self, theta: np.ndarray, n_tune: int) -> PDMPState:
+        """Return the state of a chain at theta, at rest."""
+        position = solve_triangular(self.split.cholesky, theta - self.split.center, lower=True)
+        return PDMPState(
+            theta=theta,
+            proposed=theta.copy(),
+            log_density=np.full(1, math.nan),
+            clock=new_clock(n_tune),
+            flight=new_flight(position, self.split.curvature, self.setting),
+            split=self.split,
+            spacing=self.spacing,
+            row=np.empty(1, dtype=np.int64),
+            weight=np.empty(1),
+        )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data at `theta`."""
+        terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
+        return float(self.target.log_prior(theta)) + float(np.sum(terms))
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Start a chain at `theta` with a velocity from its law; nothing adapts, so tuning is burn-in."""
+        state = self.new_state(theta.copy(), n_tune)
+        self.dynamics.start(streams.start, state.flight)
+        return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
+
+    def explain_failure(self, state: PDMPState) -> str:
+        """Say which row's slope is NaN, or larger than its bound, and where."""
+        split, position = self.split, state.flight.position
+        slopes = np.array([slope_of(split, record, position) for record in split.records])
+        radius = np.linalg.norm(position)
+        orders = np.repeat(np.arange(ORDERS), np.diff(split.first))
+        ceilings = split.records[:, 4] * radius**orders
+        bad = np.flatnonzero(~(np.abs(slopes) <= ceilings + 1e-9))
+        worst = bad[np.argmax(np.nan_to_num(np.abs(slopes[bad]) - ceilings[bad], nan=np.inf))] if bad.size else 0
+        names = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
+        return (
+            f"the rate of datum {split.rows[worst]} is {slopes[worst]:.4g} where its bound is {ceilings[worst]:.4g}, "
+            f"and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: {self.who} is exact only "
+            f"where {names[orders[worst]]} of the target is a true bound; give a larger one"
+        )

@@ -1,0 +1,168 @@
+r"""The energy of a generalised linear model as a quadratic, and one small residual for each row.
+
+In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), with a_i = L' x_i and delta_i = a_i' phi,
+
+    -log p(theta | x) = Q(phi) - sum_i r_i(phi) + const,    Q(phi) = g'phi + phi' H phi / 2,
+    r_i = f_i(eta_i) - (Taylor's polynomial of f_i of order k_i, without its constant),    eta_i = x_i' c + delta_i.
+
+Q takes the normal prior and all polynomials, and costs no data. What is left of a row pulls along a_i alone, with the
+slope s_i = r_i'(delta_i), and abs(delta_i) <= abs(a_i) rho, rho = abs(phi), bounds that by what the family knows:
+
+    order 0:  abs(s_i) <= sup abs(f')             order 1:  abs(s_i) <= sup abs(f'') abs(a_i) rho
+    order 2:  abs(s_i) <= sup abs(f''') abs(a_i)^2 rho^2 / 2
+
+Each row has the order whose bound is least at rho = sqrt(dim), where a posterior like N(c, L L') lies. A row of a rare
+category, whose predictor is hardly known, gets order 0: its polynomial would be no approximation.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import Target
+from approxmcmc.engine.alias_table import alias_table
+from approxmcmc.engine.compile import MATRIX, VECTOR, bind
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets import Laplace
+from approxmcmc.targets.expansion.linear import make_expand_eta
+from approxmcmc.targets.linear import LinearTarget
+
+ORDERS = 3
+# Places in a row's record; a_i follows. SLOPE and BEND are those of the polynomial, RATE is the factor of rho^k.
+ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
+PIECE = 65_536  # rows at a time, in set-up
+
+
+class Split(NamedTuple):
+    """Q, and the rows in the order of their classes.
+
+    ``derivatives_eta(eta, y)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and `curvature`
+    H. `records` (rows, 6 + dim) hold what a row needs, in one place of the memory; `rows` are their numbers in the
+    data. Class k lies at ``first[k] ... first[k + 1] - 1``, is drawn by that part of `table` with weights RATE times
+    LENGTH, the norm of a_i, and `totals` are the sums of the weights.
+    """
+
+    derivatives_eta: Any
+    center: np.ndarray
+    cholesky: np.ndarray
+    force: np.ndarray
+    curvature: np.ndarray
+    records: np.ndarray
+    rows: np.ndarray
+    table: np.ndarray
+    first: np.ndarray
+    totals: np.ndarray
+
+
+def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
+    """Return the split of a target around a normal approximation; the length of a_i is its norm of order 1 or 2.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target is no generalised linear model with a normal prior and known, bounded derivatives.
+    """
+    bounds = derivative_bounds(target, fit, who=who)
+    assert isinstance(target, LinearTarget)
+    assert target.prior_scale is not None
+    center, cholesky = fit.mode, fit.cholesky
+    derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
+    expand = bind(
+        make_expand_eta, target._loglik_eta, target.derivatives_eta, signature=nb.void(VECTOR, VECTOR, MATRIX)
+    )
+    records = np.empty((target.n_obs, SCALARS + center.size))
+    order = np.empty(target.n_obs, dtype=np.int64)
+    precision = target.prior_scale**-2
+    force, curvature = precision * (cholesky.T @ center), precision * (cholesky.T @ cholesky)
+    for lo in range(0, target.n_obs, PIECE):
+        here = slice(lo, lo + PIECE)
+        order[here] = _expand(target, expand, bounds, center, cholesky, here, records[here])
+        directions, numbers = records[here, SCALARS:], records[here]
+        force -= numbers[:, SLOPE] @ directions
+        curvature -= (directions * numbers[:, BEND, None]).T @ directions
+    lengths = np.abs(records[:, SCALARS:]).sum(axis=1) if norm == 1 else np.linalg.norm(records[:, SCALARS:], axis=1)
+    records[:, LENGTH] = lengths
+    rows = np.argsort(order, kind="stable")
+    records = records[rows]
+    weights, first = records[:, RATE] * records[:, LENGTH], np.searchsorted(order[rows], np.arange(ORDERS + 1))
+    parts = [weights[start:stop] for start, stop in zip(first[:-1], first[1:], strict=True)]
+    totals = np.array([part.sum() for part in parts])
+    tables = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
+    return Split(derivatives, center, cholesky, force, curvature, records, rows, np.concatenate(tables), first, totals)
+
+
+DERIVATIVES = nb.UniTuple(nb.float64, 2)(nb.float64, nb.float64)
+
+
+def make_derivatives(derivatives_eta: Any) -> Any:
+    """Return the family's two derivatives as a kernel."""
+
+    def derivatives(eta: float, y: float) -> tuple[float, float]:
+        first, second = derivatives_eta(eta, y)
+        return first, second
+
+    return derivatives
+
+
+def _expand(
+    target: LinearTarget,
+    expand: Any,
+    bounds: list[float | None],
+    center: np.ndarray,
+    cholesky: np.ndarray,
+    here: slice,
+    out: np.ndarray,
+) -> np.ndarray:
+    """Write the records of some rows, but for their lengths, and return the orders of their polynomials."""
+    rows, responses = np.asarray(target.X[here]), np.array(target.y[here])
+    directions = rows @ cholesky
+    out[:, SCALARS:], out[:, ETA], out[:, RESPONSE] = directions, rows @ center, responses
+    spread, typical = np.linalg.norm(directions, axis=1), np.sqrt(center.size)
+    rates = np.full((ORDERS, len(rows)), np.inf)
+    for k, (bound, share) in enumerate(zip(bounds, (1.0, 1.0, 0.5), strict=True)):
+        if bound is not None:
+            rates[k] = share * bound * spread**k
+    order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
+    out[:, RATE] = rates[order, np.arange(len(rows))]
+    expansion = np.empty((len(rows), 4))
+    expand(out[:, ETA].copy(), responses, expansion)
+    out[:, SLOPE], out[:, BEND] = expansion[:, 2], 2.0 * expansion[:, 3]
+    if not np.isfinite(out).all():
+        worst = here.start + int(np.argmin(np.isfinite(out).all(axis=1)))
+        raise InvalidInputError(f"{target!r}: the derivatives of datum {worst} are not finite at theta = {center}")
+    out[order < 1, SLOPE] = 0.0
+    out[order < 2, BEND] = 0.0
+    return order
+
+
+def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
+    """Return bounds of abs(f'), abs(f''), abs(f'''), None where unknown, or say what is missing."""
+    if not isinstance(target, LinearTarget):
+        raise IncompatibleError(
+            f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
+            f"{target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
+        )
+    if target.prior_scale is None:
+        raise IncompatibleError(
+            f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; use "
+            "prior_scale="
+        )
+    if not target.knows_derivatives:
+        raise IncompatibleError(
+            f"{who} needs exact derivatives, and those of {target!r} are differences; give "
+            "derivatives_eta=, a function (eta, y) -> (first, second)"
+        )
+    if fit.mode.size != target.variables.size:
+        raise IncompatibleError(
+            f"{who}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
+            "amc.laplace(target)"
+        )
+    bounds = [target.slope_bound, target.second_derivative_bound, target.third_derivative_bound]
+    if all(bound is None for bound in bounds):
+        raise IncompatibleError(
+            f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "
+            "GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. Where there "
+            "is none, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on CoreRows"
+        )
+    return bounds

@@ -1,0 +1,154 @@
+"""One draw of a piecewise deterministic process: fly on for a fixed time, and turn at events.
+
+Events that need no data, those of Q and refreshments, come at times that are drawn exactly. Those of the rows come by
+thinning (Lewis and Shedler 1979): over a short span each bound of a rate is largest at one of its ends, as abs(phi) is
+convex in time. Rows are proposed at the constant rate of that bound, read one at a time, and turn the particle with the
+probability that their own rate has to it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Streams
+from approxmcmc.contracts.records import DECISIONS, EVENTS, EXPECTED_READS, GRADIENTS, ROW_EVENTS, TOUCHED
+from approxmcmc.engine.alias_table import draw_rows
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.vectors import assign
+from approxmcmc.samplers.chain import FAILED, MOVED, Clock
+from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, fly, set_force
+from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, SCALARS, SLOPE, Split
+
+PROPOSALS = 2.0  # that a span of constant bound is made for: longer ones are looser, shorter ones more
+ROUNDING = 1e-9  # of a slope beside its bound: differences of numbers of size 1
+
+
+class PDMPState(NamedTuple):
+    """A chain: theta as the loop writes it, the flight in whitened coordinates, the energy, and scratch."""
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    flight: Flight
+    split: Split
+    spacing: float
+    row: np.ndarray
+    weight: np.ndarray
+
+
+@compiled
+def row_rate(totals: np.ndarray, squared: float) -> float:
+    """Return the sum of the bounds of all rows at abs(phi)^2."""
+    return totals[0] + totals[1] * math.sqrt(squared) + totals[2] * squared
+
+
+@compiled
+def radius_after(flight: Flight, squared: float, time: float) -> float:
+    """Return abs(phi + time v)^2."""
+    along = speed = 0.0
+    for j in range(flight.position.shape[0]):
+        along += flight.position[j] * flight.velocity[j]
+        speed += flight.velocity[j] * flight.velocity[j]
+    return max(0.0, squared + time * (2.0 * along + time * speed))
+
+
+@compiled
+def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tuple[int, int]:
+    """Draw a row in proportion to its bound at abs(phi)^2; return its class and its place among the records."""
+    split, order = state.split, 0
+    left = rng.random() * row_rate(split.totals, squared)
+    share = split.totals[0]
+    while order < ORDERS - 1 and (left >= share or split.totals[order] == 0.0):
+        left -= share
+        order += 1
+        share = split.totals[order] * (math.sqrt(squared) if order == 1 else squared)
+    while split.totals[order] == 0.0:  # rounding has gone past the last class
+        order -= 1
+    start = split.first[order]
+    draw_rows(rng, split.table[start : split.first[order + 1]], 1, state.row, state.weight)
+    return order, start + state.row[0]
+
+
+@compiled
+def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
+    """Return s_i, the slope of what the polynomial leaves of a row."""
+    delta = 0.0
+    for j in range(position.shape[0]):
+        delta += record[SCALARS + j] * position[j]
+    first, _ = split.derivatives_eta(record[ETA] + delta, record[RESPONSE])
+    return first - record[SLOPE] - record[BEND] * delta
+
+
+@compiled
+def write_theta(state: PDMPState, out: np.ndarray) -> None:
+    """Write theta = c + L phi."""
+    split, position = state.split, state.flight.position
+    for j in range(out.shape[0]):
+        row, total = split.cholesky[j], split.center[j]
+        for k in range(j + 1):
+            total += row[k] * position[k]
+        out[j] = total
+
+
+def pdmp_step(dynamics: Dynamics) -> Callable[..., int]:
+    """Return the step of a process."""
+    return make_step(dynamics.plan, dynamics.turn, dynamics.turn_by_row)
+
+
+@cached_by_content(maxsize=16)
+def make_step(
+    plan: Callable[..., float], turn: Callable[..., None], turn_by_row: Callable[..., bool]
+) -> Callable[..., int]:
+    """Return the step as a function of streams and state."""
+
+    def step(streams: Streams, state: PDMPState, count: np.ndarray, value: np.ndarray) -> int:
+        rng, flight, split = streams.proposal, state.flight, state.split
+        set_force(flight, split.force)  # once a draw: no rounding piles up
+        squared = fly(flight, 0.0)
+        left, to_turn = state.spacing, plan(rng, flight)
+        while left > 0.0:
+            here = flight.gain[0] * row_rate(split.totals, squared)
+            span = min(left, to_turn)
+            if here * span > PROPOSALS:
+                span = PROPOSALS / here
+            widest = max(squared, radius_after(flight, squared, span))
+            most = flight.gain[0] * row_rate(split.totals, widest)
+            time = rng.standard_exponential() / most if most > 0.0 else math.inf
+            value[EXPECTED_READS] += most * min(time, span)
+            if time < span:
+                squared = fly(flight, time)
+                left -= time
+                to_turn -= time
+                order, place = draw_row(streams.order, state, widest)
+                record = split.records[place]
+                slope = slope_of(split, record, flight.position)
+                ceiling = record[RATE] * math.sqrt(widest) ** order
+                count[TOUCHED] += 1
+                count[GRADIENTS] += 1
+                count[DECISIONS] += 1
+                bound = record[RATE] * math.sqrt(squared) ** order  # here; the ceiling is that of the whole span
+                if not abs(slope) <= bound + ROUNDING:  # the bound is false, or the slope NaN
+                    write_theta(state, state.proposed)
+                    return FAILED
+                if turn_by_row(streams.uniform, flight, record, slope, ceiling):
+                    count[EVENTS] += 1
+                    count[ROW_EVENTS] += 1
+                    to_turn = plan(rng, flight)
+            else:
+                turns = span == to_turn
+                squared = fly(flight, span)
+                left = 0.0 if span == left else left - span
+                to_turn -= span
+                if turns:
+                    turn(rng, flight)
+                    count[EVENTS] += 1
+                    to_turn = plan(rng, flight)
+        write_theta(state, state.theta)
+        assign(state.proposed, state.theta)
+        return MOVED
+
+    return compiled(inline="always")(step)
