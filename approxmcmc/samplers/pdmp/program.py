@@ -13,7 +13,7 @@ from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, new_flight
-from approxmcmc.samplers.pdmp.split import ORDERS, split
+from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import PDMPState, pdmp_step, row_rate, slope_of
 from approxmcmc.targets import Laplace
 
@@ -38,7 +38,7 @@ class PDMPProgram:
         self.attrs: Mapping[str, Any] = {
             "setup_mode_seconds": fit.seconds,
             "setup_mode_passes": fit.passes,
-            "setup_expansion_passes": 1,
+            "setup_expansion_passes": 1 + CHECKS,
             "setup_expected_reads": self.expected_reads(),
             **{f"setup_rows_of_order_{order}": int(sizes[order]) for order in range(ORDERS)},
         }
@@ -82,16 +82,15 @@ class PDMPProgram:
 
     def explain_failure(self, state: PDMPState) -> str:
         """Say which row's slope is NaN, or larger than its bound, and where."""
-        split, position = self.split, state.flight.position
-        slopes = np.array([slope_of(split, record, position) for record in split.records])
+        split_of, position = self.split, state.flight.position
+        slopes = np.array([slope_of(split_of, record, position) for record in split_of.records])
         radius = np.linalg.norm(position)
-        orders = np.repeat(np.arange(ORDERS), np.diff(split.first))
-        ceilings = split.records[:, 4] * radius**orders
-        bad = np.flatnonzero(~(np.abs(slopes) <= ceilings + 1e-9))
+        orders = np.repeat(np.arange(ORDERS), np.diff(split_of.first))
+        ceilings = split_of.records[:, RATE] * radius**orders
+        bad = np.flatnonzero(~(np.abs(slopes) <= ceilings + ROUNDING))
         worst = bad[np.argmax(np.nan_to_num(np.abs(slopes[bad]) - ceilings[bad], nan=np.inf))] if bad.size else 0
-        names = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
         return (
-            f"the rate of datum {split.rows[worst]} is {slopes[worst]:.4g} where its bound is {ceilings[worst]:.4g}, "
+            f"the rate of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is {ceilings[worst]:.4g}, "
             f"and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: {self.who} is exact only "
-            f"where {names[orders[worst]]} of the target is a true bound; give a larger one"
+            f"where {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
         )

@@ -32,6 +32,9 @@ ORDERS = 3
 # Places in a row's record; a_i follows. SLOPE and BEND are those of the polynomial, RATE is the factor of rho^k.
 ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
+BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
+CHECKS = 8  # draws of the normal approximation at which the bounds are checked
+ROUNDING = 1e-9  # of a slope beside its bound: differences of numbers of size 1
 
 
 class Split(NamedTuple):
@@ -62,6 +65,8 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     ------
     IncompatibleError
         When the target is no generalised linear model with a normal prior and known, bounded derivatives.
+    InvalidInputError
+        When a bound does not hold, or a derivative is not finite.
     """
     bounds = derivative_bounds(target, fit, who=who)
     assert isinstance(target, LinearTarget)
@@ -75,14 +80,15 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     order = np.empty(target.n_obs, dtype=np.int64)
     precision = target.prior_scale**-2
     force, curvature = precision * (cholesky.T @ center), precision * (cholesky.T @ cholesky)
+    places = np.random.default_rng(0).standard_normal((CHECKS, center.size))  # the same in every run
     for lo in range(0, target.n_obs, PIECE):
         here = slice(lo, lo + PIECE)
         order[here] = _expand(target, expand, bounds, center, cholesky, here, records[here])
         directions, numbers = records[here, SCALARS:], records[here]
+        check_rates(target, expand, numbers, order[here], places, lo, who=who)
         force -= numbers[:, SLOPE] @ directions
         curvature -= (directions * numbers[:, BEND, None]).T @ directions
-    lengths = np.abs(records[:, SCALARS:]).sum(axis=1) if norm == 1 else np.linalg.norm(records[:, SCALARS:], axis=1)
-    records[:, LENGTH] = lengths
+    records[:, LENGTH] = np.linalg.norm(records[:, SCALARS:], ord=norm, axis=1)
     rows = np.argsort(order, kind="stable")
     records = records[rows]
     weights, first = records[:, RATE] * records[:, LENGTH], np.searchsorted(order[rows], np.arange(ORDERS + 1))
@@ -90,6 +96,32 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     totals = np.array([part.sum() for part in parts])
     tables = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
     return Split(derivatives, center, cholesky, force, curvature, records, rows, np.concatenate(tables), first, totals)
+
+
+def check_rates(
+    target: LinearTarget,
+    expand: Any,
+    records: np.ndarray,
+    order: np.ndarray,
+    places: np.ndarray,
+    start: int,
+    *,
+    who: str,
+) -> None:
+    """Refuse bounds that do not hold at some places; a bound far too small would hardly ever be met in a run."""
+    found = np.empty((len(records), 4))
+    for phi in places:
+        delta = records[:, SCALARS:] @ phi
+        expand(records[:, ETA] + delta, records[:, RESPONSE].copy(), found)
+        slopes = np.abs(found[:, 2] - records[:, SLOPE] - records[:, BEND] * delta)
+        bounds = records[:, RATE] * np.linalg.norm(phi) ** order
+        excess = np.nan_to_num(slopes - bounds, nan=np.inf)
+        if excess.max() > ROUNDING:
+            worst = int(np.argmax(excess))
+            raise InvalidInputError(
+                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: datum {start + worst} has the rate "
+                f"{slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give a larger one"
+            )
 
 
 DERIVATIVES = nb.UniTuple(nb.float64, 2)(nb.float64, nb.float64)
@@ -128,8 +160,9 @@ def _expand(
     expansion = np.empty((len(rows), 4))
     expand(out[:, ETA].copy(), responses, expansion)
     out[:, SLOPE], out[:, BEND] = expansion[:, 2], 2.0 * expansion[:, 3]
-    if not np.isfinite(out).all():
-        worst = here.start + int(np.argmin(np.isfinite(out).all(axis=1)))
+    finite = np.isfinite(out[:, [ETA, SLOPE, BEND]]).all(axis=1)
+    if not finite.all():
+        worst = here.start + int(np.argmin(finite))
         raise InvalidInputError(f"{target!r}: the derivatives of datum {worst} are not finite at theta = {center}")
     out[order < 1, SLOPE] = 0.0
     out[order < 2, BEND] = 0.0
@@ -158,7 +191,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
             f"{who}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
             "amc.laplace(target)"
         )
-    bounds = [target.slope_bound, target.second_derivative_bound, target.third_derivative_bound]
+    bounds = [getattr(target, name) for name in BOUNDS]
     if all(bound is None for bound in bounds):
         raise IncompatibleError(
             f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "

@@ -20,10 +20,9 @@ from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.vectors import assign
 from approxmcmc.samplers.chain import FAILED, MOVED, Clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, fly, set_force
-from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, SCALARS, SLOPE, Split
+from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, ROUNDING, SCALARS, SLOPE, Split
 
 PROPOSALS = 2.0  # that a span of constant bound is made for: longer ones are looser, shorter ones more
-ROUNDING = 1e-9  # of a slope beside its bound: differences of numbers of size 1
 
 
 class PDMPState(NamedTuple):

@@ -85,7 +85,7 @@ class ZigZag(Component, Sampler):
     Raises
     ------
     InvalidInputError
-        When `spacing` is not positive, or `fit` is no `Laplace`.
+        When `spacing` is not positive, `fit` is no `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
         When the target is no generalised linear model with a normal prior, its derivatives are differences, or none of
         them is bounded; raised before anything runs. A rate that exceeds its bound ends the run with an error that
@@ -98,15 +98,15 @@ class ZigZag(Component, Sampler):
 
     .. math:: \lambda_j(\phi, v) = \max(0, v_j \partial_j Q) + \sum_i \max(0, -v_j \partial_j r_i),
 
-    so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, which leaves the posterior invariant.
-    The first summand is drawn exactly; the others by thinning, with bounds from those of the derivatives of
+    so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, `U` the energy and `F_j v` turned
+    round, which leaves the posterior invariant. The first summand is drawn exactly; the others by thinning, with bounds from those of the derivatives of
     :math:`\log p(y \mid \eta)` (logistic: 1, 1/4, :math:`1/(6\sqrt 3)`).
 
     Guarantee: exact in continuous time; draws are the process at equal distances of time. Cost: rows read one at a
     time, counted in ``datapoints_touched``, as ``gradient_evaluations`` and as ``decisions_made``; ``events`` are the
     turns, ``row_events`` those by a row. ``setup_expected_reads`` predicts the reads of a draw, ``expected_reads``
-    holds their mean given the path. With polynomials of order 2 they fall like :math:`N^{-1/2}`. ``lp`` and ``accepted`` are not
-    written. Memory: a whitened copy of the data.
+    holds their mean given the path. With polynomials of order 2 they fall like :math:`N^{-1/2}`. ``lp`` and
+    ``accepted`` are not written. Memory: a whitened copy of the data.
 
     References
     ----------
