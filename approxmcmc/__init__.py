@@ -69,6 +69,7 @@ _HOMES = {
         "NoisyMetropolisHastings",
         "PseudoMarginal",
         "Slice",
+        "SliceSampler",
         "ZigZag",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),

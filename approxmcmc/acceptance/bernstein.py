@@ -241,6 +241,11 @@ class BernsteinTest(AcceptanceTest):
             problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))
         return problems
 
+    @property
+    def compares(self) -> bool:
+        """It does."""
+        return True
+
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look, or raise where nobody bounds the terms."""
         looks = look_sizes(target.n_obs, self.batch_size, self.growth)

@@ -105,6 +105,11 @@ class ExactTest(AcceptanceTest):
         """It is."""
         return True
 
+    @property
+    def compares(self) -> bool:
+        """It does."""
+        return True
+
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides on all data. Its state is the log-likelihood at the current theta."""
         return CompiledTest(

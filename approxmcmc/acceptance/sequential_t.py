@@ -286,6 +286,11 @@ class SequentialTTest(AcceptanceTest):
             problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, expected))
         return problems
 
+    @property
+    def compares(self) -> bool:
+        """It does."""
+        return True
+
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides look by look; a population smaller than one look is read whole."""
         state = self.state_for(target.n_obs)

@@ -61,6 +61,15 @@ class AcceptanceTest(Component, abc.ABC):
         return False
 
     @property
+    def compares(self) -> bool:
+        """Whether it asks how an estimate of the log ratio compares with the threshold, and no more.
+
+        Slice sampling asks that. A test whose acceptance probability is right only on average over its own randomness,
+        such as a Poisson count, does more.
+        """
+        return False
+
+    @property
     def is_homogeneous(self) -> bool:
         """Whether one and the same test decides all steps of a chain."""
         return True

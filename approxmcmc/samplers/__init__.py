@@ -1,6 +1,6 @@
 """How target, proposal and test make one step. One sampler per file; names from the literature in `presets`."""
 
-from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ, Slice
+from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.noisy import (
@@ -11,6 +11,7 @@ from approxmcmc.samplers.noisy import (
     PseudoMarginal,
 )
 from approxmcmc.samplers.pdmp import BouncyParticle, ZigZag
+from approxmcmc.samplers.slice import Slice, SliceSampler
 
 __all__ = [
     "BouncyParticle",
@@ -25,5 +26,6 @@ __all__ = [
     "NoisyMetropolisHastings",
     "PseudoMarginal",
     "Slice",
+    "SliceSampler",
     "ZigZag",
 ]

@@ -6,7 +6,7 @@ posterior invariant (Hastings 1970); with another test it does what the test pro
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,7 @@ class MetropolisHastings(Component, ProposalSampler):
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
-        schedule = self._schedule(test, compiled.n_obs)
+        schedule = data_schedule(self.test, test, compiled.n_obs, self.shuffled_copy)
         return MetropolisHastingsProgram(
             compiled, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
         )
@@ -124,14 +124,15 @@ class MetropolisHastings(Component, ProposalSampler):
         table = table_of_terms(target.n_obs, target.variables.size)
         return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
 
-    def _schedule(self, test: CompiledTest, n_obs: int) -> "Schedule":
-        """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
-        by_itself = self.test.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
-        if by_itself:  # it reads all data, or none, or draws its rows
-            return Schedule("memory")
-        if self.test.order == "rows" or (self.test.order == "auto" and n_obs < BLOCKS_FROM):
-            return Schedule("rows")
-        return Schedule("blocks", block_size(n_obs, self.test.batch_size), self.shuffled_copy)
+
+def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> "Schedule":
+    """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
+    by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+    if by_itself:  # it reads all data, or none, or draws its rows
+        return Schedule("memory")
+    if role.order == "rows" or (role.order == "auto" and n_obs < BLOCKS_FROM):
+        return Schedule("rows")
+    return Schedule("blocks", block_size(n_obs, role.batch_size), shuffled_copy)  # type: ignore[attr-defined]  # of tests that read in blocks
 
 
 def _refuse_tuning(proposal: Proposal, test: Any) -> None:
@@ -158,7 +159,10 @@ class Audits(NamedTuple):
 
 
 class MetropolisHastingsProgram:
-    """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`."""
+    """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`.
+
+    Other samplers of the same state bring a `step` of their own.
+    """
 
     def __init__(
         self,
@@ -168,6 +172,7 @@ class MetropolisHastingsProgram:
         audit_every: int | str | None,
         schedule: Schedule,
         audits: "Audits | None" = None,
+        step: Callable[..., int] | None = None,
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
         self.audits = audits
@@ -190,7 +195,7 @@ class MetropolisHastingsProgram:
         }
         theta = np.zeros(1)
         stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
-        self.loop = compile_chain(metropolis_hastings_step(proposal, test), stand_in)
+        self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
         """Return a fresh order of the data as they lie, or of their rows."""

@@ -18,6 +18,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
     "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "BouncyParticle": [amc.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
     "CheapestExactTest": [amc.CheapestExactTest()],
     "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
     "DelayedAcceptance": [amc.DelayedAcceptance(amc.PoissonTest())],
@@ -47,7 +48,8 @@ EXAMPLES = {  # of every public class; one without an example fails below
     ],
     "SequentialTTest": [SequentialTTest(0.05, 200, 1.5)],
     "SingleSite": [amc.SingleSite()],
-    "Slice": [amc.Slice([0.5, 1.0], max_steps=3)],
+    "Slice": [amc.Slice([0.5, 1.0], max_steps=3), amc.Slice(0.5, directions="coordinates")],
+    "SliceSampler": [amc.SliceSampler(amc.Slice(0.2), SequentialTTest(0.1, 50))],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
     "StochasticGradientHamiltonian": [
@@ -57,6 +59,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     ],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
+    "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
     "TunaTest": [amc.TunaTest(1e-4)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]

@@ -24,7 +24,7 @@ from approxmcmc.engine.vectors import equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 NO_MOVE = ("DecreasingStep",)  # a setting of proposals
-NO_STEP = ("Slice", "ImplicitZ", "ExplicitZ")  # settings of Firefly
+NO_STEP = ("Slice", "ImplicitZ", "ExplicitZ")  # settings of Firefly and of SliceSampler
 
 
 def _loglik(theta, data, i):

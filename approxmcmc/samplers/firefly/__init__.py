@@ -3,6 +3,5 @@
 from approxmcmc.samplers.firefly.explicit_z import ExplicitZ
 from approxmcmc.samplers.firefly.firefly import Firefly
 from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
-from approxmcmc.samplers.firefly.slice import Slice
 
-__all__ = ["ExplicitZ", "Firefly", "ImplicitZ", "Slice"]
+__all__ = ["ExplicitZ", "Firefly", "ImplicitZ"]

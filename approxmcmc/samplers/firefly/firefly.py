@@ -23,9 +23,10 @@ from approxmcmc.samplers.firefly.bright import Bright
 from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
 from approxmcmc.samplers.firefly.joint_target import JointTarget
 from approxmcmc.samplers.firefly.program import FireflyProgram
-from approxmcmc.samplers.firefly.slice import Slice
+from approxmcmc.samplers.firefly.slice import slice_update
 from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate, metropolis_update
 from approxmcmc.samplers.firefly.z_update import ZUpdate
+from approxmcmc.samplers.slice.line import Slice
 
 BOUNDS = ("tuned", "untuned", "taylor", "own")
 
@@ -124,7 +125,7 @@ class Firefly(Component, ProposalSampler):
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
         """Compile what moves theta at fixed z."""
         if isinstance(self.proposal, Slice):
-            return self.proposal.build_update(joint.variables.size)
+            return slice_update(self.proposal, joint.variables.size)
         proposal = self.proposal.build_proposal(joint)
         if "gradient_evaluations" in proposal.records and proposal.forget is None:
             raise IncompatibleError(

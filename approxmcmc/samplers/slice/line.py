@@ -1,0 +1,185 @@
+"""Slice sampling along a line: an interval around theta is stepped out, and shrunk until a point of it is accepted.
+
+Reference: Neal (2003), Slice sampling, section 4, figures 3 and 5.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Component, Streams
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
+
+MOST_SHRINKS = 200  # 2^-200 of the first length is no length at all
+
+
+class SliceState(NamedTuple):
+    """The width of each coordinate, the most widths to step out, and the direction of the last step.
+
+    `coordinates` is 1 where directions are those of the axes. `kept` is a number that a comparison must not change, see
+    `SliceSampler`.
+    """
+
+    widths: np.ndarray
+    max_steps: int
+    coordinates: int
+    direction: np.ndarray
+    kept: np.ndarray
+
+
+@compiled
+def draw_direction(rng: np.random.Generator, state: SliceState) -> None:
+    """Draw a uniform direction of the sphere, or an axis, times the widths."""
+    widths, direction = state.widths, state.direction
+    if state.coordinates == 1:
+        chosen = int(rng.random() * direction.shape[0])
+        for j in range(direction.shape[0]):
+            direction[j] = widths[j] if j == chosen else 0.0
+        return
+    squared = 0.0
+    for j in range(direction.shape[0]):
+        direction[j] = rng.standard_normal()
+        squared += direction[j] * direction[j]
+    for j in range(direction.shape[0]):
+        direction[j] *= widths[j] / math.sqrt(squared)
+
+
+@compiled
+def place_on_line(line: SliceState, theta: np.ndarray, t: float, out: np.ndarray) -> None:
+    """Write theta + t direction."""
+    for j in range(theta.shape[0]):
+        out[j] = theta[j] + t * line.direction[j]
+
+
+@compiled
+def forget_nothing(state: Any) -> None:
+    """Forget nothing: a comparison keeps nothing."""
+
+
+@cached_by_content(maxsize=16)
+def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) -> Callable[..., int]:
+    """Return the move to a point of the slice, on the line through theta whose state is ``state.proposal``.
+
+    ``is_inside(streams, state, t, log_height, count, value)`` says whether theta + t direction lies in the slice, 1 or
+    0, or -1 where a density is NaN; ``forget(state)`` comes after every look that is not the last. The move returns
+    MOVED, STAYED or FAILED, and leaves theta alone: the last look was at the new point.
+    """
+
+    def step_out(
+        streams: Streams,
+        state: Any,
+        end: float,
+        stride: float,
+        most: int,
+        log_height: float,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> float:
+        for _ in range(most):
+            inside = is_inside(streams, state, end, log_height, count, value)
+            forget(state)
+            if inside < 0:
+                return math.nan
+            if inside == 0:
+                break
+            end += stride
+        return end
+
+    step_out = compiled(step_out)
+
+    def move(streams: Streams, state: Any, log_height: float, count: np.ndarray, value: np.ndarray) -> int:
+        rng, max_steps = streams.proposal, state.proposal.max_steps
+        left = -rng.random()
+        right = left + 1.0
+        steps_left = int(rng.random() * max_steps)
+        steps_right = max_steps - 1 - steps_left
+        left = step_out(streams, state, left, -1.0, steps_left, log_height, count, value)
+        if math.isnan(left):
+            return FAILED
+        right = step_out(streams, state, right, 1.0, steps_right, log_height, count, value)
+        if math.isnan(right):
+            return FAILED
+        for _ in range(MOST_SHRINKS):
+            t = left + rng.random() * (right - left)
+            inside = is_inside(streams, state, t, log_height, count, value)
+            if inside < 0:
+                return FAILED
+            if inside == 1:
+                return MOVED
+            forget(state)
+            left, right = (t, right) if t < 0.0 else (left, t)
+        return STAYED
+
+    return compiled(move)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Slice(Component):
+    """How theta moves along a line: an interval is stepped out and shrunk; for `SliceSampler` and `Firefly`.
+
+    Parameters
+    ----------
+    width
+        Length of the first interval, in the units of theta: a positive number, or one for every coordinate. About two
+        posterior standard deviations do well; the law is right for every width.
+    max_steps
+        Stepping out stops after this many widths, at least 1.
+    directions
+        ``"sphere"``: width times a uniform direction of the sphere. ``"coordinates"``: one axis, drawn at random.
+
+    Raises
+    ------
+    InvalidInputError
+        When a width is not positive, `max_steps` is less than 1, or `directions` is unknown.
+    IncompatibleError
+        When the number of widths is not the target's dimension.
+
+    Notes
+    -----
+    There is nothing to reject: ``acceptance_rate`` is 1, and ``accepted`` False only where 200 shrinkings found no
+    point, which rounding, or a test that errs, alone can bring about. Inside Firefly each evaluation of the joint
+    density costs one evaluation of every bright likelihood; the records add them up.
+
+    References
+    ----------
+    Neal (2003), Slice sampling, section 4 (stepping out and shrinkage).
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.Slice(0.2)
+    Slice(width=0.2, max_steps=8, directions='sphere')
+    """
+
+    width: Any = 1.0
+    max_steps: int = 8
+    directions: str = "sphere"
+
+    def __post_init__(self) -> None:
+        """Check signs and ranges."""
+        width = np.array(self.width, dtype=np.float64)
+        if width.ndim > 1 or not (np.isfinite(width).all() and np.all(width > 0.0)):
+            raise InvalidInputError(f"Slice: width must be a positive number or a vector of them, found {self.width!r}")
+        object.__setattr__(self, "width", width if width.ndim else float(width))
+        checked_integer(self.max_steps, "max_steps", who="Slice", whole_floats=True)
+        if self.directions not in ("sphere", "coordinates"):
+            raise InvalidInputError(f'Slice: directions must be "sphere" or "coordinates", found {self.directions!r}')
+
+    def draw_start(self, rng: np.random.Generator) -> None:
+        """Offer no start, see `Proposal`."""
+
+    def state_maker(self, dim: int) -> Callable[[], SliceState]:
+        """Return what makes the state of a chain with `dim` parameters."""
+        width = np.asarray(self.width)
+        if width.ndim and width.size != dim:
+            raise IncompatibleError(f"Slice: the target has {dim} parameters, {width.size} widths were given")
+        widths = np.ascontiguousarray(np.broadcast_to(width, (dim,)))
+        max_steps, coordinates = int(self.max_steps), int(self.directions == "coordinates")
+        return lambda: SliceState(widths, max_steps, coordinates, np.empty(dim), np.full(1, math.nan))
