@@ -67,6 +67,7 @@ _HOMES = {
         "MetropolisHastings",
         "NoisyLangevin",
         "NoisyMetropolisHastings",
+        "PoissonGibbs",
         "PseudoMarginal",
         "Slice",
         "SliceSampler",

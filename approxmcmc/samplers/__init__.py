@@ -1,7 +1,7 @@
 """How target, proposal and test make one step. One sampler per file; names from the literature in `presets`."""
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
-from approxmcmc.samplers.gibbs import Gibbs
+from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.noisy import (
     Exchange,
@@ -24,6 +24,7 @@ __all__ = [
     "MetropolisHastings",
     "NoisyLangevin",
     "NoisyMetropolisHastings",
+    "PoissonGibbs",
     "PseudoMarginal",
     "Slice",
     "SliceSampler",

@@ -38,6 +38,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
     "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
     "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
+    "PoissonGibbs": [amc.PoissonGibbs(), amc.PoissonGibbs(2.0, metropolised=True, scan="random")],
     "PoissonTest": [amc.PoissonTest()],
     "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
     "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],

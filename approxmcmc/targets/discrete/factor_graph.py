@@ -14,12 +14,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledConditionals, CompiledTarget, DiscreteTarget, Variables, content_hash
+from approxmcmc.contracts import (
+    BoundedDifferencesTarget,
+    CompiledConditionals,
+    CompiledDifferenceBound,
+    CompiledTarget,
+    DiscreteTarget,
+    Variables,
+    content_hash,
+)
 from approxmcmc.engine.batches import LOG_PRIOR, Data, bind_terms, datum_at
 from approxmcmc.engine.compile import bind
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.engine.term_range import constant_range
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22
+LEAST_RANGE = 1e-13  # of a factor that is constant: rows are drawn with positive weights
 STATES_AT_ONCE = 64  # of a vectorised log density; 64 x 161700 entries take 80 MB
 
 
@@ -58,7 +68,7 @@ def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]
     return log_support
 
 
-class FactorGraph(DiscreteTarget):
+class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
     """A discrete distribution given by tables; the base of the targets with names.
 
     Parameters
@@ -168,6 +178,23 @@ class FactorGraph(DiscreteTarget):
         shortest = sizes[:1] if len(set(sizes)) == 1 else sizes
         support = bind(make_log_support, shortest, signature=LOG_PRIOR.signature)
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Return how much the log of each factor can change at all: its range, whatever the states.
+
+        Raises
+        ------
+        IncompatibleError
+            When a table holds the probability 0.
+        """
+        flat = [group.log_tables.reshape(len(group.sites), -1) for group in self.groups]
+        ranges = np.concatenate([np.ptp(tables, axis=1) if np.isfinite(tables).all() else [np.inf] for tables in flat])
+        if not np.isfinite(ranges).all():
+            raise IncompatibleError(
+                f"{type(self).__name__} has a factor with the probability 0, and no bound of its log: exact subsampling "
+                "needs one; use Gibbs(), or ExactTest"
+            )
+        return CompiledDifferenceBound(constant_range(), np.ones(1), ranges + LEAST_RANGE, np.ones(1))
 
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
         """Compile the conditionals of the sites; the fast form only where a subclass has one and it is wanted."""
