@@ -53,6 +53,7 @@ _HOMES = {
         "StochasticGradientHamiltonian",
         "StochasticGradientLangevin",
         "StochasticGradientNoseHoover",
+        "StochasticGradientZigZag",
         "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior"),

@@ -11,6 +11,7 @@ from approxmcmc.proposals.step_sizes import DecreasingStep
 from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradientHamiltonian
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
 from approxmcmc.proposals.stochastic_gradient_nose_hoover import StochasticGradientNoseHoover
+from approxmcmc.proposals.stochastic_gradient_zigzag import StochasticGradientZigZag
 from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "StochasticGradientHamiltonian",
     "StochasticGradientLangevin",
     "StochasticGradientNoseHoover",
+    "StochasticGradientZigZag",
     "SurrogateTransition",
 ]

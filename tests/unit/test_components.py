@@ -61,6 +61,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
     "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
+    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.1, 20, steps=3)],
     "TunaTest": [amc.TunaTest(1e-4)],
 }
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]

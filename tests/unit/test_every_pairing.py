@@ -107,6 +107,7 @@ PROPOSALS = {
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
     ],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
+    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.05, 4, steps=2)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
@@ -300,8 +301,14 @@ GRADIENTS = (
     amc.StochasticGradientHamiltonian,
     amc.StochasticGradientLangevin,
     amc.StochasticGradientNoseHoover,
+    amc.StochasticGradientZigZag,
 )
-UNCORRECTED = (amc.StochasticGradientFisherScoring, amc.StochasticGradientNoseHoover)  # no density ratio
+# Without a density ratio.
+UNCORRECTED = (
+    amc.StochasticGradientFisherScoring,
+    amc.StochasticGradientNoseHoover,
+    amc.StochasticGradientZigZag,
+)
 
 
 def must_run(parts, target):
