@@ -1,9 +1,9 @@
 r"""Stochastic-gradient zig-zag, as a proposal: straight lines at speed 1, turned by the gradient of a minibatch.
 
 In the coordinates of the preconditioner, M = L L' and d theta = L v dt with v in {-1, 1}^d, coordinate k turns round at
-the rate max(0, -v_k f_k), f = L' g. With g the gradient of log p(theta | x) at every moment that is the zig-zag process,
-which leaves the posterior invariant; with an unbiased estimate drawn afresh at every moment, too, as E max(0, -v f) - E
-max(0, v f) = -v E f.
+the rate max(0, -v_k f_k), f = L' g. With g the gradient of log p(theta | x) at every moment this is the zig-zag
+process, which leaves the posterior invariant; with an unbiased estimate drawn afresh at every moment, too, as
+E max(0, -v f) - E max(0, v f) = -v E f.
 
 Here an estimate is drawn at the beginning of a step, and its rates are kept for the time h of the step. Rates are then
 those of a place that lies h / 2 behind, on average, and a coordinate turns at most once in a step: errors of order h.
@@ -134,10 +134,10 @@ class StochasticGradientZigZag(Component, Proposal):
     With :math:`f = L' \hat g(\theta)` from a minibatch at the beginning of a step, coordinate k turns round at the
     constant rate :math:`\max(0, -v_k f_k)` for the time h.
 
-    Guarantee: biased, by order h; exact as h tends to 0, for any minibatch. For N(0, 1) and the gradient of all data the
-    variance is :math:`1 + h / \sqrt{2\pi} + O(h^2)`. Gradient noise makes no heat, as it does in Langevin dynamics: it
-    makes more turns. Stable for any h, as speeds are 1. It needs no bound of any rate, unlike :class:`ZigZag`, which is
-    exact. Cost: T n gradients a draw, twice that with control variates.
+    Guarantee: biased, by order h; exact as h tends to 0, for any minibatch. For N(0, 1) and the gradient of all data
+    the variance is :math:`1 + h / \sqrt{2\pi} + O(h^2)`. Gradient noise makes no heat, as it does in Langevin
+    dynamics: it makes more turns. Stable for any h, as speeds are 1. It needs no bound of any rate, unlike
+    :class:`ZigZag`, which is exact. Cost: T n gradients a draw, twice that with control variates.
 
     References
     ----------

@@ -12,8 +12,15 @@ from approxmcmc.acceptance import (
     SequentialTTest,
     TunaTest,
 )
-from approxmcmc.proposals import Langevin, RandomWalk, StochasticGradientHamiltonian, StochasticGradientLangevin
+from approxmcmc.proposals import (
+    Langevin,
+    RandomWalk,
+    StochasticGradientHamiltonian,
+    StochasticGradientLangevin,
+    StochasticGradientZigZag,
+)
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
+from approxmcmc.samplers.slice import Slice, SliceSampler
 
 
 def random_walk_metropolis(scale: Any = 1.0, *, target_acceptance: float | None = None) -> MetropolisHastings:
@@ -165,6 +172,38 @@ def sghmc(
     """
     proposal = StochasticGradientHamiltonian(step_size, friction, batch_size, 1, preconditioner, control_variate)
     return MetropolisHastings(proposal, AlwaysAccept())
+
+
+def sg_zigzag(
+    step_size: float,
+    *,
+    batch_size: int = 10,
+    steps: int = 1,
+    preconditioner: Any = None,
+    control_variate: Any = None,
+) -> MetropolisHastings:
+    """Return the stochastic-gradient zig-zag (SG-PDMP: Fearnhead, Grazzi, Nemeth and Roberts 2024): biased by its step.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.sg_zigzag(0.1).test
+    AlwaysAccept()
+    """
+    proposal = StochasticGradientZigZag(step_size, batch_size, steps, preconditioner, control_variate)
+    return MetropolisHastings(proposal, AlwaysAccept())
+
+
+def minibatch_slice(width: Any = 1.0, *, epsilon: float = 0.01, batch_size: int = 500) -> SliceSampler:
+    """Return approximate slice sampling (DuBois, Korattikara, Welling and Smyth 2014): biased.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.presets.minibatch_slice(0.1, epsilon=0.05).test.epsilon
+    0.05
+    """
+    return SliceSampler(Slice(width), SequentialTTest(epsilon=epsilon, batch_size=batch_size))
 
 
 def amagold(

@@ -42,7 +42,7 @@ def values_at(term, x, n_states):
     """Return phi(k) of one term at all states of its site: its logs there, less the least of them."""
     sites, table, axis = term
     place = [x[s] for s in sites]
-    logs = np.array([table[tuple([*place[:axis], k, *place[axis + 1 :]])] for k in range(n_states)])
+    logs = np.array([table[(*place[:axis], k, *place[axis + 1 :])] for k in range(n_states)])
     return logs - logs.min()
 
 

@@ -1,4 +1,4 @@
-"""Stochastic-gradient zig-zag: the stationary law of its discrete chain by enumeration of minibatches, and its order."""
+"""Stochastic-gradient zig-zag: the stationary law of its chain by enumeration of minibatches, and its order."""
 
 import itertools
 

@@ -12,8 +12,8 @@ import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers.pdmp import bouncy_particle
-from approxmcmc.samplers.pdmp.step import slope_of
 from approxmcmc.samplers.pdmp.split import ETA, RESPONSE, SCALARS
+from approxmcmc.samplers.pdmp.step import slope_of
 from tests import pdmp as book
 from tests.planting import plant
 

@@ -25,8 +25,8 @@ class PoissonGibbs(Component, Sampler):
     Parameters
     ----------
     rate
-        :math:`\lambda`, the mean number of counts that are added for each site, positive. None: :math:`L_i^2`, with
-        which sweeps mix within a constant factor of exact ones.
+        :math:`\lambda`, the mean number of counts that are added for each site, positive. None: :math:`L_i^2`, at which
+        the noise of the log odds is at most of order 1.
     metropolised
         Propose another state and accept by Metropolis's rule given the counts (PoissonMH), in place of a draw from all
         states (Poisson-Gibbs). With two states it moves more often.
@@ -51,8 +51,8 @@ class PoissonGibbs(Component, Sampler):
     Guarantee: exact, for every `rate`: the counts are auxiliary variables, and p(x) is what is left of the joint law.
     Cost: :math:`\lambda + L_i` terms for each site on average, drawn with replacement, each at all of its states;
     ``expected_reads`` and ``setup_expected_reads`` add them up over a sweep. It pays where the energies :math:`L_i`
-    of the sites are small beside their numbers of terms. A small `rate` makes counts noisy, and the chain slow:
-    sweeps mix at least :math:`e^{4 L^2 / \lambda}` times as slowly as exact ones, at worst.
+    of the sites are small beside their numbers of terms. A small `rate` makes the log odds given the counts noisy, with
+    a variance of at most about :math:`L_i^2 / \lambda`, and the chain slow.
 
     ``accepted``, ``acceptance_rate`` and ``lp`` are not written. The stored states are int64.
 

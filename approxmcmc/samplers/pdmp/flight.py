@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,13 @@ def set_change(flight: Flight) -> None:
 def new_flight(position: np.ndarray, curvature: np.ndarray, setting: float) -> Flight:
     """Return a flight that has not begun."""
     dim = position.size
-    nothing: Any = [np.zeros(dim) for _ in range(3)]
     return Flight(
-        position, *nothing, np.ascontiguousarray(curvature), np.zeros(1, dtype=np.int64), np.ones(1), float(setting)
+        position=position,
+        velocity=np.zeros(dim),
+        force=np.zeros(dim),
+        change=np.zeros(dim),
+        curvature=np.ascontiguousarray(curvature),
+        next_turn=np.zeros(1, dtype=np.int64),
+        gain=np.ones(1),
+        setting=float(setting),
     )

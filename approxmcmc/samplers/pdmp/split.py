@@ -1,6 +1,6 @@
 r"""The energy of a generalised linear model as a quadratic, and one small residual for each row.
 
-In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), with a_i = L' x_i and delta_i = a_i' phi,
+In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), with a_i = L' x_i, delta_i = a_i' phi,
 
     -log p(theta | x) = Q(phi) - sum_i r_i(phi) + const,    Q(phi) = g'phi + phi' H phi / 2,
     r_i = f_i(eta_i) - (Taylor's polynomial of f_i of order k_i, without its constant),    eta_i = x_i' c + delta_i.
@@ -15,6 +15,7 @@ Each row has the order whose bound is least at rho = sqrt(dim), where a posterio
 category, whose predictor is hardly known, gets order 0: its polynomial would be no approximation.
 """
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     rows = np.argsort(order, kind="stable")
     records = records[rows]
     weights, first = records[:, RATE] * records[:, LENGTH], np.searchsorted(order[rows], np.arange(ORDERS + 1))
-    parts = [weights[start:stop] for start, stop in zip(first[:-1], first[1:], strict=True)]
+    parts = [weights[start:stop] for start, stop in itertools.pairwise(first)]
     totals = np.array([part.sum() for part in parts])
     tables = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
     return Split(derivatives, center, cholesky, force, curvature, records, rows, np.concatenate(tables), first, totals)

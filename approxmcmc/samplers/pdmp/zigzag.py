@@ -99,8 +99,8 @@ class ZigZag(Component, Sampler):
     .. math:: \lambda_j(\phi, v) = \max(0, v_j \partial_j Q) + \sum_i \max(0, -v_j \partial_j r_i),
 
     so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, `U` the energy and `F_j v` turned
-    round, which leaves the posterior invariant. The first summand is drawn exactly; the others by thinning, with bounds from those of the derivatives of
-    :math:`\log p(y \mid \eta)` (logistic: 1, 1/4, :math:`1/(6\sqrt 3)`).
+    round, which leaves the posterior invariant. The first summand is drawn exactly; the others by thinning, with bounds
+    from those of the derivatives of :math:`\log p(y \mid \eta)` (logistic: 1, 1/4, :math:`1/(6\sqrt 3)`).
 
     Guarantee: exact in continuous time; draws are the process at equal distances of time. Cost: rows read one at a
     time, counted in ``datapoints_touched``, as ``gradient_evaluations`` and as ``decisions_made``; ``events`` are the
