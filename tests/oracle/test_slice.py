@@ -98,7 +98,14 @@ def test_with_the_sequential_test_it_equals_the_textbook():
 
 @pytest.mark.recompiles
 @pytest.mark.parametrize(
-    "test", [amc.SequentialTTest(0.0, 30), amc.SequentialTTest(0.2, N), amc.BernsteinTest(0.01, N)]
+    "test",
+    [
+        amc.SequentialTTest(0.0, 30),
+        amc.SequentialTTest(0.0, 30, order="blocks"),
+        amc.SequentialTTest(0.2, N),
+        amc.BernsteinTest(0.01, N),
+    ],
+    ids=repr,
 )
 def test_a_test_that_reads_all_data_gives_the_exact_chain(test):
     settings = {"steps": 60, "max_steps": 8, "directions": "sphere"}

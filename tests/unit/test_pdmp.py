@@ -82,14 +82,14 @@ class TestChains:
         assert 0 < counts["row_events"].sum() < counts["events"].sum()
 
     def test_reads_are_as_expected_and_as_predicted(self, sampler):
-        target = logistic(100, 3)
+        target = logistic(100, 6)  # some forty rows a draw: where few are read, bounds are those of long spans
         trace = amc.sample(
-            target, sampler(amc.laplace(target)), draws=100, tune=0, chains=1, random_seed=1, progressbar=False
+            target, sampler(amc.laplace(target)), draws=40, tune=0, chains=1, random_seed=1, progressbar=False
         )
         stats = trace.sample_stats
         reads, expected = float(stats["datapoints_touched"].sum()), float(stats["expected_reads"].sum())
         assert abs(reads - expected) < 5.0 * expected**0.5
-        assert 0.5 < reads / 100 / stats.attrs["setup_expected_reads"] < 2.0
+        assert 0.5 < reads / 40 / stats.attrs["setup_expected_reads"] < 2.0
         assert stats.attrs["setup_rows_of_order_2"] == 100
 
     def test_a_rate_beyond_its_bound_ends_the_run_and_names_the_datum(self, sampler):

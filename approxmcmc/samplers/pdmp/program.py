@@ -91,6 +91,6 @@ class PDMPProgram:
         worst = bad[np.argmax(np.nan_to_num(np.abs(slopes[bad]) - ceilings[bad], nan=np.inf))] if bad.size else 0
         return (
             f"the rate of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is "
-            f"{ceilings[worst]:.4g}, and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: {self.who} is exact only "
-            f"where {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
+            f"{ceilings[worst]:.4g}, and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: "
+            f"{self.who} is exact only where {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
         )

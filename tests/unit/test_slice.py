@@ -1,0 +1,67 @@
+"""SliceSampler: what it refuses, and what it counts."""
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import logistic
+from tests.unit.test_mrf import mixed
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        amc.PoissonTest(),
+        amc.DelayedAcceptance(amc.ExactTest()),
+        amc.MinibatchBarker(),
+        amc.ExactTest("barker"),
+        amc.AlwaysAccept(),
+        amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4)),
+        3,
+    ],
+    ids=repr,
+)
+def test_tests_that_do_more_than_compare_are_refused(test):
+    with pytest.raises(IncompatibleError, match="test must compare the log ratio with the threshold"):
+        amc.SliceSampler(amc.Slice(0.1), test)
+
+
+def test_other_roles_are_refused():
+    with pytest.raises(IncompatibleError, match="move must be a Slice"):
+        amc.SliceSampler(amc.RandomWalk(0.1))
+    with pytest.raises(IncompatibleError, match="has discrete states; use Gibbs"):
+        amc.SliceSampler(amc.Slice(0.1)).build(mixed())
+    with pytest.raises(IncompatibleError, match="the target has 3 parameters, 2 widths were given"):
+        amc.SliceSampler(amc.Slice([0.1, 0.2])).build(logistic())
+    with pytest.raises(InvalidInputError, match='directions must be "sphere" or "coordinates"'):
+        amc.Slice(0.1, directions="axes")
+
+
+def half_line(theta):
+    """Return the log density of N(0, 1) on theta_0 > 0."""
+    return -0.5 * (theta**2).sum() if theta[0] > 0.0 else -np.inf
+
+
+@pytest.mark.recompiles
+class TestChains:
+    def test_every_comparison_can_be_audited(self):
+        sampler = amc.SliceSampler(amc.Slice(0.5), amc.SequentialTTest(0.2, 20))
+        settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
+        stats = amc.sample(logistic(), sampler, audit_every=1, **settings).sample_stats
+        np.testing.assert_array_equal(stats["decisions_audited"], stats["decisions_made"])
+        assert 0 < int(stats["wrong_decisions"].sum()) < 0.3 * int(stats["decisions_made"].sum())
+
+    def test_audits_by_time_look_at_its_draws(self):
+        sampler = amc.SliceSampler(amc.Slice(0.5), amc.SequentialTTest(0.05, 100))
+        settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
+        stats = amc.sample(logistic(), sampler, **settings).sample_stats
+        assert np.isfinite(stats["audited_log_ratio"]).any()
+
+    def test_points_outside_the_support_are_outside_the_slice(self):
+        target = logistic(prior=half_line)
+        settings = {"draws": 200, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
+        trace = amc.sample(target, amc.SliceSampler(amc.Slice(5.0)), initvals=np.array([0.3, 0.0, 0.0]), **settings)
+        assert float(trace.posterior["beta"][..., 0].min()) > 0.0
+        touched = trace.sample_stats["datapoints_touched"]
+        assert int(touched.sum()) < 300 * int(trace.sample_stats["decisions_made"].sum())
