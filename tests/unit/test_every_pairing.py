@@ -107,7 +107,7 @@ PROPOSALS = {
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
     ],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
-    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
+    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
 TESTS = {
