@@ -190,9 +190,10 @@ class CompiledSurrogate(NamedTuple):
     """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
 
     ``move(rng, state, theta, count) -> acceptance`` makes one transition in place that is reversible for the surrogate,
-    and books in `count` what it read; ``make_state()`` returns its state for a new chain, tuned, which has members
-    ``log_density(theta)``, the surrogate, and ``n_core``, the number of rows that it reads. `normal_law` holds mean and
-    covariance where the surrogate is a normal law, which can be drawn from, else None.
+    and books in `count` what it read. ``make_state()`` returns its state for a new chain, tuned. Of its members others
+    read ``log_density(theta)``, the surrogate; `value`, one number, the surrogate at theta, which a move finds and
+    leaves; and `n_core`, the number of rows that it reads. `normal_law` holds mean and covariance where the surrogate
+    is a normal law, which can be drawn from, else None.
     """
 
     move: Callable[..., float]

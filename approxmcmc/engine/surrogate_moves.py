@@ -38,7 +38,7 @@ class SurrogateState(NamedTuple):
     `basis` (m, dim) spans the directions of the momentum, `walls` (q, dim) are the other ones, both in units of
     posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
     `wall_bends` (q, dim) the products of `bend` and the walls. `log_step` is the log of the step, one number, `length`
-    that of a trajectory; 0 for a single step.
+    that of a trajectory; 0 for a single step. `value` (1,) is S where the chain is: every move finds and leaves it.
     """
 
     log_density: Any
@@ -55,6 +55,7 @@ class SurrogateState(NamedTuple):
     wall_bends: np.ndarray
     log_step: np.ndarray
     length: float
+    value: np.ndarray
     position: np.ndarray
     gradient: np.ndarray
     momentum: np.ndarray
@@ -102,13 +103,25 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 
 
 @compiled
+def move_or_stay(
+    rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float
+) -> float:
+    """Accept the position, where S is `there`, or stay; return the acceptance probability."""
+    acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
+    if rng.random() < acceptance:
+        assign(theta, state.position)
+        state.value[0] = there
+    return acceptance
+
+
+@compiled
 def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
     """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
     position, momentum = state.position, state.momentum
     for k in range(momentum.shape[0]):
         momentum[k] = rng.standard_normal()
     assign(position, theta)
-    energy = kinetic_energy(momentum) - state.log_density(theta)
+    energy = kinetic_energy(momentum) - state.value[0]
     step = jittered_step(rng, state)
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
     steps = min(MOST_STEPS, max(1, int(length / step + 0.5)))
@@ -116,12 +129,9 @@ def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: n
     for k in range(steps):
         drift(state, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
-    change = energy - (kinetic_energy(momentum) - state.log_density(position))
-    count[EVALUATIONS] += 2 * state.n_core
-    acceptance = 0.0 if math.isnan(change) else math.exp(min(0.0, change))
-    if rng.random() < acceptance:
-        assign(theta, position)
-    return acceptance
+    there = state.log_density(position)
+    count[EVALUATIONS] += state.n_core
+    return move_or_stay(rng, state, theta, there, energy - (kinetic_energy(momentum) - there))
 
 
 @compiled
@@ -132,12 +142,9 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
         momentum[k] = rng.standard_normal()
     assign(position, theta)
     drift(state, position, jittered_step(rng, state))
-    change = state.log_density(position) - state.log_density(theta)
-    count[EVALUATIONS] += 2 * state.n_core
-    acceptance = 0.0 if math.isnan(change) else math.exp(min(0.0, change))
-    if rng.random() < acceptance:
-        assign(theta, position)
-    return acceptance
+    there = state.log_density(position)
+    count[EVALUATIONS] += state.n_core
+    return move_or_stay(rng, state, theta, there, there - state.value[0])
 
 
 
@@ -163,7 +170,8 @@ def move_along_wall(
     for j in range(theta.shape[0]):
         tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
         curvature += direction[j] * bend[j]
-    level = log_density_on_line(state, wall, theta, tilt, curvature, 0.0) + math.log1p(-rng.random())
+    here = log_density_on_line(state, wall, theta, tilt, curvature, 0.0)
+    level = here + math.log1p(-rng.random())
     left = -WIDTH * rng.random()
     right = left + WIDTH
     to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
@@ -177,13 +185,15 @@ def move_along_wall(
         right += WIDTH
         to_the_right -= 1
         evaluations += 1
-    t = 0.0
+    t, there = 0.0, here
     while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
         t = left + (right - left) * rng.random()
         evaluations += 1
-        if log_density_on_line(state, wall, theta, tilt, curvature, t) > level:
+        there = log_density_on_line(state, wall, theta, tilt, curvature, t)
+        if there > level:
             break
-        left, right, t = (t, right, 0.0) if t < 0.0 else (left, t, 0.0)
+        left, right, t, there = (t, right, 0.0, here) if t < 0.0 else (left, t, 0.0, here)
+    state.value[0] += there - here
     count[EVALUATIONS] += evaluations * state.n_core
     for j in range(theta.shape[0]):
         theta[j] += t * direction[j]

@@ -28,7 +28,7 @@ WITH_WALLS = "+walls"
 class SurrogateKernel(NamedTuple):
     """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
-    ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and returns the acceptance probability that
+    ``move(rng, state, theta, count) -> acceptance`` moves theta and S there in place, and returns the acceptance probability that
     its step is tuned by. `length` is that of a trajectory in posterior standard deviations, 0 for one step.
     """
 
@@ -92,6 +92,7 @@ def make_run(move: Callable[..., float]) -> Callable[..., None]:
         places: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
     ) -> None:
         rng = generator_at(places)
+        state.value[0] = state.log_density(theta)
         for step in range(draws.shape[0]):
             adapt(state, move(rng, state, theta, count), step, wanted)
             assign(draws[step], theta)
@@ -105,6 +106,7 @@ def run(
     """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     if config.DISABLE_JIT:
+        state.value[0] = state.log_density(theta)
         for step in range(steps):
             adapt(state, moves.move(rng, state, theta, count), step, moves.acceptance)
             draws[step] = theta

@@ -23,16 +23,28 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.surrogate_transition import KERNELS
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.crank_nicolson import crank_nicolson
 
 
 class TransitionState(NamedTuple):
-    """The surrogate, and how many transitions make one proposal."""
+    """The surrogate, how many transitions make one proposal; the last two points seen, and the surrogate at both."""
 
     surrogate: Any
     steps: int
+    here: np.ndarray
+    there: np.ndarray
+    values: np.ndarray
+
+
+@compiled
+def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
+    """Return S(theta), which is known where the chain stands, accepted or not."""
+    if not equal(theta, state.here):
+        state.values[0] = state.values[1] if equal(theta, state.there) else state.surrogate.log_density(theta)
+        assign(state.here, theta)
+    return state.values[0]
 
 
 @cached_by_content(maxsize=16)
@@ -42,27 +54,28 @@ def make_propose(move: Callable[..., float]) -> Callable[..., float]:
     def propose(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
     ) -> float:
-        surrogate = state.surrogate
+        before = log_density_at(state, theta)
+        state.surrogate.value[0] = before
         assign(out, theta)
         for _ in range(state.steps):
-            move(rng, surrogate, out, count)
-        return surrogate.log_density(theta) - surrogate.log_density(out)
+            move(rng, state.surrogate, out, count)
+        state.values[1] = state.surrogate.value[0]
+        assign(state.there, out)
+        return before - state.values[1]
 
     return compiled(propose)
 
 
 @cached_by_content(maxsize=16)
 def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
-    """Return what moves; nobody asks for the density ratio, and nobody else counts the core as read."""
+    """Return what moves without a decision to follow; nobody else counts the core as read."""
+    propose = make_propose(move)
 
     def move_freely(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
     ) -> float:
-        assign(out, theta)
-        for _ in range(state.steps):
-            move(rng, state.surrogate, out, count)
         count[TOUCHED] += state.surrogate.n_core
-        return 0.0
+        return propose(rng, state, theta, out, count)
 
     return compiled(move_freely)
 
@@ -144,8 +157,10 @@ class SurrogateTransition(Component, Proposal):
         if known.normal_law is not None:
             center, cov = known.normal_law
             return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
+        dim = target.variables.size
 
         def make_state() -> Any:
-            return TransitionState(known.make_state(), self.steps)
+            points = np.full((2, dim), np.nan)  # a NaN equals nothing
+            return TransitionState(known.make_state(), self.steps, points[0], points[1], np.empty(2))
 
         return CompiledProposal(make(known.move), make_state, records=("gradient_evaluations",))

@@ -270,7 +270,9 @@ def test_one_transition_leaves_the_surrogate_invariant(kernel, bug):
     move = plain(moves.move, BUGS[bug])
     count, ends = np.zeros(40, dtype=np.int64), starts.copy()
     for theta in ends:
+        state.value[0] = surrogate.log_density(theta)
         move(rng, state, theta, count)
+        assert abs(state.value[0] - surrogate.log_density(theta)) < 1e-9 or bug != "none"
     assert (ends != starts).mean(axis=0).min() > 0.3
     p = min(stats.ks_2samp(ends[:, j], grid_draws(axes, weights, j)).pvalue for j in range(2))
     assert (p > 1e-6) == (bug == "none"), p
@@ -303,6 +305,7 @@ def test_a_single_step_is_the_textbooks(kernel, forgets):
         ratio = surrogate.log_density(there) - surrogate.log_density(theta)
         ratio += stats.multivariate_normal(mean(there), step**2 * metric).logpdf(theta)
         ratio -= stats.multivariate_normal(mean(theta), step**2 * metric).logpdf(there)
+        state.value[0] = surrogate.log_density(theta)
         found = move(np.random.default_rng(seed), state, theta.copy(), count)
         np.testing.assert_allclose(state.position, there, rtol=1e-12)
         ratios.append(ratio)

@@ -224,6 +224,7 @@ class Surrogate:
             wall_bends=np.ascontiguousarray(walls @ self._bend),
             log_step=np.full(1, log_step),
             length=length,
+            value=np.empty(1),
             position=np.empty(dim),
             gradient=np.empty(dim),
             momentum=np.empty(len(others)),
