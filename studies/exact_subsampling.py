@@ -110,7 +110,11 @@ def setups(results) -> list:
     names = ("setup_core_rows", "setup_light_spread", "setup_expected_reads", "setup_pilot_seconds")
     names += ("setup_expansion_seconds", "setup_mode_seconds")
     rows = [
-        {"data": data, "sampler": label, **{name.removeprefix("setup_"): attrs.get(name, float("nan")) for name in names}}
+        {
+            "data": data,
+            "sampler": label,
+            **{name.removeprefix("setup_"): attrs.get(name, float("nan")) for name in names},
+        }
         for (data, label), traces in results.traces().items()
         if "setup_core_rows" in (attrs := traces[0]["posterior"].attrs)
     ]

@@ -147,7 +147,6 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
     return move_or_stay(rng, state, theta, there, there - state.value[0])
 
 
-
 @compiled
 def log_density_on_line(
     state: SurrogateState, wall: int, theta: np.ndarray, tilt: float, curvature: float, t: float

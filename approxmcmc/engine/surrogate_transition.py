@@ -28,8 +28,9 @@ WITH_WALLS = "+walls"
 class SurrogateKernel(NamedTuple):
     """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
-    ``move(rng, state, theta, count) -> acceptance`` moves theta and S there in place, and returns the acceptance probability that
-    its step is tuned by. `length` is that of a trajectory in posterior standard deviations, 0 for one step.
+    ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
+    returns the acceptance probability that its step is tuned by. `length` is that of a trajectory in posterior standard
+    deviations, 0 for one step.
     """
 
     move: Callable[..., float]

@@ -91,7 +91,8 @@ class SurrogateTransition(Component, Proposal):
         step, or ``"walk"``, a step of a random walk; with ``"+walls"`` in the complement of its wall directions, each
         of which has a slice update. All are reversible for the surrogate.
     steps
-        Transitions of the surrogate that make one proposal. "mala" and "walk" need many to get as far as one "hmc".
+        Transitions of the surrogate that make one proposal. More than one pays where a decision costs several of them,
+        as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
 
     Raises
     ------
@@ -105,9 +106,9 @@ class SurrogateTransition(Component, Proposal):
     Guarantee: with :class:`ExactTest` or :class:`PoissonTest`, of which `MetropolisHastings` takes the cheaper where it
     is given no test, exact for the target's posterior, whatever the surrogate; it costs speed where it is a bad one.
     With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
-    The transition is reversible: each move leaves S invariant, and their order is random. Step and
-    metric are tuned by the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals
-    are independent draws of it, whatever the kernel. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
+    The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
+    the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals are independent
+    draws of it, whatever the kernel. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
     ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
 
     References

@@ -1,4 +1,4 @@
-"""References of real and generated tall data: NUTS where it passes its gates in an hour, long exact chains elsewhere."""
+"""References of tall data: NUTS where it passes its gates in an hour, long exact chains elsewhere."""
 
 import dataclasses
 import functools
