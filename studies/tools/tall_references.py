@@ -45,7 +45,8 @@ EFFORT = {
 def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
     """Return the reference of a data set; the report on its gates goes with it."""
     effort = EFFORT.get(preset, EFFORT["paper"])
-    how = {"draws": effort.draws, "tune": effort.tune, "chains": 4, "random_seed": SEED, "enforce": False, "cores": 1}
+    how: dict[str, Any] = {"draws": effort.draws, "tune": effort.tune, "chains": 4, "random_seed": SEED}
+    how |= {"enforce": False, "cores": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the table of references says the same, gate by gate
         if name in FRIENDLY and preset == "paper":

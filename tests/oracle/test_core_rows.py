@@ -241,9 +241,12 @@ BUGS = {
     "no prior on the line": {surrogate_moves.log_density_on_line: without_the_prior},
     "the walk is not judged": {surrogate_moves.move_by_walk: any_step_of_the_walk},
 }
-OF_KERNELS = [(kernel, "none") for kernel in surrogate_transition.KERNELS] + [
+OF_KERNELS = [
+    ("hmc+walls", "none"),
     ("hmc+walls", "trajectories are not judged"),
     ("hmc+walls", "no prior on the line"),
+    ("mala", "none"),  # its planted bug is below
+    ("walk+walls", "none"),
     ("walk", "the walk is not judged"),
 ]
 WALL, ELSEWHERE = np.array([[0.0, 1.5]]), np.array([[0.6, 0.3]])
@@ -314,11 +317,33 @@ def test_a_single_step_is_the_textbooks(kernel, forgets):
     assert max(gaps) > 0.1 if forgets else max(gaps) < 1e-9
 
 
+@pytest.mark.parametrize("kernel", ["hmc+walls", "walk"])
+def test_a_proposal_knows_its_ratio_wherever_the_chain_is(kernel):
+    """Accepted or not, or moved by another proposal of a mixture in between."""
+    split = one_light_row()
+    built = amc.SurrogateTransition(kernel, steps=2).build_proposal(split)
+    state, rng, count = built.make_state(), np.random.default_rng(5), np.zeros(40, dtype=np.int64)
+    theta, out, propose = np.zeros(2), np.empty(2), plain(built.propose)
+    for step in range(40):
+        ratio = propose(rng, state, theta, out, count)
+        wanted = split.surrogate.log_density(theta) - split.surrogate.log_density(out)
+        np.testing.assert_allclose(ratio, wanted, rtol=0.0, atol=1e-9)
+        if step % 3:
+            theta[:] = out
+        if step % 10 == 9:
+            theta[:] = rng.normal(size=2)
+
+
+@functools.cache
+def one_light_row():
+    """Return a split of 60 rows with a wall, all of which but one are core."""
+    return amc.CoreRows(categories(60, rare=3, prior_scale=2.0), core=np.arange(59), at="mode")
+
+
 @functools.cache
 def surrogate_on_a_grid():
-    """Return S of 59 core rows and one light row, the axes of a grid, and the weights of its cells."""
-    target = categories(60, rare=3, prior_scale=2.0)
-    surrogate = amc.CoreRows(target, core=np.arange(59), at="mode").surrogate
+    """Return its S, the axes of a grid, and the weights of its cells."""
+    surrogate = one_light_row().surrogate
     axes = np.linspace(-2.0, 3.0, 121), np.linspace(-9.0, 9.0, 241)
     grid = np.array([[surrogate.log_density(np.array([a, b])) for b in axes[1]] for a in axes[0]])
     return surrogate, axes, np.exp(grid - grid.max())
