@@ -39,7 +39,7 @@ class Setting:
 
 LONG = Setting(rounds=11, seconds=5.0, reference=300.0, accuracy=60.0, tune=1000, draws=1000)
 BRIEF = Setting(rounds=3, seconds=0.4, reference=12.0, accuracy=3.0, tune=150, draws=80, every_peer=False)
-TALL = Setting(rounds=5, seconds=2.0, reference=8.0, accuracy=0.0, tune=300, draws=100, every_peer=False, tall=True)
+TALL = Setting(rounds=5, seconds=1.5, reference=5.0, accuracy=0.0, tune=300, draws=100, every_peer=False, tall=True)
 PRESETS = {
     "smoke": {"smoke": Setting(rounds=3, seconds=0.05, reference=0.5, accuracy=0.1, tune=50, draws=50)},
     "quick": {
