@@ -125,6 +125,6 @@ def test_risk_of_exact_subsampling_counts_every_coefficient_in_its_own_sd():
     study = load_study(STUDIES / "exact_subsampling.py")
     risk_of = study.analyses[2].__globals__["risk_of"]
     run, reference = fabricated(100_000, shift=0.2), fabricated(100_000, seed=2)
-    run["sample_stats"]["perf_counter_diff"] = ("chain", "draw"), np.full((2, 100_000), 1e-3)
+    run["sample_stats"]["perf_counter_diff"] = xr.DataArray(np.full((2, 100_000), 1e-3), dims=("chain", "draw"))
     curve = risk_of([run], reference, "time")["risk"].isel(estimand=0)
     assert float(curve[-1]) == pytest.approx(0.04 / 3, abs=3e-3)  # its standard error is .001
