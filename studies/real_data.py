@@ -7,64 +7,24 @@ elsewhere. Every sampler works in the metric of the Laplace approximation; all c
 of one setting are judged as one run.
 """
 
-import dataclasses
 import functools
 import math
-import warnings
 
 import numpy as np
 
-import approxmcmc as amc
 from approxmcmc.datasets import TALL_DATA, tall_data, tall_target
-from approxmcmc.errors import SamplingWarning
-from approxmcmc.reference import ChainGates, GateReport, exact_chain_reference
-from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Study
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from studies.tools.in_laplace_metric import laplace_of, start
+from studies.tools.in_laplace_metric import start
+from studies.tools.tall_references import SEED, reference_of, references
 from studies.tools.tall_samplers import SAMPLERS
 from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, as_one_run, judge
 
-SEED = 2026
-FRIENDLY = ("mnist_7v9", "ijcnn1")  # where NUTS passes its gates in an hour; preset paper takes it
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
 RARE = ("kdd99_one_hot", "covertype", "a9a")  # with one-hot columns
 PAINT = {RIGHT: COLOURS[2], TOLD: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
 WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, heights of the reference
-
-
-@dataclasses.dataclass(frozen=True)
-class Effort:
-    """What a reference may cost, and the gates that it must keep.
-
-    `draws` and `tune` are those of each of four chains, `thin` the steps per draw of the second kernel.
-    """
-
-    draws: int
-    tune: int
-    thin: int
-    gates: ChainGates
-
-
-EFFORT = {
-    "smoke": Effort(300, 200, 4, ChainGates(1.2, 50, 1.3, 20)),
-    "quick": Effort(6000, 500, 1, ChainGates(1.01, 2000, 1.2, 50)),
-    "paper": Effort(5000, 2000, 20, ChainGates()),
-}
-
-
-@functools.cache
-def reference_of(target, name: str, preset: str):
-    """Return the reference of a data set; the report on its gates goes with it."""
-    effort = EFFORT.get(preset, EFFORT["paper"])
-    how = {"draws": effort.draws, "tune": effort.tune, "chains": 4, "random_seed": SEED, "enforce": False, "cores": 1}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)  # the table of references says the same, gate by gate
-        if name in FRIENDLY and preset == "paper":
-            return amc.reference_posterior(target, **how)
-        kernel, second = core_rows_kernel(target), langevin_kernel(laplace_of(target), effort.thin)
-        return exact_chain_reference(target, kernel, second, gates=effort.gates, **how)
 
 
 def accepted(reference, preset: str):
@@ -86,31 +46,6 @@ def verdicts(results):
         (name, label, run, judge(run, accepted(truth[name], results.preset)))
         for (name, label), run in runs_of(results).items()
     ]
-
-
-def references(results) -> list:
-    """Tabulate where the references come from, and the gates that they were held against."""
-    import pandas as pd
-
-    rows = []
-    for name in results.study.targets:
-        target, reference = results.target(name), reference_of(results.target(name), name, results.preset)
-        attrs, moments = reference["posterior"].attrs, reference["reference_moments"]["beta"]
-        report = GateReport.from_json(attrs["gates"])
-        row = {
-            "data": name,
-            "rows": target.n_obs,
-            "parameters": target.variables.size,
-            "reference": attrs["method"],
-            "largest error of a mean (sd)": float((moments.sel(moment="mcse") / moments.sel(moment="sd")).max()),
-            "gates": "passed" if report.passed else f"FAILED: {'; '.join(map(str, report.failures))}",
-        }
-        rows.append(row)
-    caption = (
-        "What the runs are held against. NUTS is held against its usual gates, a long exact chain against R-hat, ESS, "
-        "a second exact kernel and Stein's identities. Without a reference that keeps its gates nothing is validated."
-    )
-    return [Table("References", caption, pd.DataFrame(rows))]
 
 
 def matrix(results) -> list:
@@ -215,7 +150,8 @@ def _rarest(target):
 def data_used(results) -> list:
     """Return a note where data are generated."""
     source = "synthetic" if results.preset == "smoke" else "auto"
-    synthetic = [name for name in results.study.targets if tall_data(name, source, allow_synthetic=True).is_synthetic]
+    names = [name for name in results.study.targets if name in TALL_DATA]
+    synthetic = [name for name in names if tall_data(name, source, allow_synthetic=True).is_synthetic]
     text = f"Generated data stand in for {', '.join(synthetic)}: look at the mechanism, not at the verdicts."
     return [Note(text)] if synthetic else []
 

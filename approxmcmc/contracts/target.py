@@ -189,10 +189,14 @@ class BoundedDifferencesTarget(abc.ABC):
 class CompiledSurrogate(NamedTuple):
     """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
 
-    ``make_state()`` returns a state for `approxmcmc.engine.surrogate_transition.move`, tuned. `normal_law` holds mean
-    and covariance where the surrogate is a normal law, else None.
+    ``move(rng, state, theta, count) -> acceptance`` makes one transition in place that is reversible for the surrogate,
+    and books in `count` what it read. ``make_state()`` returns its state for a new chain, tuned. Of its members others
+    read ``log_density(theta)``, the surrogate; `value`, one number, the surrogate at theta, which a move finds and
+    leaves; and `n_core`, the number of rows that it reads. `normal_law` holds mean and covariance where the surrogate
+    is a normal law, which can be drawn from, else None.
     """
 
+    move: Callable[..., float]
     make_state: Callable[[], Any]
     normal_law: tuple[np.ndarray, np.ndarray] | None
 
@@ -201,8 +205,8 @@ class SurrogateTarget(abc.ABC):
     """A target that offers a cheap surrogate of its posterior, to move by."""
 
     @abc.abstractmethod
-    def compile_surrogate(self) -> CompiledSurrogate:
-        """Compile the surrogate, and tune the moves on it; called once per `sample`."""
+    def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
+        """Compile the surrogate, and tune one of `approxmcmc.engine.surrogate_transition.KERNELS` on it."""
 
 
 class TwinnedTarget(abc.ABC):

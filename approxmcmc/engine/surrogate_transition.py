@@ -1,18 +1,12 @@
-"""One reversible transition of a density that costs few rows: a Hamiltonian trajectory, and slices along its walls.
+"""Kernels that are reversible for a surrogate: one move of all directions, and slices along its walls.
 
-The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
-rows of the core. A rare category whose responses are all equal makes S a half-normal with a wall: flat on one side,
-gone within one logit on the other. A trajectory in all directions would need steps as short as the wall is thick. So
-the momentum lives in the complement of the wall directions, and each wall direction has a slice update of its own,
-along a line on which the linear predictors of the core change by stored numbers.
+    "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
-The moves come in a random order, afresh each time: each leaves S invariant, and so does their product; the reverse
-order is as likely, which makes the transition reversible.
-
-References: Duane, Kennedy, Pendleton and Roweth (1987); Neal (2003), figures 3 and 5; Neal (2011), section 3.2.
+in the complement of the wall directions, and a slice update along each of these; without "+walls" in all directions
+alike. The moves come in a random order, afresh each time: each leaves S invariant, and so does their product; the
+reverse order is as likely, which makes the kernel reversible.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,184 +14,70 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS
+from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.surrogate_moves import SurrogateState, move_along_wall, move_by_trajectory, move_by_walk
 from approxmcmc.engine.vectors import assign
 
-JITTER = 0.1  # of the step; and the length of a trajectory by more, so that none is periodic
-SHORTEST, LONGEST = 0.6, 1.4
-MOST_STEPS = 80  # of a trajectory
-WIDTH = 2.0  # of the first interval of a slice, in the units of the direction: standard deviations
-MOST_INTERVALS = 64  # an interval may grow to
 FASTEST = 0.3  # change of the log step in one step of tuning
+WITH_WALLS = "+walls"
 
 
-class SurrogateState(NamedTuple):
-    """A surrogate, the directions in which it is moved, and scratch.
+class SurrogateKernel(NamedTuple):
+    """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
-    ``log_density(theta)`` and ``add_gradient(theta, out)`` are S and its gradient. ``predict(theta, out)`` writes the
-    linear predictors of the core, ``on_line(eta, slopes, t)`` returns the sum of its terms at predictors eta + t
-    slopes, and ``log_prior(theta)`` the log prior. `center`, `slope` (dim,) and `bend` (dim, dim) are those of the
-    quadratic.
-
-    `basis` (m, dim) spans the directions of the momentum, `walls` (q, dim) are the other ones, both in units of
-    posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
-    `wall_bends` (q, dim) the products of `bend` and the walls. `log_step` is the log of the step, one number, `length`
-    that of a trajectory.
+    ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
+    returns the acceptance probability that its step is tuned by. `length` is that of a trajectory in posterior standard
+    deviations, 0 for one step.
     """
 
-    log_density: Any
-    add_gradient: Any
-    predict: Any
-    on_line: Any
-    log_prior: Any
-    n_core: int
-    center: np.ndarray
-    slope: np.ndarray
-    basis: np.ndarray
-    walls: np.ndarray
-    wall_slopes: np.ndarray
-    wall_bends: np.ndarray
-    log_step: np.ndarray
+    move: Callable[..., float]
     length: float
-    position: np.ndarray
-    gradient: np.ndarray
-    momentum: np.ndarray
-    eta: np.ndarray
-    order: np.ndarray
+    acceptance: float
+    along_walls: bool = False
 
 
-@compiled
-def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> None:
-    """Change the momentum by the force at theta: p <- p + step B grad S(theta)."""
-    gradient, basis, momentum = state.gradient, state.basis, state.momentum
-    for j in range(gradient.shape[0]):
-        gradient[j] = 0.0
-    state.add_gradient(theta, gradient)
-    count[GRADIENTS] += state.n_core
-    for k in range(momentum.shape[0]):
-        row, force = basis[k], 0.0
-        for j in range(gradient.shape[0]):
-            force += row[j] * gradient[j]
-        momentum[k] += step * force
+MOVES = {  # acceptance rates: Beskos et al. (2013) and above, Roberts and Rosenthal (1998), Roberts et al. (1997)
+    "hmc": SurrogateKernel(move_by_trajectory, 2.2, 0.8),
+    "mala": SurrogateKernel(move_by_trajectory, 0.0, 0.574),
+    "walk": SurrogateKernel(move_by_walk, 0.0, 0.234),
+}
+KERNELS = tuple(f"{name}{walls}" for name in MOVES for walls in (WITH_WALLS, ""))
+"""Names of the kernels."""
 
 
-@compiled
-def drift(state: SurrogateState, theta: np.ndarray, step: float) -> None:
-    """Move theta along the momentum: theta <- theta + step B' p."""
-    for k in range(state.momentum.shape[0]):
-        row, distance = state.basis[k], step * state.momentum[k]
-        for j in range(theta.shape[0]):
-            theta[j] += distance * row[j]
+@cached_by_content(maxsize=8)
+def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
+    """Return the product in a random order of a move in the complement of the walls and a slice along each wall."""
+
+    def move(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
+        order = state.order
+        acceptance, predicted = 1.0, False
+        for place in range(order.shape[0]):
+            other = place + int(rng.random() * (order.shape[0] - place))
+            chosen = order[other]
+            order[other] = order[place]
+            order[place] = chosen
+            if chosen < state.walls.shape[0]:
+                if not predicted:
+                    state.predict(theta, state.eta)
+                    count[EVALUATIONS] += state.n_core
+                    predicted = True
+                move_along_wall(rng, state, chosen, theta, count)
+            else:
+                acceptance = move_elsewhere(rng, state, theta, count)
+                predicted = False
+        return acceptance
+
+    return compiled(move)
 
 
-@compiled
-def kinetic_energy(momentum: np.ndarray) -> float:
-    """Return |p|^2 / 2."""
-    energy = 0.0
-    for k in range(momentum.shape[0]):
-        energy += 0.5 * momentum[k] * momentum[k]
-    return energy
-
-
-@compiled
-def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
-    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
-    position, momentum = state.position, state.momentum
-    for k in range(momentum.shape[0]):
-        momentum[k] = rng.standard_normal()
-    assign(position, theta)
-    energy = kinetic_energy(momentum) - state.log_density(theta)
-    step = math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
-    length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
-    steps = min(MOST_STEPS, max(1, int(length / step + 0.5)))
-    push(state, position, 0.5 * step, count)
-    for k in range(steps):
-        drift(state, position, step)
-        push(state, position, step if k < steps - 1 else 0.5 * step, count)
-    change = energy - (kinetic_energy(momentum) - state.log_density(position))
-    count[EVALUATIONS] += 2 * state.n_core
-    acceptance = 0.0 if math.isnan(change) else math.exp(min(0.0, change))
-    if rng.random() < acceptance:
-        assign(theta, position)
-    return acceptance
-
-
-@compiled
-def log_density_on_line(
-    state: SurrogateState, wall: int, theta: np.ndarray, tilt: float, curvature: float, t: float
-) -> float:
-    """Return S(theta + t w), up to a constant, w a wall direction along which the quadratic has these derivatives."""
-    position, direction = state.position, state.walls[wall]
-    for j in range(theta.shape[0]):
-        position[j] = theta[j] + t * direction[j]
-    quadratic = t * (tilt + 0.5 * curvature * t)
-    return quadratic + state.log_prior(position) + state.on_line(state.eta, state.wall_slopes[wall], t)
-
-
-@compiled
-def move_along_wall(
-    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
-) -> None:
-    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
-    direction, bend = state.walls[wall], state.wall_bends[wall]
-    tilt = curvature = 0.0
-    for j in range(theta.shape[0]):
-        tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
-        curvature += direction[j] * bend[j]
-    level = log_density_on_line(state, wall, theta, tilt, curvature, 0.0) + math.log1p(-rng.random())
-    left = -WIDTH * rng.random()
-    right = left + WIDTH
-    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
-    to_the_right = MOST_INTERVALS - 1 - to_the_left
-    evaluations = 1
-    while to_the_left > 0 and log_density_on_line(state, wall, theta, tilt, curvature, left) > level:
-        left -= WIDTH
-        to_the_left -= 1
-        evaluations += 1
-    while to_the_right > 0 and log_density_on_line(state, wall, theta, tilt, curvature, right) > level:
-        right += WIDTH
-        to_the_right -= 1
-        evaluations += 1
-    t = 0.0
-    while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
-        t = left + (right - left) * rng.random()
-        evaluations += 1
-        if log_density_on_line(state, wall, theta, tilt, curvature, t) > level:
-            break
-        left, right, t = (t, right, 0.0) if t < 0.0 else (left, t, 0.0)
-    count[EVALUATIONS] += evaluations * state.n_core
-    for j in range(theta.shape[0]):
-        theta[j] += t * direction[j]
-    slopes = state.wall_slopes[wall]
-    for i in range(slopes.shape[0]):
-        state.eta[i] += t * slopes[i]
-
-
-@compiled
-def move(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
-    """Make one transition in place: a trajectory and a slice along each wall, in a random order.
-
-    Returns the acceptance probability of the trajectory.
-    """
-    order = state.order
-    acceptance, predicted = 1.0, False
-    for place in range(order.shape[0]):
-        other = place + int(rng.random() * (order.shape[0] - place))
-        chosen = order[other]
-        order[other] = order[place]
-        order[place] = chosen
-        if chosen < state.walls.shape[0]:
-            if not predicted:
-                state.predict(theta, state.eta)
-                count[EVALUATIONS] += state.n_core
-                predicted = True
-            move_along_wall(rng, state, chosen, theta, count)
-        else:
-            acceptance = move_by_trajectory(rng, state, theta, count)
-            predicted = False
-    return acceptance
+def kernel_named(name: str) -> SurrogateKernel:
+    """Return one of `KERNELS`."""
+    chosen = MOVES[name.removesuffix(WITH_WALLS)]
+    return chosen._replace(move=make_move(chosen.move), along_walls=name.endswith(WITH_WALLS))
 
 
 @compiled
@@ -206,13 +86,14 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
     state.log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
 
 
-def make_run() -> Callable[..., None]:
+def make_run(move: Callable[..., float]) -> Callable[..., None]:
     """Return a chain of transitions that tunes its step, for pilots; it reads nothing but the surrogate."""
 
     def run(
         places: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
     ) -> None:
         rng = generator_at(places)
+        state.value[0] = state.log_density(theta)
         for step in range(draws.shape[0]):
             adapt(state, move(rng, state, theta, count), step, wanted)
             assign(draws[step], theta)
@@ -221,16 +102,17 @@ def make_run() -> Callable[..., None]:
 
 
 def run(
-    rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, wanted: float, steps: int
+    rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     if config.DISABLE_JIT:
+        state.value[0] = state.log_density(theta)
         for step in range(steps):
-            adapt(state, move(rng, state, theta, count), step, wanted)
+            adapt(state, moves.move(rng, state, theta, count), step, moves.acceptance)
             draws[step] = theta
         return draws, count
     signature = nb.void(ADDRESSES, type_of(state), VECTOR, nb.float64, MATRIX, INDICES)
-    chain = entry_point(kernel(make_run(), signature, allocates=False), signature)
-    chain(addresses(rng), state, theta, wanted, draws, count)
+    chain = entry_point(kernel(make_run(moves.move), signature, allocates=False), signature)
+    chain(addresses(rng), state, theta, moves.acceptance, draws, count)
     return draws, count

@@ -21,41 +21,63 @@ from approxmcmc.contracts import CompiledProposal, Component, Proposal, Surrogat
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.surrogate_transition import SurrogateState, move
-from approxmcmc.engine.vectors import assign
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.surrogate_transition import KERNELS
+from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.crank_nicolson import crank_nicolson
 
 
 class TransitionState(NamedTuple):
-    """The surrogate, and how many transitions make one proposal."""
+    """The surrogate, how many transitions make one proposal; the last two points seen, and the surrogate at both."""
 
-    surrogate: SurrogateState
+    surrogate: Any
     steps: int
+    here: np.ndarray
+    there: np.ndarray
+    values: np.ndarray
 
 
 @compiled
-def propose(
-    rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
-) -> float:
-    """Move `steps` times as the surrogate does, and return S(theta) - S(theta')."""
-    surrogate = state.surrogate
-    assign(out, theta)
-    for _ in range(state.steps):
-        move(rng, surrogate, out, count)
-    return surrogate.log_density(theta) - surrogate.log_density(out)
+def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
+    """Return S(theta), which is known where the chain stands, accepted or not."""
+    if not equal(theta, state.here):
+        state.values[0] = state.values[1] if equal(theta, state.there) else state.surrogate.log_density(theta)
+        assign(state.here, theta)
+    return state.values[0]
 
 
-@compiled
-def move_freely(
-    rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
-) -> float:
-    """Move; nobody asks for the density ratio, and nobody else counts the core as read."""
-    assign(out, theta)
-    for _ in range(state.steps):
-        move(rng, state.surrogate, out, count)
-    count[TOUCHED] += state.surrogate.n_core
-    return 0.0
+@cached_by_content(maxsize=16)
+def make_propose(move: Callable[..., float]) -> Callable[..., float]:
+    """Return what moves `steps` times as the surrogate does, and returns S(theta) - S(theta')."""
+
+    def propose(
+        rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+    ) -> float:
+        before = log_density_at(state, theta)
+        state.surrogate.value[0] = before
+        assign(out, theta)
+        for _ in range(state.steps):
+            move(rng, state.surrogate, out, count)
+        state.values[1] = state.surrogate.value[0]
+        assign(state.there, out)
+        return before - state.values[1]
+
+    return compiled(propose)
+
+
+@cached_by_content(maxsize=16)
+def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
+    """Return what moves without a decision to follow; nobody else counts the core as read."""
+    propose = make_propose(move)
+
+    def move_freely(
+        rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+    ) -> float:
+        count[TOUCHED] += state.surrogate.n_core
+        return propose(rng, state, theta, out, count)
+
+    return compiled(move_freely)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,11 +86,18 @@ class SurrogateTransition(Component, Proposal):
 
     Parameters
     ----------
+    kernel
+        How the surrogate moves: ``"hmc"``, a trajectory of 2.2 posterior standard deviations, ``"mala"``, a Langevin
+        step, or ``"walk"``, a step of a random walk; with ``"+walls"`` in the complement of its wall directions, each
+        of which has a slice update. All are reversible for the surrogate.
     steps
-        Transitions of the surrogate that make one proposal.
+        Transitions of the surrogate that make one proposal. More than one pays where a decision costs several of them,
+        as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
 
     Raises
     ------
+    InvalidInputError
+        When there is no such kernel, or `steps` is not a positive integer.
     IncompatibleError
         When the target is none that has a surrogate, such as :class:`CoreRows`.
 
@@ -77,9 +106,9 @@ class SurrogateTransition(Component, Proposal):
     Guarantee: with :class:`ExactTest` or :class:`PoissonTest`, of which `MetropolisHastings` takes the cheaper where it
     is given no test, exact for the target's posterior, whatever the surrogate; it costs speed where it is a bad one.
     With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
-    The transition is reversible: each move leaves S invariant, and their order is random. Step and
-    metric are tuned by the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals
-    are independent draws of it. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
+    The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
+    the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals are independent
+    draws of it, whatever the kernel. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
     ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
 
     References
@@ -101,31 +130,38 @@ class SurrogateTransition(Component, Proposal):
 
     leaves_little = True
 
+    kernel: str = "hmc+walls"
     steps: int = 1
 
     def __post_init__(self) -> None:
-        """Check the number of steps."""
+        """Check the settings."""
+        if self.kernel not in KERNELS:
+            raise InvalidInputError(
+                f"SurrogateTransition: kernel must be one of {', '.join(KERNELS)}, found {self.kernel!r}"
+            )
         object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what proposes."""
-        return self._compile(target, propose)
+        return self._compile(target, make_propose)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile what samples the surrogate itself."""
-        return self._compile(target, move_freely)
+        return self._compile(target, make_move_freely)
 
-    def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
+    def _compile(self, target: Target, make: Callable[..., Callable[..., float]]) -> CompiledProposal:
         if not isinstance(target, SurrogateTarget):
             raise IncompatibleError(
                 f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
             )
-        known = target.compile_surrogate()
+        known = target.compile_surrogate(self.kernel)
         if known.normal_law is not None:
             center, cov = known.normal_law
             return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
+        dim = target.variables.size
 
         def make_state() -> Any:
-            return TransitionState(known.make_state(), self.steps)
+            points = np.full((2, dim), np.nan)  # a NaN equals nothing
+            return TransitionState(known.make_state(), self.steps, points[0], points[1], np.empty(2))
 
-        return CompiledProposal(propose, make_state, records=("gradient_evaluations",))
+        return CompiledProposal(make(known.move), make_state, records=("gradient_evaluations",))

@@ -1,7 +1,8 @@
 """A race on the clock: exact steps, subsampling with and without each lever, NumPy, and other libraries.
 
-``python -m studies.race --preset smoke|quick|paper [--peers] [--out FOLDER]`` writes race.json, race.csv and race.md.
-All rivals sample one posterior, of a logistic regression with prior precision 10, from the same data, in one process.
+``python -m studies.race --preset smoke|quick|paper|tall [--peers] [--out FOLDER]`` writes race.json, race.csv, race.md.
+All rivals sample one posterior of a logistic regression from the same data, in one process; prior precision 10, but in
+preset tall, real data with rare categories, that of `tall_target`.
 They take turns: a round gives each the same CPU time, and what is told are medians over rounds of ratios within a
 round, with the smallest and the largest. One estimator of the effective sample size, ArviZ's of the bulk, serves all.
 Not a declared study, because cells of a study run apart from each other and here they must interleave.

@@ -8,17 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from studies.race.problems import PRIOR_SCALE, Lap, Problem, cpu_seconds
+from studies.race.problems import Lap, Problem, cpu_seconds
 from studies.race.rivals import Rival
 
 NUTPIE = "nutpie NUTS"
 
 
-def nutpie_nuts(problem: Problem, *, tune: int, draws: int) -> Callable[[int], Lap]:
+def in_laplace_metric(problem: Problem) -> Any:
+    """Return the posterior as a PyMC model of phi, beta = mode + L phi, L L' the covariance of the Laplace law."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        phi = pm.Flat("phi", shape=problem.dim)
+        beta = pm.Deterministic("beta", problem.fit.mode + problem.fit.cholesky @ phi)
+        pm.Potential("prior", -0.5 * (beta**2).sum() / problem.target.prior_scale**2)
+        pm.Bernoulli("y", logit_p=problem.X @ beta, observed=np.asarray(problem.y, dtype=np.int32))
+    return model
+
+
+def nutpie_nuts(problem: Problem, *, tune: int, draws: int, whitened: bool = False) -> Callable[[int], Lap]:
     """Return nutpie's NUTS: a fresh run in every round; its warm-up is taken off in proportion to leapfrog steps."""
     import nutpie
 
-    compiled, seeds = nutpie.compile_pymc_model(problem.target.to_pymc()), iter(range(1, 1000))
+    model = in_laplace_metric(problem) if whitened else problem.target.to_pymc()
+    compiled, seeds = nutpie.compile_pymc_model(model), iter(range(1, 1000))
     settings = {"chains": 1, "cores": 1, "progress_bar": False, "save_warmup": True}
     nutpie.sample(compiled, draws=5, tune=5, seed=0, **settings)  # compiles
 
@@ -42,7 +55,7 @@ def jax_model(problem: Problem) -> tuple[Any, Any, Any, Any]:
     jax.config.update("jax_enable_x64", True)
 
     def log_prior(beta: Any) -> Any:
-        return -0.5 * beta @ beta / PRIOR_SCALE**2
+        return -0.5 * beta @ beta / problem.target.prior_scale**2
 
     def log_likelihood(beta: Any, datum: Any) -> Any:
         x, y = datum
@@ -127,7 +140,7 @@ def numpyro_runner(problem: Problem, *, tune: int, draws: int, subset: int | Non
     X, y, *_ = jax_model(problem)
 
     def model(X: Any, y: Any) -> None:
-        beta = numpyro.sample("beta", dist.Normal(0.0, PRIOR_SCALE).expand([problem.dim]).to_event(1))
+        beta = numpyro.sample("beta", dist.Normal(0.0, problem.target.prior_scale).expand([problem.dim]).to_event(1))
         with numpyro.plate("N", len(y), subsample_size=subset):
             rows, labels = (numpyro.subsample(values, event_dim=k) for values, k in ((X, 1), (y, 0)))
             numpyro.sample("y", dist.Bernoulli(logits=rows @ beta), obs=labels)
@@ -161,6 +174,7 @@ def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> lis
     gradients, proxy = "gradients on all data", "gradients on a subset, control variates"
     found = [
         nuts(NUTPIE, gradients, nutpie_nuts),
+        nuts(f"{NUTPIE}, whitened", gradients, nutpie_nuts, whitened=True),
         Rival("blackjax SGLD", "Langevin", "subsampling, gradients", lambda: blackjax_sgld(problem)),
     ]
     if every:

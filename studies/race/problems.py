@@ -57,16 +57,22 @@ class Problem:
     def chain(self, proposal: str, test: Any, *, residuals: bool = False, seed: int = 1) -> Callable[[int], Lap]:
         """Return a running chain of this library, started in the Laplace approximation."""
         target = self.residuals if residuals else self.target
-        program = amc.MetropolisHastings(self.proposals[proposal], test).build(target, audit_every=None)
-        chain = program.start(self.fit.draw(np.random.default_rng(seed)), streams(seed_sequences(seed, 1)[0][0]), 0)
+        sampler = amc.MetropolisHastings(self.proposals[proposal], test)
+        return chain_of(sampler, target, self.fit.draw(np.random.default_rng(seed)), seed=seed)
 
-        def run(steps: int) -> Lap:
-            draws, values = np.empty((steps, self.dim)), np.empty((steps, len(VALUE_NAMES)))
-            counts = np.empty((steps, len(COUNT_NAMES)), np.int64)
-            seconds = cpu_seconds(lambda: chain.advance(steps, 1, draws, counts, values))
-            return Lap(draws, counts[:, TOUCHED].mean(), seconds)
 
-        return run
+def chain_of(sampler: Any, target: Any, start: np.ndarray, *, seed: int) -> Callable[[int], Lap]:
+    """Return a running chain of this library."""
+    program = sampler.build(target, audit_every=None)
+    chain = program.start(start.copy(), streams(seed_sequences(seed, 1)[0][0]), 0)
+
+    def run(steps: int) -> Lap:
+        draws, values = np.empty((steps, start.size)), np.empty((steps, len(VALUE_NAMES)))
+        counts = np.empty((steps, len(COUNT_NAMES)), np.int64)
+        seconds = cpu_seconds(lambda: chain.advance(steps, 1, draws, counts, values))
+        return Lap(draws, counts[:, TOUCHED].mean(), seconds)
+
+    return run
 
 
 def problem_named(name: str) -> Problem:

@@ -14,7 +14,10 @@ BASE = "exact, walk"
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-    """A runner, ``run(steps) -> Lap``, what it proposes, the lever it pulls, and whose mixing stands in for its own."""
+    """A runner, ``run(steps) -> Lap``, what it proposes, the lever it pulls, and whose mixing stands in for its own.
+
+    `setup_seconds` is the set-up without compilation that its user waits for; NaN where that is not told.
+    """
 
     name: str
     proposal: str
@@ -23,6 +26,7 @@ class Rival:
     same: str = ""  # the exact sampler with the same proposal and the same rule
     mixes_as: str = ""
     steps: int = 0  # in a round; 0 = as many as fit
+    setup_seconds: float = math.nan
 
 
 def numpy_walk(problem: Problem) -> Callable[[int], Lap]:

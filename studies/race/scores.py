@@ -122,6 +122,7 @@ class Results:
             "ess_vs_nuts": self.versus(name, NUTPIE),
             **self.against_reference(name),
             "setup_seconds": self.setup[name],
+            "seconds_to_400": rival.setup_seconds + 400.0 / float(np.median(self.rate(name))),
         }
 
 

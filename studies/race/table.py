@@ -12,7 +12,7 @@ from approxmcmc.engine.whole_files import whole_file
 COLUMNS = (
     "sampler", "lever", "µs per step", "data per step", "min-ESS/s", "steps/s: exact, same proposal",
     "min-ESS/s: exact, same proposal", "exact walk", "NUTS (nutpie)", "max shift (95 % if unbiased)", "bias (upper)",
-    "risk at 1 s",
+    "risk at 1 s", "s to 400 effective draws",
 )  # fmt: skip
 FEWEST_FOR_MOMENTS = 100  # effective draws; of fewer neither shift, bias nor risk is told
 
@@ -32,6 +32,7 @@ def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
             f"{two_digits(row['ess_per_second'])}{'*' if row['ess_borrowed'] else ''}",
             *(_ratio(row[name]) for name in ("steps_vs_same", "ess_vs_same", "ess_vs_walk", "ess_vs_nuts")),
             *(moments if row["effective_draws"] >= FEWEST_FOR_MOMENTS else ("–",) * len(moments)),
+            "" if math.isnan(row["seconds_to_400"]) else two_digits(row["seconds_to_400"]),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])

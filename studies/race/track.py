@@ -1,6 +1,7 @@
 """The race itself: presets, rounds in turn, and the exact chain that bias is measured against."""
 
 import dataclasses
+import functools
 import importlib.metadata
 import sys
 import time
@@ -13,10 +14,11 @@ from threadpoolctl import threadpool_limits
 
 import approxmcmc as amc
 from studies.race.peers import peers
-from studies.race.problems import MIXED, Lap, Problem, problem_named
+from studies.race.problems import MIXED, Lap, problem_named
 from studies.race.rivals import Rival, our_rivals
 from studies.race.scores import Reference, Results, Score, effective_samples
 from studies.race.table import write
+from studies.race.tall import tall_problem, tall_reference, tall_rivals
 
 MOST = 40_000  # steps in a round
 
@@ -32,10 +34,12 @@ class Setting:
     tune: int  # of NUTS
     draws: int
     every_peer: bool = True  # or nutpie and SGLD alone, where NUTS takes long
+    tall: bool = False  # rare categories: rivals of their own
 
 
 LONG = Setting(rounds=11, seconds=5.0, reference=300.0, accuracy=60.0, tune=1000, draws=1000)
 BRIEF = Setting(rounds=3, seconds=0.4, reference=12.0, accuracy=3.0, tune=150, draws=80, every_peer=False)
+TALL = Setting(rounds=5, seconds=1.5, reference=5.0, accuracy=0.0, tune=300, draws=100, every_peer=False, tall=True)
 PRESETS = {
     "smoke": {"smoke": Setting(rounds=3, seconds=0.05, reference=0.5, accuracy=0.1, tune=50, draws=50)},
     "quick": {
@@ -45,12 +49,13 @@ PRESETS = {
         "1e6_50": BRIEF,
     },
     "paper": dict.fromkeys(("mnist", "1e5_10", "1e5_50", "1e6_50"), LONG),
+    "tall": dict.fromkeys(("covertype", "a9a", "mnist_7v9", "ijcnn1", "kdd99", "dense_1e5"), TALL),
+    "tall_smoke": {"smoke": dataclasses.replace(TALL, rounds=2, seconds=0.05, reference=0.5)},
 }
 
 
-def exact_reference(problem: Problem, seconds: float) -> Reference:
-    """Run the exact step with the mixture proposal; a seed of its own."""
-    run = problem.chain(MIXED, amc.ExactTest(), seed=99)
+def exact_reference(run: Callable[[int], Lap], seconds: float) -> Reference:
+    """Run a long exact chain, with a seed of its own."""
     per_step = run(20).seconds / 20
     draws = run(max(400, int(seconds / per_step))).draws
     return Reference(draws.mean(axis=0), draws.std(axis=0, ddof=1), effective_samples(draws))
@@ -71,8 +76,8 @@ def log(text: str) -> None:
     sys.stderr.flush()
 
 
-def race(problem: Problem, rivals: Iterable[Rival], setting: Setting) -> Results:
-    """Let the rivals take turns."""
+def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable[[int], Lap]]) -> Results:
+    """Let the rivals take turns; `exact` makes the chain that they are held against."""
     named = {rival.name: rival for rival in rivals}
     runners, steps, setup = {}, {}, {}
     for name, rival in named.items():
@@ -90,7 +95,7 @@ def race(problem: Problem, rivals: Iterable[Rival], setting: Setting) -> Results
         while sum(score.seconds for score in scores[name]) < setting.accuracy:
             scores[name].append(Score.of(runners[name](steps[name])))
     log("reference")
-    return Results(named, scores, setup, exact_reference(problem, setting.reference), setting.rounds)
+    return Results(named, scores, setup, exact_reference(exact(), setting.reference), setting.rounds)
 
 
 def versions() -> dict[str, str]:
@@ -104,18 +109,28 @@ def versions() -> dict[str, str]:
     return found
 
 
+def contest(name: str, *, tall: bool) -> tuple[Any, list[Rival], Callable[[], Callable[[int], Lap]]]:
+    """Return a problem, its rivals of this library, and what makes the long exact chain."""
+    if tall:
+        rare = tall_problem(name)
+        return rare, tall_rivals(rare), functools.partial(tall_reference, rare)
+    problem = problem_named(name)
+    rivals = our_rivals(problem, first_look=min(500, len(problem.y) // 10))
+    return problem, rivals, lambda: problem.chain(MIXED, amc.ExactTest(), seed=99)
+
+
 def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[str] = ()) -> dict[str, Any]:
     """Race on every problem of a preset, write race.json, race.csv and race.md, and return what race.json holds."""
     found: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
     folder.mkdir(parents=True, exist_ok=True)
     for name in tuple(only) or PRESETS[preset]:
-        problem, setting = problem_named(name), PRESETS[preset][name]
-        log(f"{problem.name}: expansion took {problem.setup_seconds:.2f} s")
-        rivals = our_rivals(problem, first_look=min(500, len(problem.y) // 10))
+        setting = PRESETS[preset][name]
+        problem, rivals, exact = contest(name, tall=setting.tall)
+        log(f"{problem.name}: set up in {problem.setup_seconds:.2f} s")
         if with_peers:
             rivals += peers(problem, tune=setting.tune, draws=setting.draws, every=setting.every_peer)
         with threadpool_limits(1):
-            results = race(problem, rivals, setting)
+            results = race(rivals, setting, exact)
         found["results"].append(
             {
                 "problem": problem.name,

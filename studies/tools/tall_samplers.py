@@ -65,11 +65,18 @@ def firefly(fit: Laplace) -> Sampler:
     return amc.Firefly(walk, "tuned", amc.ImplicitZ(0.01))
 
 
-def _surrogate(test: AcceptanceTest) -> Callable[[Laplace], Sampler]:
-    def surrogate(fit: Laplace) -> Sampler:
+def sghmc(fit: Laplace) -> Sampler:
+    """Return stochastic-gradient Hamiltonian Monte Carlo."""
+    return amc.presets.sghmc(0.1, 1.0, batch_size=500, preconditioner=fit)
+
+
+def surrogate(test: AcceptanceTest) -> Callable[[Laplace], Sampler]:
+    """Return a recipe of surrogate transitions, decided by a test."""
+
+    def on_core_rows(fit: Laplace) -> Sampler:
         return amc.MetropolisHastings(amc.SurrogateTransition(), test)
 
-    return surrogate
+    return on_core_rows
 
 
 SAMPLERS = {
@@ -81,8 +88,8 @@ SAMPLERS = {
     "minibatch_barker": InLaplaceMetric(minibatch_barker),
     "sgld": InLaplaceMetric(sgld),
     "control_variates": InLaplaceMetric(mixture, control_variate),
-    "core_exact": InLaplaceMetric(_surrogate(amc.ExactTest()), core_rows),
-    "core_t_test": InLaplaceMetric(_surrogate(SMALL_TERMS), core_rows),
-    "core_bernstein": InLaplaceMetric(_surrogate(amc.BernsteinTest()), core_rows),
-    "core_barker": InLaplaceMetric(_surrogate(amc.MinibatchBarker()), core_rows),
+    "core_exact": InLaplaceMetric(surrogate(amc.ExactTest()), core_rows),
+    "core_t_test": InLaplaceMetric(surrogate(SMALL_TERMS), core_rows),
+    "core_bernstein": InLaplaceMetric(surrogate(amc.BernsteinTest()), core_rows),
+    "core_barker": InLaplaceMetric(surrogate(amc.MinibatchBarker()), core_rows),
 }

@@ -1,11 +1,13 @@
 """Core rows leave the posterior as it is, hold every row that matters, and move by a kernel that leaves S invariant."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 import approxmcmc as amc
-from approxmcmc.engine import surrogate_transition
+from approxmcmc.engine import surrogate_moves, surrogate_transition
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
@@ -209,7 +211,20 @@ def test_the_exact_test_makes_up_for_a_surrogate_without_walls(monkeypatch):
 
 def taken_in_any_case(rng, state, theta, count):
     """Accept every trajectory."""
-    surrogate_transition.move_by_trajectory(rng, state, theta, count)
+    surrogate_moves.move_by_trajectory(rng, state, theta, count)
+    theta[:] = state.position
+    return 1.0
+
+
+def without_the_way_back(rng, state, theta, count):
+    """Judge a Langevin step by the densities of its ends alone."""
+    surrogate_moves.move_by_trajectory(rng, state, theta.copy(), count)
+    return np.exp(min(0.0, state.log_density(state.position) - state.log_density(theta)))
+
+
+def any_step_of_the_walk(rng, state, theta, count):
+    """Accept every step of a walk."""
+    surrogate_moves.move_by_walk(rng, state, theta, count)
     theta[:] = state.position
     return 1.0
 
@@ -222,44 +237,127 @@ def without_the_prior(state, wall, theta, tilt, curvature, t):
 
 BUGS = {
     "none": {},
-    "trajectories are not judged": {surrogate_transition.move_by_trajectory: taken_in_any_case},
-    "no prior on the line": {surrogate_transition.log_density_on_line: without_the_prior},
+    "trajectories are not judged": {surrogate_moves.move_by_trajectory: taken_in_any_case},
+    "no prior on the line": {surrogate_moves.log_density_on_line: without_the_prior},
+    "the walk is not judged": {surrogate_moves.move_by_walk: any_step_of_the_walk},
 }
+OF_KERNELS = [
+    ("hmc+walls", "none"),
+    ("hmc+walls", "trajectories are not judged"),
+    ("hmc+walls", "no prior on the line"),
+    ("mala", "none"),  # its planted bug is below
+    ("walk+walls", "none"),
+    ("walk", "the walk is not judged"),
+]
+WALL, ELSEWHERE = np.array([[0.0, 1.5]]), np.array([[0.6, 0.3]])
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_one_transition_leaves_the_surrogate_invariant(bug):
+def two_directions(surrogate, moves, log_step):
+    """Return the state of a kernel on two coefficients, one of which has a wall."""
+    directions = (WALL, ELSEWHERE) if moves.along_walls else (WALL[:0], np.vstack([WALL, ELSEWHERE]))
+    return surrogate.new_state(Directions(*directions), moves.length, log_step)
+
+
+@pytest.mark.parametrize(("kernel", "bug"), OF_KERNELS)
+def test_one_transition_leaves_the_surrogate_invariant(kernel, bug):
     """Draws of S stay draws of S. Kolmogorov's test on 3000 of them rejects with p < 1e-6: a false fail in 10^6.
 
     Power: the planted bugs give p < 1e-9 here.
     """
-    target = categories(60, rare=3, prior_scale=2.0)
-    split = amc.CoreRows(target, core=np.arange(59), at="mode")
-    surrogate, rng = split.surrogate, np.random.default_rng(11)
-    axes = [np.linspace(-2.0, 3.0, 301), np.linspace(-9.0, 9.0, 601)]
-    grid = np.array([[surrogate.log_density(np.array([a, b])) for b in axes[1]] for a in axes[0]])
-    weights = np.exp(grid - grid.max()).ravel()
-    places = rng.choice(weights.size, size=3000, p=weights / weights.sum())
-    cells = [axis[1] - axis[0] for axis in axes]
-    starts = np.column_stack([axes[0][places // 601], axes[1][places % 601]])
-    starts += (rng.random(starts.shape) - 0.5) * cells
-    walls = np.array([[0.0, 1.5]])
-    state = surrogate.new_state(Directions(walls, np.array([[0.6, 0.3]])), np.log(0.9))  # a step that loses some
-    move = plain(surrogate_transition.move, BUGS[bug])
+    surrogate, axes, weights = surrogate_on_a_grid()
+    rng = np.random.default_rng(11)
+    starts = np.column_stack([axis[place] for axis, place in zip(axes, drawn_cells(rng, weights, 3000), strict=True)])
+    starts += (rng.random(starts.shape) - 0.5) * [axis[1] - axis[0] for axis in axes]
+    moves = surrogate_transition.kernel_named(kernel)
+    state = two_directions(surrogate, moves, np.log(0.9))  # a step that loses some
+    move = plain(moves.move, BUGS[bug])
     count, ends = np.zeros(40, dtype=np.int64), starts.copy()
     for theta in ends:
+        state.value[0] = surrogate.log_density(theta)
         move(rng, state, theta, count)
-    assert (ends != starts).mean(axis=0).min() > 0.4
+        assert abs(state.value[0] - surrogate.log_density(theta)) < 1e-9 or bug != "none"
+    assert (ends != starts).mean(axis=0).min() > 0.3
     p = min(stats.ks_2samp(ends[:, j], grid_draws(axes, weights, j)).pvalue for j in range(2))
     assert (p > 1e-6) == (bug == "none"), p
 
 
+@pytest.mark.parametrize(("kernel", "forgets"), [("mala", False), ("mala", True), ("walk", False)])
+def test_a_single_step_is_the_textbooks(kernel, forgets):
+    """Where it goes, and by which ratio it is judged, with both densities of the proposal written out.
+
+    A Langevin step that forgets the densities of the ways there and back goes to the same place, and is found out.
+    """
+    surrogate, _, _ = surrogate_on_a_grid()
+    moves = surrogate_transition.kernel_named(kernel)
+    state, count = two_directions(surrogate, moves, np.log(0.9)), np.zeros(40, dtype=np.int64)
+    basis = np.vstack([WALL, ELSEWHERE])
+    metric = basis.T @ basis
+
+    def mean(theta):
+        slope = np.zeros(2)
+        surrogate.add_gradient(theta, slope)
+        return theta + 0.5 * step**2 * metric @ slope * (kernel == "mala")
+
+    move = plain(moves.move, {surrogate_moves.move_by_trajectory: without_the_way_back} if forgets else None)
+    ratios, gaps = [], []
+    for seed in range(20):
+        theta, rng = np.random.default_rng(seed).normal(size=2), np.random.default_rng(seed)
+        rng.random()  # for the order of one move
+        z, step = rng.standard_normal(2), 0.9 * (0.9 + 0.2 * rng.random())
+        there = mean(theta) + step * basis.T @ z
+        ratio = surrogate.log_density(there) - surrogate.log_density(theta)
+        ratio += stats.multivariate_normal(mean(there), step**2 * metric).logpdf(theta)
+        ratio -= stats.multivariate_normal(mean(theta), step**2 * metric).logpdf(there)
+        state.value[0] = surrogate.log_density(theta)
+        found = move(np.random.default_rng(seed), state, theta.copy(), count)
+        np.testing.assert_allclose(state.position, there, rtol=1e-12)
+        ratios.append(ratio)
+        gaps.append(abs(found - np.exp(min(0.0, ratio))))
+    assert np.min(ratios) < -1.0 and np.max(ratios) > 0.0
+    assert max(gaps) > 0.1 if forgets else max(gaps) < 1e-9
+
+
+@pytest.mark.parametrize("kernel", ["hmc+walls", "walk"])
+def test_a_proposal_knows_its_ratio_wherever_the_chain_is(kernel):
+    """Accepted or not, or moved by another proposal of a mixture in between."""
+    split = one_light_row()
+    built = amc.SurrogateTransition(kernel, steps=2).build_proposal(split)
+    state, rng, count = built.make_state(), np.random.default_rng(5), np.zeros(40, dtype=np.int64)
+    theta, out, propose = np.zeros(2), np.empty(2), plain(built.propose)
+    for step in range(40):
+        ratio = propose(rng, state, theta, out, count)
+        wanted = split.surrogate.log_density(theta) - split.surrogate.log_density(out)
+        np.testing.assert_allclose(ratio, wanted, rtol=0.0, atol=1e-9)
+        if step % 3:
+            theta[:] = out
+        if step % 10 == 9:
+            theta[:] = rng.normal(size=2)
+
+
+@functools.cache
+def one_light_row():
+    """Return a split of 60 rows with a wall, all of which but one are core."""
+    return amc.CoreRows(categories(60, rare=3, prior_scale=2.0), core=np.arange(59), at="mode")
+
+
+@functools.cache
+def surrogate_on_a_grid():
+    """Return its S, the axes of a grid, and the weights of its cells."""
+    surrogate = one_light_row().surrogate
+    axes = np.linspace(-2.0, 3.0, 121), np.linspace(-9.0, 9.0, 241)
+    grid = np.array([[surrogate.log_density(np.array([a, b])) for b in axes[1]] for a in axes[0]])
+    return surrogate, axes, np.exp(grid - grid.max())
+
+
+def drawn_cells(rng, weights, n):
+    """Return the numbers of independent cells."""
+    return np.unravel_index(rng.choice(weights.size, size=n, p=weights.ravel() / weights.sum()), weights.shape)
+
+
 def grid_draws(axes, weights, j, n=200_000):
     """Return many independent draws of one coordinate."""
-    rng = np.random.default_rng(12)
-    marginal = weights.reshape(301, 601).sum(axis=1 - j)
-    drawn = rng.choice(axes[j], size=n, p=marginal / marginal.sum())
-    return drawn + (rng.random(n) - 0.5) * (axes[j][1] - axes[j][0])
+    rng, cell = np.random.default_rng(12), axes[j][1] - axes[j][0]
+    return axes[j][drawn_cells(rng, weights, n)[j]] + (rng.random(n) - 0.5) * cell
 
 
 def test_the_range_of_light_terms_holds():
@@ -278,7 +376,7 @@ def test_gaussian_rows_need_no_core():
     split = amc.CoreRows(logistic(20_000, 5))
     assert split.core.size == 0
     assert split.laplace is not split.pilot
-    assert split.compile_surrogate().normal_law is not None
+    assert split.compile_surrogate("hmc+walls").normal_law is not None
 
 
 def test_most_rows_in_the_core_are_all_rows_and_a_warning():

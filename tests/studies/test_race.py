@@ -10,6 +10,7 @@ import pytest
 from studies.race import track
 from studies.race.rivals import BASE, Rival
 from studies.race.scores import FEWEST, Reference, Results, Score
+from studies.race.tall import MALA
 
 DIM, ROUNDS, STEPS = 20, 3, 1000
 
@@ -90,3 +91,15 @@ def test_a_tiny_race_runs_from_end_to_end(chosen, tmp_path, monkeypatch):
     with (tmp_path / "race.csv").open(newline="") as file:
         assert [row["rival"] for row in csv.DictReader(file)] == list(rows)
     assert all(name in (tmp_path / "race.md").read_text() for name in rows)
+
+
+@pytest.mark.needs_jit
+@pytest.mark.recompiles
+def test_a_tiny_race_of_tall_data_runs_from_end_to_end(tmp_path):
+    track.run("tall_smoke", tmp_path)
+    (result,) = json.loads((tmp_path / "race.json").read_text())["results"]
+    rows = {row["rival"]: row for row in result["rows"]}
+    assert set(rows) == {MALA, "core rows, exact", "core rows, exact, 3 steps", "core rows, t-test .01, tol .2"}
+    for name, row in rows.items():
+        assert row["seconds_to_400"] > 0 and row["ess_vs_same"] is not None, name
+    assert rows[MALA]["ess_vs_same"] == [1.0, 1.0, 1.0]

@@ -15,7 +15,7 @@ from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, co
 from studies.tools.verdict import as_one_run, judge
 from tests.models import logistic
 
-STUDY = Path(__file__).parents[2] / "studies" / "real_data.py"
+STUDIES = Path(__file__).parents[2] / "studies"
 DIM = 3
 
 
@@ -112,8 +112,19 @@ def test_a_sampler_in_the_metric_of_its_target_is_that_sampler():
     assert InLaplaceMetric(recipe) != residuals != InLaplaceMetric(recipe, core_rows)
 
 
-def test_every_sampler_of_the_study_is_another_one():
-    study = load_study(STUDY).with_preset("smoke")
+@pytest.mark.parametrize(("name", "count"), [("real_data", 12), ("exact_subsampling", 11)])
+def test_every_sampler_of_a_study_is_another_one(name, count):
+    study = load_study(STUDIES / f"{name}.py").with_preset("smoke")
     settings = {label: json.dumps(sampler.to_dict(), sort_keys=True) for label, sampler in study.samplers.items()}
-    assert len(set(settings.values())) == len(settings) == 12
+    assert len(set(settings.values())) == len(settings) == count
     assert study.target("covertype").n_obs == 2000
+
+
+def test_risk_of_exact_subsampling_counts_every_coefficient_in_its_own_sd():
+    """Two chains of 100 000 independent draws, one coefficient of three .2 sd off: squared, .04 / 3."""
+    study = load_study(STUDIES / "exact_subsampling.py")
+    risk_of = study.analyses[2].__globals__["risk_of"]
+    run, reference = fabricated(100_000, shift=0.2), fabricated(100_000, seed=2)
+    run["sample_stats"]["perf_counter_diff"] = xr.DataArray(np.full((2, 100_000), 1e-3), dims=("chain", "draw"))
+    curve = risk_of([run], reference, "time")["risk"].isel(estimand=0)
+    assert float(curve[-1]) == pytest.approx(0.04 / 3, abs=3e-3)  # its standard error is .001

@@ -52,7 +52,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "Slice": [amc.Slice([0.5, 1.0], max_steps=3), amc.Slice(0.5, directions="coordinates")],
     "SliceSampler": [amc.SliceSampler(amc.Slice(0.2), SequentialTTest(0.1, 50))],
     "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
-    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
+    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
     "StochasticGradientHamiltonian": [
         amc.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
@@ -118,6 +118,7 @@ def test_members_play_their_roles():
         (lambda: RandomWalk([[1.0, 0.5], [0.4, 1.0]]), "symmetric"),
         (lambda: RandomWalk([[1.0, 2.0], [2.0, 1.0]]), "positive definite, its least eigenvalue is -1"),
         (lambda: RandomWalk(np.ones((2, 2, 2))), r"found shape \(2, 2, 2\)"),
+        (lambda: amc.SurrogateTransition("nuts"), r"one of hmc\+walls, hmc, mala.* found 'nuts'"),
         (lambda: RandomWalk(1.0, target_acceptance=1.0), "strictly between 0 and 1, found 1.0"),
     ],
 )

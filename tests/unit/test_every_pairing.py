@@ -108,7 +108,7 @@ PROPOSALS = {
     ],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
     "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.05, 4, steps=2)],
-    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition(steps=2)],
+    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
 TESTS = {

@@ -26,7 +26,7 @@ from approxmcmc.contracts import (
     content_hash,
 )
 from approxmcmc.engine.shuffled import check_rows_are_terms
-from approxmcmc.engine.surrogate_transition import SurrogateState, run
+from approxmcmc.engine.surrogate_transition import kernel_named, run
 from approxmcmc.engine.term_range import reach_around
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion.core_rule import (
@@ -38,7 +38,7 @@ from approxmcmc.targets.expansion.core_rule import (
 )
 from approxmcmc.targets.expansion.difference_bounds import second_order_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
-from approxmcmc.targets.expansion.pilot import ACCEPTANCE, FIRST_STEP, TUNING_STEPS, gradient_or_none
+from approxmcmc.targets.expansion.pilot import FIRST_STEP, TUNING_STEPS, gradient_or_none
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.expansion.surrogate import Surrogate, rows_of
 from approxmcmc.targets.laplace_approximation import Laplace
@@ -146,7 +146,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self.spread = float(survey.residuals[self._light].sum(axis=0).std(ddof=1))
         self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
         self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
-        self._tuned: float | None = None
+        self._tuned: dict[str, float] = {}  # log steps, by kernel
         self._cost = (time.perf_counter() - began, self._expansion.passes)
 
     def _choose(self, survey: Survey) -> np.ndarray:
@@ -231,19 +231,18 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             data=data, n_obs=self.n_obs, add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core)
         )
 
-    def compile_surrogate(self) -> CompiledSurrogate:
+    def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
+        moves = kernel_named(kernel)
         if self.laplace is not self.pilot:
-            return CompiledSurrogate(self._new_state, (self.laplace.mode, self.laplace.cov))
-        if self._tuned is None:
-            state = self._new_state()
-            run(np.random.default_rng(2), state, self.pilot.draws[-1].copy(), ACCEPTANCE, TUNING_STEPS)
-            self._tuned = float(state.log_step[0])
-        return CompiledSurrogate(self._new_state, None)
-
-    def _new_state(self) -> SurrogateState:
-        directions = self.surrogate.directions(self.pilot.cholesky)
-        return self.surrogate.new_state(directions, FIRST_STEP if self._tuned is None else self._tuned)
+            return CompiledSurrogate(moves.move, lambda: None, (self.laplace.mode, self.laplace.cov))
+        directions = self.surrogate.directions(self.pilot.cholesky, along_walls=moves.along_walls)
+        if kernel not in self._tuned:
+            state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
+            run(np.random.default_rng(2), moves, state, self.pilot.draws[-1].copy(), TUNING_STEPS)
+            self._tuned[kernel] = float(state.log_step[0])
+        step = self._tuned[kernel]
+        return CompiledSurrogate(moves.move, lambda: self.surrogate.new_state(directions, moves.length, step), None)
 
     def compile_term_range(self) -> CompiledTermRange:
         r"""Compile a bound of the range of the light terms, for `BernsteinTest`.

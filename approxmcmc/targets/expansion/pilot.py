@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
-from approxmcmc.engine.surrogate_transition import run
+from approxmcmc.engine.surrogate_transition import kernel_named, run
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.expansion.core_rule import LARGEST_SHARE, rows_that_vary
 from approxmcmc.targets.expansion.quadratic import empty_rows
@@ -27,7 +27,7 @@ LARGEST_SPREAD = 1.0  # of what the pilot's own surrogate misses: it needs no mo
 STEPS = (300, 600)  # with the metric of the mode, then with that of the first steps
 BURN_IN = (100, 50)
 SHRINKAGE = (2.0, 0.5)  # draws per parameter that the covariance known before is worth
-ACCEPTANCE = 0.8
+KERNEL = "hmc+walls"
 FIRST_STEP = float(np.log(0.4))
 TUNING_STEPS = 100  # of the step alone, on the surrogate that is sampled by
 
@@ -82,10 +82,10 @@ def run_pilot(target: Target, memory_limit: float = 4e9) -> Pilot:
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Run the chain, whose metric is renewed once; return mean, Cholesky factor, draws and rows read."""
     rng, theta, dim = np.random.default_rng(1), fit.mode.copy(), fit.mode.size
-    cholesky, log_step, rows_read = fit.cholesky, FIRST_STEP, 0
+    cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
-        state = surrogate.new_state(surrogate.directions(cholesky), log_step)
-        draws, count = run(rng, state, theta, ACCEPTANCE, steps)
+        state = surrogate.new_state(surrogate.directions(cholesky), moves.length, log_step)
+        draws, count = run(rng, moves, state, theta, steps)
         draws, log_step, rows_read = draws[burn_in:], float(state.log_step[0]), rows_read + int(count.sum())
         mean = draws.mean(axis=0)
         whitened = solve_triangular(cholesky, (draws - mean).T, lower=True)

@@ -20,11 +20,10 @@ from approxmcmc.engine.compile import compiled as compiled_part
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.engine.pinned import with_context
-from approxmcmc.engine.surrogate_transition import SurrogateState
+from approxmcmc.engine.surrogate_moves import SurrogateState
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
-LENGTH = 2.2  # of a trajectory, in posterior standard deviations
 THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
 PREDICT, ON_LINE = nb.void(VECTOR, VECTOR), nb.float64(VECTOR, VECTOR, nb.float64)
 
@@ -187,15 +186,15 @@ class Surrogate:
         on_line = make_on_line(self.target._loglik_eta)
         return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
 
-    def directions(self, cholesky: np.ndarray) -> Directions:
-        """Return wall directions and their complement in the metric L L', L = `cholesky`.
+    def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
+        """Return wall directions and their complement in the metric L L', L = `cholesky`; or no walls, and all else.
 
         A direction is a wall where a predictor of the core varies by more than one unit of its scale along it. The
         choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
         """
         dim, rows = len(self.center), self._X @ cholesky
         walls: list[np.ndarray] = []
-        while len(rows) and len(walls) < dim:
+        while along_walls and len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
             widest = int(np.argmax(variances))
             if variances[widest] <= THINNEST_WALL * self._scale**2:
@@ -206,8 +205,8 @@ class Surrogate:
         whole, _ = np.linalg.qr(np.vstack([frame, np.eye(dim)]).T)  # its first columns span the walls, up to sign
         return Directions(frame @ cholesky.T, np.ascontiguousarray(whole[:, len(frame) :].T @ cholesky.T))
 
-    def new_state(self, directions: Directions, log_step: float = 0.0) -> SurrogateState:
-        """Return what a chain on S needs, with scratch of its own."""
+    def new_state(self, directions: Directions, length: float, log_step: float) -> SurrogateState:
+        """Return what a chain on S needs, with scratch of its own; `length` is that of a trajectory."""
         walls, others = directions
         dim, (predict, on_line) = len(self.center), self._lines
         return SurrogateState(
@@ -224,7 +223,8 @@ class Surrogate:
             wall_slopes=np.ascontiguousarray(walls @ self._X.T),
             wall_bends=np.ascontiguousarray(walls @ self._bend),
             log_step=np.full(1, log_step),
-            length=LENGTH,
+            length=length,
+            value=np.empty(1),
             position=np.empty(dim),
             gradient=np.empty(dim),
             momentum=np.empty(len(others)),

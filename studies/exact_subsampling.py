@@ -1,0 +1,152 @@
+"""Exact on few rows, or nearly so: exact subsampling against biased samplers and against steps that read all data.
+
+Surrogate transitions on core rows, decided by every exact test and by t-tests; beside them exact MALA, control variates
+with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior means, in
+squared posterior standard deviations and averaged over coefficients, against seconds and against data read; the
+references are long exact chains, NUTS where it is fast. All chains start at a draw of the Laplace approximation.
+Set-up, of seconds, is in a column of its own.
+"""
+
+import functools
+import warnings
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_logistic
+from approxmcmc.study import Budget, Study
+from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.figures import legend_below, log_axes, style_of
+from approxmcmc.study.report.svg import subplots
+from studies.real_data import data_used, targets
+from studies.tools.efficiency import effective_samples
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, start
+from studies.tools.tall_references import SEED, reference_of, references
+from studies.tools.tall_samplers import mala, mixture, sghmc, sgld, surrogate
+
+REAL = ("mnist_7v9", "covertype", "a9a", "kdd99")
+COLUMNS = 50  # of the dense data
+
+
+def t_test(tol: float) -> amc.SequentialTTest:
+    """Return the test that stops at an absolute error of the log ratio."""
+    return amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=tol)
+
+
+ON_CORE_ROWS = {
+    "core_sum": amc.ExactTest(),
+    "core_poisson": amc.PoissonTest(),
+    "core_tuna": amc.TunaTest(0.0),
+    "core_factorized": amc.FactorizedTest(),
+    "core_delayed": amc.DelayedAcceptance(amc.PoissonTest()),
+    "core_t_test_05": t_test(0.05),
+    "core_t_test_2": t_test(0.2),
+}
+SAMPLERS = {
+    "mala": InLaplaceMetric(mala),
+    **{name: InLaplaceMetric(surrogate(test), core_rows) for name, test in ON_CORE_ROWS.items()},
+    "control_variates": InLaplaceMetric(mixture, control_variate),
+    "sgld": InLaplaceMetric(sgld),
+    "sghmc": InLaplaceMetric(sghmc),
+}
+
+
+@functools.cache
+def dense(n_obs: int):
+    """Return the posterior of generated normal data."""
+    return amc.targets.LogisticRegression(*synthetic_logistic(n_obs, COLUMNS, seed=0))
+
+
+DENSE = {"dense_1e5": functools.partial(dense, 100_000), "dense_1e6": functools.partial(dense, 1_000_000)}
+
+
+def risk_of(traces, reference, over: str):
+    """Return the risk of the means in posterior standard deviations, averaged over coefficients."""
+    sd = reference["posterior"]["beta"].std(("chain", "draw"))
+    in_sds = {"means": lambda posterior: posterior["beta"] / sd}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a single chain, whose risk is left out below
+        return amc.risk(traces, reference, estimands=in_sds, average_over=["means"], over=over, n_bootstrap=200)
+
+
+def risks(results) -> list:
+    """Draw risk against seconds and against data read, one figure for each data set."""
+    import pandas as pd
+
+    figures = []
+    for name in results.study.targets:
+        runs = {label: traces for (data, label), traces in results.traces().items() if data == name}
+        if not runs:
+            continue
+        reference, rows = reference_of(results.target(name), name, results.preset), []
+        styles = style_of(list(runs), "mala")
+        figure, axes = subplots(1, 2, figsize=(9.6, 4.6), sharey=True)
+        for panel, over in zip(axes, ("time", "datapoints_touched"), strict=True):
+            for label, traces in runs.items():
+                curve = risk_of(traces, reference, over).isel(estimand=0)
+                positive = curve["risk"].where(curve["risk"] > 0.0)
+                panel.plot(curve[over], positive, markevery=4, markersize=4, label=label, **styles[label])
+                values = {end: curve[f"risk{end}"].values for end in ("", "_lower", "_upper")}
+                rows += [
+                    {"sampler": label, "over": over, "at": at, **{f"risk{k}": v[i] for k, v in values.items()}}
+                    for i, at in enumerate(curve[over].values)
+                ]
+            log_axes(panel)
+        axes[0].set_xlabel("seconds per chain, tuning included")
+        axes[1].set_xlabel("data read per chain")
+        axes[0].set_ylabel("risk of the means (posterior variances)")
+        legend_below(figure, list(axes))
+        caption = (
+            f"Mean over coefficients of squared bias and variance of the posterior means, {results.study.replicates} "
+            "chains. Where a curve turns flat it has met its bias or the reference's error. "
+            "Estimates that are not positive are left out."
+        )
+        figures.append(Figure(f"Risk, {name}", caption, figure, pd.DataFrame(rows)))
+    return figures
+
+
+def setups(results) -> list:
+    """Tabulate what set-up cost, and what it found."""
+    import pandas as pd
+
+    names = ("setup_core_rows", "setup_light_spread", "setup_expected_reads", "setup_pilot_seconds")
+    names += ("setup_expansion_seconds", "setup_mode_seconds")
+    rows = [
+        {
+            "data": data,
+            "sampler": label,
+            **{name.removeprefix("setup_"): attrs.get(name, float("nan")) for name in names},
+        }
+        for (data, label), traces in results.traces().items()
+        if "setup_core_rows" in (attrs := traces[0]["posterior"].attrs)
+    ]
+    caption = "Core rows, standard deviation of the light remainder, predicted reads of a decision, and seconds."
+    return [Table("Set-up", caption, pd.DataFrame(rows))] if rows else []
+
+
+study = Study(
+    name="exact_subsampling",
+    reference="Exact and biased subsampling on core rows: docs/samplers/exact_subsampling.md",
+    targets=targets(REAL) | DENSE,
+    samplers=SAMPLERS,
+    budget=Budget(seconds=300.0),
+    tune=500,
+    replicates=4,
+    gold=None,
+    audit_every=None,
+    seed=SEED,
+    start=start,
+    analyses=(data_used, references, risks, effective_samples, setups),
+    presets={
+        "smoke": {
+            "targets": targets(("mnist_7v9", "covertype"), "synthetic"),
+            "budget": Budget(draws=200),
+            "tune": 50,
+            "replicates": 2,
+        },
+        "quick": {
+            "targets": targets(("mnist_7v9", "covertype", "a9a")),
+            "budget": Budget(seconds=5.0),
+            "tune": 100,
+            "replicates": 2,
+        },
+    },
+)

@@ -1,0 +1,80 @@
+"""Rare categories: surrogate transitions on core rows against exact Langevin steps, on the data of `tall_target`.
+
+Random walks and independent draws of the Laplace approximation, the rivals on dense data, stand still here.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import approxmcmc as amc
+from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
+from studies.race.problems import Lap, chain_of
+from studies.race.rivals import Rival
+
+MALA = "exact MALA"
+DENSE = {"dense_1e5": 100_000}
+COMPILING = 2  # times that something is made: the first time compiles, the last is timed
+
+
+class TallProblem:
+    """One posterior, its Laplace approximation and its core rows, and what making them took in CPU seconds."""
+
+    def __init__(self, name: str, target: Any) -> None:
+        self.name, self.target = f"{name}, N = {target.n_obs}, d = {target.variables.size}", target
+        self.X, self.y, self.dim = target.X, target.y, target.variables.size
+        self.fit, self.mode_seconds = timed(functools.partial(amc.laplace, target))
+        self.core, self.core_seconds = timed(functools.partial(amc.CoreRows, target))
+        self.setup_seconds = self.core_seconds
+
+    def chain(self, sampler: Any, form: Any = None, *, seed: int = 1) -> Callable[[int], Lap]:
+        """Return a running chain, started at a draw of the pilot."""
+        return chain_of(sampler, form or self.target, self.core.pilot.draws[-seed % 16], seed=seed)
+
+
+def timed(make: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what is made, and the CPU seconds that it took once all was compiled."""
+    for _ in range(COMPILING):
+        began = time.process_time()
+        made = make()
+        seconds = time.process_time() - began
+    return made, seconds
+
+
+def tall_problem(name: str) -> TallProblem:
+    """Return one of the data sets of `tall_target`, or dense normal data."""
+    if name in TALL_DATA:
+        return TallProblem(name, tall_target(name))
+    n_obs, dim = (DENSE[name], 50) if name in DENSE else (2000, 5)
+    return TallProblem(name, amc.targets.LogisticRegression(*synthetic_logistic(n_obs, dim, seed=0)))
+
+
+def tall_rivals(problem: TallProblem) -> list[Rival]:
+    """Return exact Langevin steps, and surrogate transitions with exact tests and with a t-test."""
+
+    def mala() -> Callable[[int], Lap]:
+        return problem.chain(amc.presets.mala(1.65**2 / math.cbrt(problem.dim), preconditioner=problem.fit))
+
+    def surrogate(test: Any, steps: int = 1) -> Callable[[], Callable[[int], Lap]]:
+        sampler = amc.MetropolisHastings(amc.SurrogateTransition(steps=steps), test)
+        return lambda: problem.chain(sampler, problem.core)
+
+    small = amc.SequentialTTest(0.01, 64, growth=2.0, tol=0.2)
+    return [
+        Rival(MALA, "Langevin", "gradients on all data", mala, MALA, setup_seconds=problem.mode_seconds),
+        *(
+            Rival(name, "surrogate", lever, surrogate(*settings), MALA, setup_seconds=problem.core_seconds)
+            for name, lever, *settings in (
+                ("core rows, exact", "core rows, few reads where that is exact", None),
+                ("core rows, exact, 3 steps", "the same, three transitions a decision", None, 3),
+                ("core rows, t-test .01, tol .2", "core rows, subsampling", small),
+            )
+        ),
+    ]
+
+
+def tall_reference(problem: TallProblem) -> Callable[[int], Lap]:
+    """Return a long exact chain with a seed of its own."""
+    return problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core, seed=99)
