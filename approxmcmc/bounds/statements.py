@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
+ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
 NAMES = {
     "b1": "Theorem 1: delta / (1 - eta_1)",
     "b2": "multi-step: min K delta / (1 - eta_K)",
