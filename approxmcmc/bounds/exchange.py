@@ -238,6 +238,5 @@ def refuse_inexact_draws(sampler: Any) -> None:
     """Refuse an exchange sampler, or another of its kin, whose auxiliary data come from a finite Markov chain."""
     if sampler.auxiliary not in ("auto", "exact"):
         raise IncompatibleError(
-            f"auxiliary draws by a finite chain have no law in closed form, found {sampler!r}; use "
-            'auxiliary="exact"'
+            f'auxiliary draws by a finite chain have no law in closed form, found {sampler!r}; use auxiliary="exact"'
         )

@@ -6,8 +6,8 @@ other does not. Until then they are one chain, with the kernel
 
     K(theta, theta') = h(theta'|theta) E min(1, a, a^)  (both accept),    K(theta, theta) = the rest where both reject,
 
-whose rows lack d(theta) = int h E|min(1, a^) - min(1, a)|. So P(tau > n) = (K^n 1)(theta), E tau = ((I - K)^-1 1)(theta),
-and, with d = sup d(theta), P(tau > n) >= (1 - d)^n and E tau >= 1 / d: the lower bound.
+whose rows lack d(theta) = int h E|min(1, a^) - min(1, a)|. So P(tau > n) = (K^n 1)(theta), E tau = ((I - K)^-1
+1)(theta), and, with d = sup d(theta), P(tau > n) >= (1 - d)^n and E tau >= 1 / d: the lower bound.
 
 The time says nothing of bias. The exchange algorithm, N = 1, is exact, and leaves the ideal chain first of all.
 

@@ -13,9 +13,9 @@ with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
     N^(-1/2) [h(theta|theta') p(theta') q_theta'(y)] / [h(theta'|theta) p(theta) q_theta(y)]
         sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(theta's(y)).
 
-Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n and
-every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 puts in constants for any proposal and
-prior that are bounded above and below on a bounded set, and they are astronomical.
+Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n
+and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 puts in constants for any proposal
+and prior that are bounded above and below on a bounded set, and they are astronomical.
 
 What min(1, .) hides is the point: a ratio of 10^6 with an error of 10^4 is accepted all the same.
 
@@ -222,7 +222,7 @@ def uniform_exchange_bound(
 
 
 def _log_factor(log_gap: float) -> float:
-    """Return log(lambda + C rho^lambda / (1 - rho)), C = 2; from 1 - rho = 10^-12 on its limit (1 + log 2) / (1 - rho)."""
+    """Return log(lambda + C rho^lambda / (1 - rho)) for C = 2; for a gap below 10^-12 its limit, (1 + log 2) / gap."""
     if log_gap > -27.0:
         return math.log(mitrophanov_factor(2.0, -math.expm1(log_gap)))
     return math.log(1.0 + math.log(2.0)) - log_gap

@@ -9,22 +9,22 @@ of the model alone. With V = Sigma^(1/2) (g - g^),
     delta  <=  (1 - k ||Sigma|| S^2 / (2 N))^(-1/2) - 1   for N > k ||Sigma|| S^2 / 2             lemma 3.3
 
 with k parameters and S = sup |s|. Two normal laws with one covariance Sigma and means Sigma (g^ - g) / 2 apart have the
-Kullback-Leibler divergence |V|^2 / 8 and the chi-square divergence exp(|V|^2 / 4) - 1. Pinsker's inequality,
-d_v <= sqrt(KL / 2), gives the first line; KL <= chi^2 <= delta gives the second. Hoeffding's lemma makes each coordinate of
-V sub-Gaussian with the variance ||Sigma|| S^2 / N, and exp is convex: the third. **The exponent 1/4 and the third line are
-rederived here.** The paper bounds the same expectation through Hoeffding's tail inequality, cut at a level of its choice,
-which costs a factor log N.
+Kullback-Leibler divergence |V|^2 / 8 and the chi-square divergence exp(|V|^2 / 4) - 1. Pinsker's inequality, d_v <=
+sqrt(KL / 2), gives the first line; KL <= chi^2 <= delta gives the second. Hoeffding's lemma makes each coordinate of V
+sub-Gaussian with the variance ||Sigma|| S^2 / N, and exp is convex: the third. **The exponent 1/4 and the third line
+are rederived here.** The paper bounds the same expectation through Hoeffding's tail inequality, cut at a level of its
+choice, which costs a factor log N.
 
-Theorem 2.2 needs a function W, a rate r < 1 and L with P W <= r W + L and P^ W <= r W + L for all N. Theorem 3.4, a real
-parameter with the prior N(0, v), has it: with W = 1 + |theta|,
+Theorem 2.2 needs a function W, a rate r < 1 and L with P W <= r W + L and P^ W <= r W + L for all N. Theorem 3.4, a
+real parameter with the prior N(0, v), has it: with W = 1 + |theta|,
 
     r = |1 - Sigma / (2 v)|,    L = 1 - r + Sigma S + sqrt(2 Sigma / pi),      so that 0 < Sigma < 4 v is enough,
 
 at every N. It follows that both chains are geometrically ergodic and that their stationary laws meet as N grows; the
 theorem gives no rate of that.
 
-Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, theorem 2.2, lemma 2.4 (section 2.3), lemma 3.3 and
-theorem 3.4 (section 3.4).
+Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, theorem 2.2, lemma 2.4 (section 2.3), lemma 3.3
+and theorem 3.4 (section 3.4).
 """
 
 import math
@@ -78,7 +78,8 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     -------
     xarray.Dataset
         Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker`, (1/4) E|V|; `lemma_2_4`. Scalar
-        `lemma_3_3`, which holds at every theta; NaN where N is too small for it. All bounds rigorous, vacuous from 1 on.
+        `lemma_3_3`, which holds at every theta; NaN where N is too small for it. All bounds rigorous, vacuous from 1
+        on.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statisti
     Examples
     --------
     >>> round(hoeffding_langevin_bound(1000, 0.02, 24.0), 4)
-    0.0379
+    0.038
     """
     if not (n_auxiliary >= 1 and variance > 0.0 and largest_statistic > 0.0 and dim >= 1):
         raise InvalidInputError(

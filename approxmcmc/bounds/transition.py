@@ -155,6 +155,7 @@ def walk_covariance(proposal: RandomWalk, target: Any) -> np.ndarray:
 
 
 def grid_of_points(target: Any, grid: Any) -> np.ndarray:
+    """Return the points of a grid, shape (n, dim); all states of a discrete target where there is none."""
     if grid is None:
         if not isinstance(target, DiscreteTarget):
             raise InvalidInputError(
