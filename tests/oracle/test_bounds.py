@@ -229,7 +229,7 @@ def test_the_error_of_the_lattice_is_reached_by_no_law_and_nearly_by_the_worst(m
     from approxmcmc.bounds import exchange
 
     monkeypatch.setattr(exchange, "LATTICE", 8)
-    for count in (3, 5, 8):
+    for count in (3, 5, 12):
         values = np.linspace(0.0, 1.0, 4001)[:, None]
         lost = np.minimum(count * values[:, 0], 1.0) - exchange._mean_of_capped_sum(values, np.ones((4001, 1)), count)
         assert lost.min() >= -1e-12

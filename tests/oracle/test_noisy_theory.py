@@ -278,7 +278,7 @@ def test_the_distance_falls_like_one_over_n_and_its_bounds_like_its_root():
 
 @pytest.mark.parametrize("variance", [0.02, 0.5, 3.0])
 def test_the_drift_of_theorem_3_4_holds_at_every_n(variance):
-    """P W <= r W + L by the closed form of E|N(m, Sigma)|, at every theta, for few draws and for all; not so a smaller r."""
+    """P W <= r W + L at every theta, few draws and all, by E|N(m, Sigma)| in closed form; a smaller r fails."""
     from scipy.stats import norm
 
     target, thetas = lattice(prior_scale=1.0), np.linspace(-6000.0, 6000.0, 241)
