@@ -116,6 +116,8 @@ def _weights(name: str, network, drawn, draws: int) -> dict:
         | {
             "exact ESS per draw": 1.0 / float(joint.ravel() @ np.exp(log_rho)),
             "error bound": float(bound["error_bound"]),
+            "self-normalised error": float(bound["self_normalised_error"]),
+            "but with chance": float(bound["self_normalised_risk"]),
         }
         | mean_interval([found["log_normalizer"] for found in attrs]).columns("log evidence")
         | {"exact log evidence": network.log_evidence()}
@@ -124,9 +126,11 @@ def _weights(name: str, network, drawn, draws: int) -> dict:
 
 def _needed(data) -> list:
     caption = (
-        "About exp(KL) draws are necessary and sufficient (Chatterjee and Diaconis 2018). Error bound: of the mean "
-        "absolute error in units of the L2 norm of the function; over 1 it says nothing. The effective sample size "
-        "sees only what was drawn, the KL divergence here is exact."
+        "About exp(KL) draws are necessary and sufficient (Chatterjee and Diaconis 2018). Error bound: their theorem "
+        "1.1, of the mean absolute error of the average with normalised weights, in units of the L2 norm of the "
+        "function; over 1 it says nothing. The estimates above are self-normalised, for which theorem 1.2 speaks: in "
+        "the same unit they err by less than the self-normalised error, except with the chance beside it; a chance of "
+        "1 or more says nothing. The effective sample size sees only what was drawn, the KL divergence here is exact."
     )
     return [Table("Likelihood weighting: how many draws are needed", caption, data)]
 

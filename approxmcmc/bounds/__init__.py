@@ -3,11 +3,24 @@
 ``exact`` answers on transition matrices, ``transition_matrix`` builds those of our samplers, ``estimate_delta``
 measures the one-step error of a real sampler, ``couplings`` how fast the exact chain forgets its start, and
 ``check_bound`` puts them together. Every number carries its label: rigorous, heuristic, not applicable, vacuous.
+``over_time`` bounds the laws after every number of steps, ``long_run_risk`` says which setting wins at a budget. The
+theory of Noisy Monte Carlo, constants and all, is in ``noisy_exchange_errors``, ``uniform_exchange_bound``,
+``first_difference``, ``noisy_langevin_errors``, ``hoeffding_langevin_bound`` and ``langevin_drift``.
 """
 
 from approxmcmc.bounds.check import check_bound, check_table
 from approxmcmc.bounds.coupling import coupling_bound, couplings
 from approxmcmc.bounds.delta import estimate_delta
+from approxmcmc.bounds.first_difference import first_difference
+from approxmcmc.bounds.long_run import long_run_risk
+from approxmcmc.bounds.noisy_exchange import noisy_exchange_errors, uniform_exchange_bound
+from approxmcmc.bounds.noisy_langevin import (
+    hoeffding_langevin_bound,
+    langevin_drift,
+    langevin_matrix,
+    noisy_langevin_errors,
+)
+from approxmcmc.bounds.over_time import over_time
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
 from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.design.annealing import plan_annealing
@@ -23,7 +36,16 @@ __all__ = [
     "design_test",
     "estimate_delta",
     "exact",
+    "first_difference",
+    "hoeffding_langevin_bound",
+    "langevin_drift",
+    "langevin_matrix",
+    "long_run_risk",
     "mitrophanov_factor",
+    "noisy_exchange_errors",
+    "noisy_langevin_errors",
+    "over_time",
     "plan_annealing",
     "transition_matrix",
+    "uniform_exchange_bound",
 ]

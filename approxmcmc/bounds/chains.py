@@ -1,4 +1,4 @@
-"""The chains behind a check of bounds: run for one epsilon, held against the posterior, joined along epsilon."""
+"""The chains behind a check of bounds: run for one setting, held against the posterior, joined along the knob."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ def run_chains(target: Any, sampler: Any, draws: int, tune: int, chains: int, se
     )  # fmt: skip
 
 
-def trace_of(traces: Mapping[float, Any], epsilon: float) -> Any:
-    """Return the trace of one epsilon, or the list of its one-chain traces."""
-    if epsilon not in traces:
-        raise InvalidInputError(f"check_bound: `traces` has no entry for epsilon={epsilon}, only {sorted(traces)}.")
-    return traces[epsilon]
+def trace_of(traces: Mapping[float, Any], value: float, knob: str) -> Any:
+    """Return the trace of one value of the knob, or the list of its one-chain traces."""
+    if value not in traces:
+        raise InvalidInputError(f"check_bound: `traces` has no entry for {knob}={value}, only {sorted(traces)}.")
+    return traces[value]
 
 
 def flat_draws(trace: Any) -> np.ndarray:
@@ -83,16 +83,16 @@ def measured_distance(
     return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
 
 
-def joined_groups(traces: Mapping[float, Any], epsilons: Sequence[float]) -> dict[str, Any]:
-    """Join the groups of the traces along epsilon; several one-chain traces of one epsilon become chains."""
+def joined_groups(traces: Mapping[float, Any], values: Sequence[float], knob: str) -> dict[str, Any]:
+    """Join the groups of the traces along the knob; several one-chain traces of one value become chains."""
     import pandas as pd
     import xarray as xr
 
     groups = {}
     for name in ("posterior", "sample_stats"):
         parts = []
-        for epsilon in epsilons:
-            listed = traces[epsilon] if isinstance(traces[epsilon], (list, tuple)) else [traces[epsilon]]
+        for value in values:
+            listed = traces[value] if isinstance(traces[value], (list, tuple)) else [traces[value]]
             datasets = [trace[name].dataset for trace in listed]
             shortest = min(dataset.sizes["draw"] for dataset in datasets)
             chains = [
@@ -102,5 +102,5 @@ def joined_groups(traces: Mapping[float, Any], epsilons: Sequence[float]) -> dic
         shortest = min(part.sizes["draw"] for part in parts)
         common = set.intersection(*(set(part.data_vars) for part in parts))
         parts = [part[sorted(map(str, common))].isel(draw=slice(shortest)) for part in parts]
-        groups[name] = xr.concat(parts, dim=pd.Index(list(epsilons), name="epsilon"), combine_attrs="drop")
+        groups[name] = xr.concat(parts, dim=pd.Index(list(values), name=knob), combine_attrs="drop")
     return groups

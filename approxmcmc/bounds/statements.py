@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
+ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
 NAMES = {
     "b1": "Theorem 1: delta / (1 - eta_1)",
     "b2": "multi-step: min K delta / (1 - eta_K)",
@@ -136,10 +137,10 @@ def exact(
     InvalidInputError
         When a matrix is not stochastic or has more than one stationary law, or shapes differ.
 
-    Notes
-    -----
-    Rigorous up to rounding of order 1e-12. A bound of 1 or more says nothing and is labelled so. eta_1 = 1 makes B1
-    "not applicable"; eta_k = 1 for all k computed does so for all five.
+    Notes ----- Rigorous up to rounding of order 1e-12, and about the two matrices: the attribute `label_matrices` says
+    how they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of
+    1 or more says nothing and is labelled so. eta_1 = 1 makes B1 "not applicable"; eta_k = 1 for all k computed does so
+    for all five.
 
     Examples
     --------
@@ -181,7 +182,8 @@ def exact(
         }
     data["eta"] = ("k", etas)
     data["stationary"], data["stationary_hat"] = ("state", law), ("state", law_hat)
-    found = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs={"n_decisions": n_decisions})
+    attrs = {"n_decisions": n_decisions, "label_matrices": _label_of_matrices(T, T_hat)}
+    found = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs=attrs)
     return _described(found)
 
 
@@ -245,6 +247,12 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
         return None, 1
     largest = float(np.nanmax(np.abs(wrong - right), initial=0.0))
     return (largest if largest > ROUNDING else 0.0), int(T.attrs["n_decisions"])
+
+
+def _label_of_matrices(*matrices: Any) -> str:
+    """Return the worse label of matrices from `transition_matrix`; "as given" where one comes from elsewhere."""
+    labels = [getattr(matrix, "attrs", {}).get("label", "as given") for matrix in matrices]
+    return max(labels, key=(RIGOROUS, ONE_SIDED, HEURISTIC, "as given").index)
 
 
 def _ratio(bound: float, truth: float) -> float:

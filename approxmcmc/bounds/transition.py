@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.acceptance import ExactTest
 from approxmcmc.bounds.acceptance_law import (
     acceptance_probability,
     best_method,
     gaussian_probability,
     refuse_impossible_terms,
 )
-from approxmcmc.bounds.exchange import exchange_acceptance
+from approxmcmc.bounds.exchange import exchange_acceptance, lattice_error, refuse_inexact_draws
 from approxmcmc.bounds.finite import LARGEST_MATRIX
-from approxmcmc.bounds.statements import HEURISTIC, RIGOROUS
+from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS
 from approxmcmc.bounds.transition_gibbs import gibbs_matrix
-from approxmcmc.contracts import AcceptanceTest, DiscreteTarget
+from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, DoublyIntractableTarget
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk, SingleSite
@@ -47,7 +48,8 @@ def transition_matrix(
         A target of tall data, a discrete target, or a doubly intractable one.
     sampler
         `MetropolisHastings` with `RandomWalk` (grid) or `SingleSite` (discrete) and `ExactTest`, `SequentialTTest`,
-        `MinibatchBarker` or `AlwaysAccept`; `Gibbs` with these tests, one sweep; `Exchange` with exact auxiliary draws.
+        `MinibatchBarker` or `AlwaysAccept`; `Gibbs` with these tests, one sweep; `Exchange` with exact auxiliary draws,
+        and `MetropolisHastings` with `ExactTest` on the same target, which is its limit for many draws.
     grid
         Points, shape (n,) for one parameter or (n, dim); None enumerates a discrete target. At most 2048 states.
     method
@@ -62,7 +64,10 @@ def transition_matrix(
         Dims ``state``, ``next_state``; rows sum to 1. The coordinate `decision` holds the probability of the decision
         that leads from one state to the other (acceptance of the proposal; for Gibbs the conditional of the site that
         changes), NaN where there is none: :func:`exact` reads Delta_max from it. Attributes: `method`, `n_decisions`
-        per step, and `label`, "rigorous" for closed forms and enumeration, "heuristic" for the Gaussian regime.
+        per step, and `label`, how the matrix describes the sampler: "rigorous" for closed forms and enumeration;
+        "heuristic" for the Gaussian regime; "one-sided" for `Exchange` with three or more draws (method "lattice"),
+        whose acceptance is too low by at most `acceptance_error`: delta, and every bound that grows with it, hold for
+        the sampler, its stationary law and what is averaged under it (`b4`) are approximate.
 
     Raises
     ------
@@ -78,25 +83,42 @@ def transition_matrix(
     >>> T.sizes["state"], T.attrs["n_decisions"]
     (32, 5)
     """
-    points = _states(target, grid)
+    points = grid_of_points(target, grid)
     if isinstance(sampler, Gibbs):
         return _labelled(*gibbs_matrix(target, sampler, points, method, site))
     if site is not None:
         raise InvalidInputError(f"transition_matrix: `site` is for Gibbs, found {type(sampler).__name__}.")
-    if isinstance(sampler, MetropolisHastings):
-        proposal = proposal_matrix(sampler.proposal, points, target)
-        acceptance, used = _acceptance(target, sampler.test, points, proposal > 0.0, method)
-    elif isinstance(sampler, Exchange):
-        proposal = proposal_matrix(sampler.proposal, points, target)
-        acceptance, used = exchange_acceptance(target, sampler, points, proposal > 0.0)
-    else:
+    if not isinstance(sampler, (MetropolisHastings, Exchange)):
         raise IncompatibleError(
             f"transition_matrix knows MetropolisHastings, Gibbs and Exchange, found {type(sampler).__name__}"
         )
+    proposal = proposal_matrix(sampler.proposal, points, target)
+    n_auxiliary = _auxiliary_draws(target, sampler)
+    if n_auxiliary is None:
+        acceptance, used = _acceptance(target, sampler.test, points, proposal > 0.0, method)
+    else:
+        acceptance, used = exchange_acceptance(target, n_auxiliary, points, proposal > 0.0)
     matrix = proposal * acceptance
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
-    return _labelled(matrix, np.where(proposal > 0.0, acceptance, np.nan), used, 1)
+    return _labelled(
+        matrix, np.where(proposal > 0.0, acceptance, np.nan), used, 1, error=lattice_error(n_auxiliary or 0)
+    )
+
+
+def _auxiliary_draws(target: Any, sampler: Any) -> float | None:
+    """Return N of an exchange sampler, inf for Metropolis-Hastings on its target, None for targets without Z."""
+    if isinstance(sampler, Exchange):
+        refuse_inexact_draws(sampler)
+        return sampler.n_auxiliary
+    if not isinstance(target, DoublyIntractableTarget):
+        return None
+    if sampler.test != ExactTest():
+        raise IncompatibleError(
+            f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing to "
+            f"subsample; use ExactTest(), or Exchange, found {sampler.test!r}"
+        )
+    return math.inf
 
 
 def proposal_matrix(proposal: Any, points: np.ndarray, target: Any) -> np.ndarray:
@@ -132,7 +154,8 @@ def walk_covariance(proposal: RandomWalk, target: Any) -> np.ndarray:
     return np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
 
 
-def _states(target: Any, grid: Any) -> np.ndarray:
+def grid_of_points(target: Any, grid: Any) -> np.ndarray:
+    """Return the points of a grid, shape (n, dim); all states of a discrete target where there is none."""
     if grid is None:
         if not isinstance(target, DiscreteTarget):
             raise InvalidInputError(
@@ -217,7 +240,9 @@ def _scales(terms: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(n_obs * variance))
 
 
-def _labelled(matrix: np.ndarray, decision: np.ndarray, used: str, n_decisions: int) -> "xr.DataArray":
+def _labelled(
+    matrix: np.ndarray, decision: np.ndarray, used: str, n_decisions: int, *, error: float = 0.0
+) -> "xr.DataArray":
     import xarray as xr
 
     pair = ("state", "next_state")
@@ -231,6 +256,7 @@ def _labelled(matrix: np.ndarray, decision: np.ndarray, used: str, n_decisions: 
             "units": "1",
             "method": used,
             "n_decisions": n_decisions,
-            "label": HEURISTIC if used == "gaussian" else RIGOROUS,
+            "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(used, RIGOROUS),
+            "acceptance_error": error if used == "lattice" else math.nan if used == "gaussian" else 0.0,
         },
     )

@@ -1,15 +1,24 @@
 """How far weighted draws can be trusted: effective sample size, Pareto k, and the sample size that the KL asks for.
 
-With rho = d nu / d mu (target nu, proposal mu), L = KL(nu || mu) = E_nu log rho and I_n(f) = (1/n) sum f(X_i) rho(X_i),
-X_i ~ mu, about exp(L) draws are necessary and sufficient:
+With rho = d nu / d mu (target nu, proposal mu) and L = KL(nu || mu) = E_nu log rho, about exp(L) draws are necessary
+and sufficient. Theorem 1.1 says so of I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised* weights
+rho:
 
     n = exp(L + t), t >= 0:  E |I_n(f) - I(f)| <= ||f||_{L2(nu)} (exp(-t/4) + 2 sqrt(P_nu(log rho > L + t/2))),
     n = exp(L - t), t >= 0:  P(I_n(1) >= 1 - delta) <= exp(-t/2) + P_nu(log rho <= L - t/2) / (1 - delta).
 
-The effective sample size sees only the points that were drawn: a proposal that misses the target looks fine. Read it
-together with Pareto k and with L.
+`importance_estimates` returns the *self-normalised* J_n(f) = sum f(X_i) rho(X_i) / sum rho(X_i), which does without the
+constant of rho. Theorem 1.2 is about it, a statement of probability in place of one of expectation: with eps^2 the
+bracket of the first line,
 
-Reference: Chatterjee and Diaconis (2018), The sample size required in importance sampling, theorem 1.1.
+    n = exp(L + t), eps < 1:  P(|J_n(f) - I(f)| >= 2 ||f||_{L2(nu)} eps / (1 - eps)) <= 2 eps,
+    n = exp(L - t), t >= 0:   f = 1 where log rho <= L - t/2, else 0, has I(f) = P_nu(log rho <= L - t/2), and
+                              P(J_n(f) != 1) <= exp(-t/2).
+
+J_n(f + c) = J_n(f) + c, so that ||f|| may be the standard deviation of f under nu. The effective sample size sees only
+the points that were drawn: a proposal that misses the target looks fine. Read it together with Pareto k and with L.
+
+Reference: Chatterjee and Diaconis (2018), The sample size required in importance sampling, theorems 1.1 and 1.2.
 """
 
 import math
@@ -26,6 +35,9 @@ from approxmcmc.errors import InvalidInputError
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 MOST_LOG = 700.0  # exp(700) = 1e304
+STATEMENTS = (
+    "error_bound", "mass_bound", "self_normalised_error", "self_normalised_risk", "blind_mass", "blind_risk"
+)  # fmt: skip
 FEWEST_WEIGHTS = 25  # different ones, for a fit of their tail; over discrete states it gave 6.9 and -5.6 for two values
 
 
@@ -142,10 +154,14 @@ def chatterjee_diaconis_bound(
     Returns
     -------
     xarray.Dataset
-        Dim ``n_draws``. `t` = log n - L. `error_bound`: bound of E abs(I_n(f) - I(f)) in units of ||f||_{L2(target)},
-        NaN where n < exp(L); over 1 it says nothing and is still reported. `mass_bound`: bound of the probability that
-        the mean weight, whose expectation is 1, reaches 1 - delta, NaN where n > exp(L). Attributes: `kl`, `needed` =
-        exp(L).
+        Dim ``n_draws``. `t` = log n - L. Theorem 1.1, of the average with normalised weights: `error_bound`, bound of E
+        abs(I_n(f) - I(f)) in units of ||f||_{L2(target)}, NaN where n < exp(L); over 1 it says nothing and is still
+        reported. `mass_bound`: bound of the probability that the mean weight, whose expectation is 1, reaches 1 -
+        delta, NaN where n > exp(L). Theorem 1.2, of the self-normalised average that `importance_estimates` returns:
+        with probability at least 1 - `self_normalised_risk`, it errs by less than `self_normalised_error` times ||f||,
+        for which the standard deviation of f will do; inf where eps >= 1, and the statement is empty from a risk of 1
+        on. `blind_mass` and `blind_risk`, where n < exp(L): a set of states that has the probability `blind_mass` under
+        the target holds all draws, with probability at least 1 - `blind_risk`. Attributes: `kl`, `needed` = exp(L).
 
     Raises
     ------
@@ -158,6 +174,9 @@ def chatterjee_diaconis_bound(
     >>> bound = chatterjee_diaconis_bound(np.exp(0.5 + 4.0), kl=0.5, tail=norm(0.5, 1.0).sf)
     >>> round(float(bound["error_bound"]), 6)
     0.669542
+    >>> bound = chatterjee_diaconis_bound(np.exp(0.5 + 16.0), kl=0.5, tail=norm(0.5, 1.0).sf)
+    >>> round(float(bound["self_normalised_error"]), 4), round(float(bound["self_normalised_risk"]), 4)
+    (0.313, 0.2707)
     """
     if log_weights is not None:
         kl, tail = _plug_in(_vector(log_weights))
@@ -169,9 +188,9 @@ def chatterjee_diaconis_bound(
             f"chatterjee_diaconis_bound: needs kl >= 0, n_draws > 0 and delta in (0, 1), found {kl}, {n}, {delta}"
         )
     t = np.log(n) - kl
-    pairs = np.array([_bounds(value, kl, tail, delta) for value in t.ravel()]).reshape(*t.shape, 2)
+    each = np.array([_bounds(value, kl, tail, delta) for value in t.ravel()]).reshape(*t.shape, len(STATEMENTS))
     dims = ("n_draws",) if n.ndim else ()
-    data = {"t": (dims, t), "error_bound": (dims, pairs[..., 0]), "mass_bound": (dims, pairs[..., 1])}
+    data = {"t": (dims, t), **{name: (dims, each[..., k]) for k, name in enumerate(STATEMENTS)}}
     attrs = {
         "kl": float(kl),
         "needed": math.exp(kl) if kl < MOST_LOG else math.inf,
@@ -180,10 +199,18 @@ def chatterjee_diaconis_bound(
     return xr.Dataset(data, coords={"n_draws": (dims, n)}, attrs=attrs)
 
 
-def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, float]:
-    error = math.exp(-t / 4.0) + 2.0 * math.sqrt(float(tail(kl + t / 2.0))) if t >= 0.0 else math.nan
-    mass = math.exp(t / 2.0) + (1.0 - float(tail(kl + t / 2.0))) / (1.0 - delta) if t <= 0.0 else math.nan
-    return error, mass
+def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, ...]:
+    """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where one does not speak of this n."""
+    above = float(tail(kl + t / 2.0))  # at t < 0 this is L - |t|/2, where the converses look
+    error = risk = self_error = mass = blind = blind_risk = math.nan
+    if t >= 0.0:
+        error = math.exp(-t / 4.0) + 2.0 * math.sqrt(above)
+        eps = math.sqrt(error)
+        self_error, risk = 2.0 * eps / (1.0 - eps) if eps < 1.0 else math.inf, 2.0 * eps
+    if t <= 0.0:
+        mass = math.exp(t / 2.0) + (1.0 - above) / (1.0 - delta)
+        blind, blind_risk = 1.0 - above, math.exp(t / 2.0)
+    return error, mass, self_error, risk, blind, blind_risk
 
 
 def _plug_in(log_weights: np.ndarray) -> tuple[float, Callable[[float], float]]:

@@ -31,7 +31,7 @@ def plot_bound(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the measured distance, with its limits, and every bound against epsilon.
+    """Plot the measured distance, with its limits, and every bound against the knob that was checked.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def plot_bound(
 
     Notes
     -----
-    The legend gives each bound its label: rigorous, heuristic, or vacuous where it is 1 or more at every epsilon. A
+    The legend gives each bound its label: rigorous, heuristic, or vacuous where it is 1 or more at every value. A
     bound that does not exist has no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an
     interval that reaches 0 ends a decade below all else.
 
@@ -69,24 +69,24 @@ def plot_bound(
     --------
     >>> amc.plot_bound(amc.check_bound(target, sampler, epsilons=[0.01, 0.1]))  # doctest: +SKIP
     """
-    table = _table(data)
+    table, knob = _table(data)
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
-    lines = _lines(table, [var_names] if isinstance(var_names, str) else var_names)
+    lines = _lines(table, knob, [var_names] if isinstance(var_names, str) else var_names)
     if plot_collection is None:
         pc_kwargs.setdefault("cols", ["__variable__"])
         pc_kwargs.setdefault("aes", {"color": ["bound"]} if lines.sizes["bound"] else {})
         pc_kwargs.setdefault("color", [f"C{k}" for k in range(1, max(2, lines.sizes["bound"] + 1))])
         pc_kwargs["figure_kwargs"] = {**figure_defaults(backend, (7.0, 4.2)), **pc_kwargs.get("figure_kwargs", {})}
         panels = xr.Dataset(
-            {"stationary law": without_gaps(lines.isel(epsilon=0, drop=True).to_dataset(name="x"))["x"]}
+            {"stationary law": without_gaps(lines.isel({knob: 0}, drop=True).to_dataset(name="x"))["x"]}
         )
         if not lines.sizes["bound"]:
             panels = xr.Dataset({"stationary law": xr.DataArray(0.0)})
         plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
     every_aes = plot_collection.aes_set
     without_aes = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
-    x = table["epsilon"]
+    x = table[knob].drop_attrs()
     distance = table["distance"].where(table["distance"] > 0.0)
     floor = _floor(distance, table["distance_upper"], lines)
     limits = [table[name].clip(min=floor) for name in ("distance_lower", "distance_upper")]
@@ -106,35 +106,35 @@ def plot_bound(
     plot_collection.map(draw.set_yscale, "yscale", ignore_aes=every_aes, scale="log", store_artist=False)
     if lines.sizes["bound"] and options.wanted("legend") and backend != "none":
         plot_collection.add_legend("bound", **options.arguments("legend"))
-    label_axes(
-        plot_collection, options, labeller=labeller, x_text="epsilon", y_text="total variation from the posterior"
-    )
+    label_axes(plot_collection, options, labeller=labeller, x_text=knob, y_text="total variation from the posterior")
     return plot_collection
 
 
-def _table(data: Any) -> xr.Dataset:
+def _table(data: Any) -> tuple[xr.Dataset, str]:
+    """Return what check_bound found, sorted by its knob, and the name of the knob."""
     table = data.dataset if isinstance(data, xr.DataTree) else data
     missing = [name for name in NEEDED if not isinstance(table, xr.Dataset) or name not in table]
     if missing:
         raise InvalidInputError(
             f"`plot_bound` needs what check_bound returns; found {type(data).__name__} without {missing}."
         )
-    return table.sortby("epsilon")
+    knob = str(table.attrs["knob"])
+    return table.sortby(knob), knob
 
 
-def _lines(table: xr.Dataset, names: Sequence[str] | None) -> xr.DataArray:
-    """Return the bounds that exist, named with their labels; dims (bound, epsilon)."""
+def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.DataArray:
+    """Return the bounds that exist, named with their labels; dims (bound, knob)."""
     known = [str(name) for name in table["bound"].to_numpy()]
     unknown = [name for name in names or () if name not in known]
     if unknown:
         raise InvalidInputError(f"`plot_bound` knows the bounds {known}, found {unknown} in var_names.")
     wanted = list(names) if names is not None else ["b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"]
-    exists = table["value"].notnull().any("epsilon")
+    exists = table["value"].notnull().any(knob)
     kept = [name for name in wanted if bool(exists.sel(bound=name))]
     values = table["value"].sel(bound=kept)
     titles = [f"{name} ({_worth(table['label'].sel(bound=name).to_numpy())})" for name in kept]
     values = values.where(values > 1e-9)
-    return values.assign_coords(bound=np.array(titles, dtype=object)).transpose("bound", "epsilon")
+    return values.assign_coords(bound=np.array(titles, dtype=object)).transpose("bound", knob)
 
 
 def _floor(*drawn: xr.DataArray) -> float:

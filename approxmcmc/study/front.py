@@ -48,7 +48,8 @@ class Study(Declaration):
         Functions of the results that return figures and tables of the report.
     bounds
         Error bounds that the report checks, by name: mappings with ``target`` and ``sampler``, names of the study, and
-        further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``; its
+        further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``, or the
+        one that ``knob`` names; its
         finished cells and the gold standard are what the distance is measured from.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A

@@ -13,7 +13,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import acceptance_law, finite, statements
 from approxmcmc.bounds.coupling import coupling_bound
-from approxmcmc.bounds.exchange import acceptance_of_exchange
+from approxmcmc.bounds.exchange import CountedModel, acceptance_of_exchange, lattice_error
 from approxmcmc.bounds.finite import (
     asymptotic_variance,
     closed_classes,
@@ -165,9 +165,8 @@ def ising(n):
 
 def kernel_of(n, n_auxiliary):
     grid, proposal, values, log_counts = ising(n)
-    acceptance = acceptance_of_exchange(
-        grid, np.zeros(n), np.array([12.0]), values, log_counts, n_auxiliary, proposal > 1e-12
-    )
+    model = CountedModel(grid, np.zeros(n), np.array([12.0]), values, log_counts)
+    acceptance = acceptance_of_exchange(model, n_auxiliary, proposal > 1e-12)
     matrix = proposal * acceptance
     matrix[np.arange(n), np.arange(n)] = 1.0 - matrix.sum(axis=1)
     return matrix, acceptance
@@ -218,7 +217,24 @@ def test_the_lattice_of_noisy_exchange_against_enumeration():
             for v, p in zip(values, law, strict=True)
         ]
     )
-    np.testing.assert_allclose(_mean_of_capped_sum(values, law, 4), exact, atol=2e-6)
+    found = _mean_of_capped_sum(values, law, 4)
+    np.testing.assert_allclose(found, exact, atol=2e-6)
+    assert (found <= exact + 1e-13).all()  # one-sided: the label says so
+    assert (exact - found).max() > 1e-8  # and it is not the law itself
+    assert (exact - found <= lattice_error(4)).all()
+
+
+def test_the_error_of_the_lattice_is_reached_by_no_law_and_nearly_by_the_worst(monkeypatch):
+    """Draws that are all alike, at every value: some put their sum at the kink, each in the middle of a cell."""
+    from approxmcmc.bounds import exchange
+
+    monkeypatch.setattr(exchange, "LATTICE", 8)
+    for count in (3, 5, 12):
+        values = np.linspace(0.0, 1.0, 4001)[:, None]
+        lost = np.minimum(count * values[:, 0], 1.0) - exchange._mean_of_capped_sum(values, np.ones((4001, 1)), count)
+        assert lost.min() >= -1e-12
+        assert lost.max() <= lattice_error(count)
+        assert lost.max() > 0.5 * lattice_error(count)  # half the limit would be crossed
 
 
 def test_the_exchange_sampler_has_the_matrix_of_its_closed_form():

@@ -154,6 +154,103 @@ def test_epsilon_zero_is_the_exact_matrix():
         np.testing.assert_allclose(zero, exact, atol=1e-13)
 
 
+LATTICE = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1], [1, 1, 1]]), prior_bounds=(-0.4, 0.8))
+GRID = np.linspace(-0.4, 0.8, 13)
+
+
+@pytest.mark.parametrize(("count", "label"), [(1, "rigorous"), (2, "rigorous"), (3, "one-sided"), (50, "one-sided")])
+def test_the_label_of_a_lattice_says_that_it_is_one_sided(count, label):
+    matrix = bounds.transition_matrix(LATTICE, amc.Exchange(amc.RandomWalk(0.3), count), GRID)
+    assert matrix.attrs["label"] == label
+    assert (matrix.attrs["acceptance_error"] > 0.0) == (label == "one-sided")
+    exact = bounds.transition_matrix(LATTICE, amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), GRID)
+    assert (exact.attrs["method"], exact.attrs["label"]) == ("closed form", "rigorous")
+    assert bounds.exact(exact, matrix).attrs["label_matrices"] == label
+    assert bounds.exact(exact.to_numpy(), matrix).attrs["label_matrices"] == "as given"
+
+
+def test_a_check_of_noisy_exchange_calls_the_truth_of_a_lattice_heuristic():
+    walk = amc.RandomWalk(0.3)
+    check = amc.check_bound(
+        LATTICE, {n: amc.Exchange(walk, n) for n in (1, 2, 5, 400)}, knob="n_auxiliary", grid=GRID, progressbar=False
+    )
+    labels = check["label"].to_dataframe()["label"].unstack()
+    assert check["label_tv"].values.tolist() == ["rigorous", "rigorous", "heuristic", "heuristic"]
+    assert labels.loc[400, "b4"] == "heuristic" and labels.loc[400, "b3"] == "rigorous"
+    assert set(labels.loc[2]) <= {"rigorous", "vacuous"}
+    assert check["label_delta_max"].values.tolist() == ["rigorous"] * 4
+    assert "FAIL" not in check["verdict"].values
+    assert bounds.check_table(check).columns[0] == "n_auxiliary"
+    drawn = amc.plot_bound(check, backend="none")
+    assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
+
+
+def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
+    walk = amc.RandomWalk(0.3)
+    with pytest.raises(IncompatibleError, match='use auxiliary="exact"'):
+        bounds.transition_matrix(LATTICE, amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")), GRID)
+    with pytest.raises(IncompatibleError, match="nothing to subsample"):
+        bounds.transition_matrix(LATTICE, amc.MetropolisHastings(walk, amc.SequentialTTest(0.1, 2)), GRID)
+    with pytest.raises(IncompatibleError, match="needs a grid"):
+        amc.check_bound(LATTICE, {1: amc.Exchange(walk)}, knob="n_auxiliary")
+
+
+# --- any knob ---
+
+
+@pytest.mark.parametrize(
+    ("knob", "sampler"),
+    [
+        ("batch_size", lambda n: amc.Gibbs(amc.SequentialTTest(0.2, n))),
+        ("batch_size", lambda n: amc.MetropolisHastings(amc.SingleSite(), amc.SequentialTTest(0.2, n))),
+        ("target_variance", lambda n: amc.Gibbs(amc.MinibatchBarker(0.2 * n, batch_size=2))),
+        ("target_variance", lambda n: amc.MetropolisHastings(amc.SingleSite(), amc.MinibatchBarker(0.2 * n, 2))),
+    ],
+    ids=["batch, gibbs", "batch, metropolis", "variance, gibbs", "variance, metropolis"],
+)
+def test_any_knob_can_be_checked(knob, sampler):
+    """The check says of each sampler what `exact` says of its matrix and of its exact limit."""
+    target, rule = field(4, 0.6, 0), "barker" if knob == "target_variance" else "metropolis"
+    settings = {n: sampler(n) for n in (2, 3, 4)}
+    check = amc.check_bound(target, settings, knob=knob, draws=0, progressbar=False)
+    one = settings[2]
+    exact = amc.Gibbs() if isinstance(one, amc.Gibbs) else amc.MetropolisHastings(one.proposal, amc.ExactTest(rule))
+    T = bounds.transition_matrix(target, exact)
+    for value, each in settings.items():
+        found = bounds.exact(T, bounds.transition_matrix(target, each))
+        for name in ("tv", "delta", "delta_max"):
+            assert float(check[name].sel({knob: value})) == float(found[name])
+        assert float(check["value"].sel({knob: value, "bound": "b3"})) == float(found["b3"])
+    assert float(check["tv"].max()) > 1e-4
+    assert check.attrs["knob"] == knob
+
+
+def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
+    target, sampler = field(4, 0.6, 0), amc.Gibbs(amc.SequentialTTest(0.1, 2))
+    settings = {e: amc.Gibbs(amc.SequentialTTest(e, 2)) for e in (0.0, 0.2)}
+    one, many = (
+        amc.check_bound(target, *given, draws=0, progressbar=False, random_seed=1, **more).dataset.drop_attrs()
+        for given, more in (((sampler,), {"epsilons": [0.0, 0.2]}), ((settings,), {}))
+    )
+    assert one.identical(many)
+
+
+def test_settings_that_do_not_belong_together_are_refused():
+    target = field(4, 0.6, 0)
+    with pytest.raises(IncompatibleError, match="one exact chain"):
+        amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
+    with pytest.raises(IncompatibleError, match="temperature"):
+        amc.check_bound(target, {1: amc.Gibbs(amc.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
+    with pytest.raises(IncompatibleError, match="knows MetropolisHastings"):
+        amc.check_bound(target, {1: amc.NoisyLangevin(0.1)}, knob="x")
+    with pytest.raises(InvalidInputError, match="leave `epsilons` out"):
+        amc.check_bound(target, {1: amc.Gibbs()}, epsilons=[0.1])
+    with pytest.raises(InvalidInputError, match="finite numbers"):
+        amc.check_bound(target, {"a": amc.Gibbs()}, knob="x")
+    with pytest.raises(InvalidInputError, match="at least one sampler"):
+        amc.check_bound(target, {}, knob="x")
+
+
 # --- verdicts ---
 
 

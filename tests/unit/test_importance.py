@@ -65,6 +65,55 @@ def test_bounds_are_reported_unclipped_and_on_both_sides():
     assert found["mass_bound"].values[0] == pytest.approx(by_hand)
 
 
+@pytest.mark.parametrize(("m", "t", "error", "risk"), [(1, 8, 1.2408, 0.7657), (1, 16, 0.31300, 0.27067)])
+def test_theorem_1_2_is_about_the_self_normalised_average(m, t, error, risk):
+    kl = m**2 / 2
+    found = amc.chatterjee_diaconis_bound(np.exp(kl + t), kl=kl, tail=stats.norm(kl, m).sf)
+    eps = np.sqrt(float(found["error_bound"]))
+    assert float(found["self_normalised_error"]) == pytest.approx(2 * eps / (1 - eps), rel=1e-12)
+    assert float(found["self_normalised_risk"]) == pytest.approx(2 * eps, rel=1e-12)
+    assert float(found["self_normalised_error"]) == pytest.approx(error, abs=5e-5)
+    assert float(found["self_normalised_risk"]) == pytest.approx(risk, abs=5e-5)
+
+
+def law_of_average(mu, nu, f, n):
+    """Return values and probabilities of the self-normalised average of n draws, over all counts of the states."""
+    from scipy.special import gammaln
+
+    counts = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)], dtype=float)
+    log_p = gammaln(n + 1) - gammaln(counts + 1).sum(axis=1) + counts @ np.log(mu)
+    weights = counts * (nu / mu)
+    return weights @ f / weights.sum(axis=1), np.exp(log_p)
+
+
+@pytest.mark.parametrize("n", [8, 300])
+def test_theorem_1_2_holds_by_enumeration(n):
+    """Three states: every count of n draws. The theorem is loose; a root forgotten in it is seen by the digits above."""
+    mu, nu, f = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4]), np.array([0.0, 0.0, 1.0])
+    log_rho = np.log(nu / mu)
+    kl, norm = float(nu @ log_rho), np.sqrt(float(nu @ f**2))
+    found = amc.chatterjee_diaconis_bound(float(n), kl=kl, tail=lambda s: float(nu[log_rho > s].sum()))
+    J, chance = law_of_average(mu, nu, f, n)
+    assert chance.sum() == pytest.approx(1.0, abs=1e-9)
+    miss = np.abs(J - nu @ f)
+    assert chance[miss >= norm * float(found["self_normalised_error"])].sum() <= float(found["self_normalised_risk"])
+    assert (float(found["self_normalised_risk"]) < 1.0) == (n == 300)  # no empty statement
+    assert chance[miss > 0.0].sum() > 0.9
+
+
+def test_too_few_draws_see_a_set_of_small_probability():
+    """The converse of theorem 1.2: nu = N(6, 1) from N(0, 1), e^(18 - 12) draws; f = 1 on log rho <= L - t/2."""
+    m, t = 6.0, 12.0
+    kl = m**2 / 2
+    found = amc.chatterjee_diaconis_bound(np.exp(kl - t), kl=kl, tail=stats.norm(kl, m).sf)
+    assert float(found["blind_mass"]) == pytest.approx(stats.norm.cdf(-1.0), abs=1e-12)
+    assert float(found["blind_risk"]) == pytest.approx(np.exp(-6.0), rel=1e-12)
+    # exactly: a draw x has log rho = m x - m^2 / 2, so that J_n = 1 unless some x > (L - t/2 + m^2 / 2) / m
+    missed = -np.expm1(np.exp(kl - t) * stats.norm.logcdf((kl - t / 2 + m**2 / 2) / m))
+    assert 0.0 < missed <= float(found["blind_risk"])
+    assert np.isnan(found["self_normalised_error"]) and np.isnan(found["error_bound"])
+
+
 def test_bound_estimated_from_weights():
     log_weights = shift(1.0, 20_000).sample_stats["log_weight"].to_numpy() + 3.0  # an unknown constant
     known = amc.chatterjee_diaconis_bound(100.0, kl=0.5, tail=stats.norm(0.5, 1.0).sf)

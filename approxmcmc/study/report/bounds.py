@@ -51,21 +51,21 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
     from approxmcmc.bounds import check_bound
 
     options = dict(results.study.bounds[name])
-    target, sampler = options.pop("target"), options.pop("sampler")
+    target, sampler, knob = options.pop("target"), options.pop("sampler"), options.pop("knob", "epsilon")
     finished = results.traces()
     settings = {
-        setting.knobs["epsilon"]: setting
+        setting.knobs[knob]: setting
         for setting in results.study.settings()
-        if setting.sampler_name == sampler and "epsilon" in setting.knobs and (target, setting.label) in finished
+        if setting.sampler_name == sampler and knob in setting.knobs and (target, setting.label) in finished
     }
     if not settings:
         return None
-    traces = {epsilon: finished[target, setting.label] for epsilon, setting in settings.items()}
+    traces = {value: finished[target, setting.label] for value, setting in settings.items()}
     options = {"reference": results.reference(target), "random_seed": results.study.seed, "progressbar": False} | {
         key: value(results) if callable(value) else value for key, value in options.items()
     }
-    some = next(iter(settings.values())).sampler
-    return check_bound(results.target(target), some, epsilons=sorted(settings), traces=traces, **options)
+    samplers = {value: settings[value].sampler for value in sorted(settings)}
+    return check_bound(results.target(target), samplers, knob=knob, traces=traces, **options)
 
 
 def summary(name: str, check: "xr.DataTree") -> str:
@@ -86,22 +86,31 @@ def summary(name: str, check: "xr.DataTree") -> str:
 def _table(name: str, check: "xr.DataTree") -> Table:
     from approxmcmc.bounds import check_table
 
-    frame = check_table(check)
+    frame, knob = check_table(check), check.attrs["knob"]
     frame = frame.assign(
         bound=[TITLES[str(bound)] for bound in frame["bound"]],
         distance_lower=frame["distance_lower"],
         distance_upper=frame["distance_upper"],
-    )[["epsilon", "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]
+    )[[knob, "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]
     caption = (
         f"Distance of the approximate stationary law from the posterior ({check.attrs['distance_source']}; interval "
         f"{check.attrs['confidence']:.0%}), each bound with its label, and its looseness: bound / truth."
     )
     headings = {"value": "bound's value", "bound": "bound"}
-    return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={"epsilon": "g"})
+    return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={knob: "g"})
 
 
 def _ingredients(name: str, check: "xr.DataTree") -> Table:
-    columns = ["tv", "delta", "delta_max", "label_delta_max", "noise_floor", "wasserstein", "wasserstein_floor"]
+    columns = [
+        "tv",
+        "label_tv",
+        "delta",
+        "delta_max",
+        "label_delta_max",
+        "noise_floor",
+        "wasserstein",
+        "wasserstein_floor",
+    ]
     frame: pd.DataFrame = check.dataset[columns].to_dataframe().reset_index()
     caption = (
         "What the bounds are made of: total variation of the two stationary laws (from the matrices), one-step error "
@@ -112,21 +121,22 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
         etas = check.dataset["eta"].to_numpy()
         listed = ", ".join(f"eta_{k} = {etas[k - 1]:.6g}" for k in (1, 2, 5, 10, 20) if k <= len(etas))
         caption += f" Contraction of the exact chain: {listed}."
-    return Table(f"Ingredients: {name}", caption, frame, formats={"epsilon": "g"})
+    return Table(f"Ingredients: {name}", caption, frame, formats={check.attrs["knob"]: "g"})
 
 
 def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
-    table = check.dataset.sortby("epsilon")
+    knob = check.attrs["knob"]
+    table = check.dataset.sortby(knob)
     if not table["value"].notnull().any() and not table["distance"].notnull().any():
         return []
     figure, axes = subplots(1, 1, figsize=(8.6, 4.0))
-    positive = table.where(table["epsilon"] > 0, drop=True)
+    positive = table.where(table[knob] > 0, drop=True)
     for bound in table["bound"].values:
         values = positive["value"].sel(bound=bound)
         if values.notnull().any() and bound in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"):
             labels = sorted(set(map(str, positive["label"].sel(bound=bound).values)))
-            axes.plot(positive["epsilon"], values, label=f"{bound} ({', '.join(labels)})", linewidth=1.2)
-    x = table["epsilon"].values
+            axes.plot(positive[knob], values, label=f"{bound} ({', '.join(labels)})", linewidth=1.2)
+    x = table[knob].values
     low, high = (table[key].values for key in ("distance_lower", "distance_upper"))
     centre = table["distance"].values
     axes.errorbar(
@@ -138,7 +148,7 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
     smallest = [float(v) for v in (positive["value"].min(), positive["distance"].min()) if v > 0]
     axes.set_yscale("log")
     axes.set_ylim(bottom=min(smallest, default=1e-3) / 5)
-    axes.set_xlabel("epsilon")
+    axes.set_xlabel(knob)
     axes.set_ylabel("total variation")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     caption = (

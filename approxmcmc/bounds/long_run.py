@@ -1,0 +1,98 @@
+r"""Which setting wins at a budget? Bias and asymptotic variance of an average, from transition matrices.
+
+The mean of f over n steps of a chain with the stationary law S_e has, in the long run,
+
+    risk = bias^2 + v / n,      bias = E_{S_e} f - E_{S_0} f,      v = lim n Var(mean of f over n steps).
+
+A budget B buys n = B / c steps at a price c each, so that risk(B) = bias^2 + c v / B. Neither the best setting nor its
+order is the same at every budget: cheap and biased wins early, dear and exact in the end. The start is left out: it
+adds a bias of order 1 / n, its square is of smaller order.
+
+For noisy exchange the variance is that of the ideal chain and more: fewer draws accept less. Andrieu and Vihola show so
+for the pseudo-marginal chain; for noisy chains the question is named as future work in Alquier, Friel, Everitt and
+Boland (2016), section 5. Here the answer is a linear solve for each matrix.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
+from approxmcmc.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def long_run_risk(
+    T: Any,
+    settings: Mapping[float, Any],
+    values: Any,
+    *,
+    costs: Mapping[float, float],
+    budgets: Any,
+    knob: str = "setting",
+) -> "xr.Dataset":
+    """Return the long-run risk of an average under each setting of a sampler, and the setting that wins at each budget.
+
+    Parameters
+    ----------
+    T
+        Exact transition matrix, whose stationary law has the right mean.
+    settings
+        Transition matrices of the sampler by the value of its knob, such as N of noisy exchange.
+    values
+        f by state, shape (n,).
+    costs
+        Price c of one step by the same keys, in any unit.
+    budgets
+        Budgets B in that unit, shape (m,).
+    knob
+        What the keys are, the name of the dim.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim `knob`: `bias`, `asymptotic_variance` (of the average, per step), `cost`. Dims `knob`, ``budget``: `risk`.
+        Dim ``budget``: `best`, the value of the knob with the smallest risk. Exact for the matrices as n grows.
+
+    Raises
+    ------
+    InvalidInputError
+        When a matrix is not stochastic, keys differ, or a cost or budget is not positive.
+
+    Examples
+    --------
+    >>> T, fast = [[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.45, 0.55]]
+    >>> found = long_run_risk(T, {1: T, 2: fast}, [0.0, 1.0], costs={1: 1.0, 2: 1.0}, budgets=[10.0, 1e5])
+    >>> found["best"].values.tolist()
+    [2, 1]
+    """
+    import xarray as xr
+
+    keys, budgets = list(settings), np.asarray(budgets, dtype=np.float64)
+    price = np.array([costs[key] for key in keys if key in costs], dtype=np.float64)
+    if not keys or len(price) != len(keys) or not (price > 0.0).all() or not (budgets > 0.0).all():
+        raise InvalidInputError(
+            f"long_run_risk needs one positive cost for each setting {keys} and positive budgets, found {dict(costs)}"
+        )
+    f = np.asarray(values, dtype=np.float64)
+    right = float(stationary_law(checked_matrix(T, "T")) @ f)
+    rows = []
+    for key in keys:
+        matrix = checked_matrix(settings[key], f"the matrix of {knob} = {key}")
+        law = stationary_law(matrix)
+        rows.append((float(law @ f) - right, asymptotic_variance(matrix, law, f)))
+    bias, variance = np.array(rows).T
+    risk = bias[:, None] ** 2 + (price * variance)[:, None] / budgets
+    return xr.Dataset(
+        {
+            "bias": (knob, bias, {"long_name": "long-run bias of the average"}),
+            "asymptotic_variance": (knob, variance, {"long_name": "n times the variance of the average of n steps"}),
+            "cost": (knob, price, {"long_name": "price of a step"}),
+            "risk": ((knob, "budget"), risk, {"long_name": "squared bias + variance at the budget"}),
+            "best": ("budget", np.array(keys)[risk.argmin(axis=0)]),
+        },
+        coords={knob: keys, "budget": budgets},
+    )

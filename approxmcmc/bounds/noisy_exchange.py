@@ -1,0 +1,228 @@
+r"""What theory says of noisy exchange, loss by loss, on a grid where the truth is known.
+
+The ratio a(theta, theta') is estimated by a^ from N auxiliary draws at theta'. From the distance of one step to what
+can be proved about it there are three inequalities, and each of them gives something away:
+
+    d_v(P^(theta, .), P(theta, .))  =   int h |E min(1, a^) - min(1, a)|      what bounds on stationary laws ask for
+                                    <=  int h E|min(1, a^) - min(1, a)|       how often two coupled chains part
+                                    <=  int h E|a^ - a|                       hypothesis (H2) of corollary 2.3
+                                    <=  int h sd(a^)                          lemma 3.1, of order 1 / sqrt(N)
+
+with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
+
+    N^(-1/2) [h(theta|theta') p(theta') q_theta'(y)] / [h(theta'|theta) p(theta) q_theta(y)]
+        sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(theta's(y)).
+
+Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n
+and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 puts in constants for any proposal
+and prior that are bounded above and below on a bounded set, and they are astronomical.
+
+What min(1, .) hides is the point: a ratio of 10^6 with an error of 10^4 is accepted all the same.
+
+Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, corollary 2.3 (section 2.1.1), lemma 3.1 and
+theorem 3.2 (section 3.3, appendix A).
+"""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.bounds.exchange import (
+    CountedModel,
+    counted_model,
+    expected_minima,
+    lattice_error,
+    refuse_inexact_draws,
+    single_draws,
+)
+from approxmcmc.bounds.finite import contractions, stationary_law
+from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS, bound_factors, mitrophanov_factor
+from approxmcmc.bounds.transition import grid_of_points, proposal_matrix, transition_matrix
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import Exchange, MetropolisHastings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def model_and_proposal(target: Any, sampler: Any, grid: Any) -> tuple[CountedModel, np.ndarray]:
+    """Return the model on the grid and h(theta'|theta), shape (n, n), of an `Exchange` sampler with exact draws."""
+    if not isinstance(sampler, Exchange):
+        raise IncompatibleError(f"the theory of noisy exchange is about Exchange, found {sampler!r}")
+    refuse_inexact_draws(sampler)
+    points = grid_of_points(target, grid)
+    return counted_model(target, points), proposal_matrix(sampler.proposal, points, target)
+
+
+def noisy_exchange_errors(
+    target: Any, sampler: Any, grid: Any, *, constants: tuple[float, float] | None = None
+) -> "xr.Dataset":
+    """Return the one-step error of noisy exchange from every point of a grid, and each bound of it.
+
+    Parameters
+    ----------
+    target
+        A doubly intractable target whose statistics can be counted: `Ising` lattices up to 16 wide.
+    sampler
+        `Exchange` with `RandomWalk` and exact auxiliary draws.
+    grid
+        Points, shape (n,) for one parameter or (n, dim), inside the support of the prior.
+    constants
+        (C, rho) of corollary 2.3, for the norm of signed measures; None: the best that follow from the matrix of exact
+        Metropolis-Hastings on the grid.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``state``, the starting point: `delta` (the truth), `mean_flip`, `mean_error`, `lemma_3_1`, in the order of
+        the module's inequalities; `factor` = lambda + C rho^lambda / (1 - rho); `corollary_2_3` = factor sup mean_error
+        and `theorem_bound` = factor sup lemma_3_1, bounds of d_v of the laws after any number of steps from any start.
+        Each carries the attribute `label`: "rigorous", or from three draws on "one-sided" (too large by at most
+        2 `lattice_error` per unit of min(1, a), or of a for mean_error; `mean_flip` is off by as much, either way).
+
+    Raises
+    ------
+    IncompatibleError
+        When the sampler is not `Exchange` with exact draws, or the statistics cannot be counted.
+    InvalidInputError
+        When the grid has the wrong shape, or leaves the support of the prior.
+
+    References
+    ----------
+    Alquier, Friel, Everitt and Boland (2016), corollary 2.3 and lemma 3.1.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> spins = np.ones((4, 4), dtype=int)
+    >>> spins[[0, 0, 3], [0, 3, 0]] = -1
+    >>> target = amc.targets.Ising(spins, prior_bounds=(-0.4, 0.8))
+    >>> found = noisy_exchange_errors(target, amc.Exchange(amc.RandomWalk(0.2)), np.linspace(-0.4, 0.8, 241))
+    >>> round(float(found["delta"].max()), 4), round(float(found["lemma_3_1"].max()))
+    (0.1248, 14387)
+    """
+    import xarray as xr
+
+    (model, h), N = model_and_proposal(target, sampler, grid), sampler.n_auxiliary
+    mean = expected_minima(model, N, h > 0.0)
+    exact = np.exp(np.minimum(mean.log_a, 0.0))
+    label = ONE_SIDED if lattice_error(N) > 0.0 else RIGOROUS
+    losses = {
+        "delta": (exact - mean.accepted, label, "one-step distance d_v(P^(theta, .), P(theta, .)): the truth"),
+        "mean_flip": (exact + mean.accepted - 2.0 * mean.both_accept, label, "E|min(1, a^) - min(1, a)|"),
+        "mean_error": (2.0 * (np.exp(mean.log_a) - mean.below_a), label, "E|a^ - a|, hypothesis (H2)"),
+        "lemma_3_1": (standard_deviation_of_ratio(model, mean.log_a, N, h > 0.0), RIGOROUS, "sd(a^), lemma 3.1"),
+    }
+    by_state = {
+        name: ("state", np.where(h > 0.0, h * np.abs(values), 0.0).sum(axis=1), {"long_name": text, "label": worth})
+        for name, (values, worth, text) in losses.items()
+    }
+    found = xr.Dataset(by_state, attrs={"lattice_error": lattice_error(N), "n_auxiliary": N})
+    heuristic = constants is not None
+    found["factor"] = mitrophanov_factor(*constants) if constants else _factor_of_the_exact_chain(target, sampler, grid)
+    for name, loss in (("corollary_2_3", "mean_error"), ("theorem_bound", "lemma_3_1")):
+        worth = HEURISTIC if heuristic else found[loss].attrs["label"]
+        found[name] = ((), float(found["factor"] * found[loss].max()), {"label": worth})
+    return found
+
+
+def standard_deviation_of_ratio(
+    model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
+) -> np.ndarray:
+    """Return sd(a^) of every pair of points, lemma 3.1's bound of E|a^ - a|; shape (n, n)."""
+    found = np.zeros(wanted.shape)
+    for i, j, log_draws, law in single_draws(model, wanted):
+        error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]
+        found[i, j] = np.sqrt((law * error**2).sum(axis=1) / n_auxiliary)
+    return found
+
+
+def _factor_of_the_exact_chain(target: Any, sampler: Any, grid: Any) -> float:
+    matrix = transition_matrix(target, MetropolisHastings(sampler.proposal, ExactTest()), grid).to_numpy()
+    return bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
+
+
+class UniformBound(NamedTuple):
+    """Constants of theorem 3.2, as logarithms: 1 - rho may be 10^-56, and C is 2."""
+
+    log_gap: float
+    log_one_step: float
+    log_bound: float
+
+
+def uniform_exchange_bound(
+    n_auxiliary: int,
+    *,
+    largest_theta: float,
+    largest_statistic: float,
+    volume: float,
+    prior_constant: float,
+    proposal_constant: float,
+) -> UniformBound:
+    r"""Return the constants of theorem 3.2: noisy exchange on a bounded set, without any knowledge of the model.
+
+    With kappa = exp(T S), 1/c_p <= p <= c_p and 1/c_h <= h <= c_h on a set of volume V,
+
+        C = 2,    rho = 1 - V / (c_p^2 c_h^3 kappa^4),    int h E|a^ - a| <= c_p^2 c_h^2 kappa^4 / sqrt(N),
+
+    the first since h min(1, a) is at least 1 / (c_p^2 c_h^3 kappa^4), the second from lemma 3.1; d_v of the laws after
+    any number of steps from any start is at most the product of the last with lambda + C rho^lambda / (1 - rho).
+
+    Parameters
+    ----------
+    n_auxiliary
+        N.
+    largest_theta, largest_statistic
+        T = sup |theta| over the set, S = sup |s(y)|.
+    volume
+        V, of the set, in units of theta.
+    prior_constant, proposal_constant
+        c_p, c_h >= 1, bounds of the two densities and of their reciprocals.
+
+    Returns
+    -------
+    UniformBound
+        Natural logarithms of 1 - rho, of the one-step error and of the bound; the bound is vacuous from 0 on.
+
+    Raises
+    ------
+    InvalidInputError
+        When a number is out of range, or the constants contradict each other (1 - rho would exceed 1).
+
+    References
+    ----------
+    Alquier, Friel, Everitt and Boland (2016), theorem 3.2, section 3.3 and appendix A.
+
+    Examples
+    --------
+    >>> found = uniform_exchange_bound(
+    ...     100, largest_theta=0.8, largest_statistic=24, volume=1.2, prior_constant=1.2, proposal_constant=3.3e7
+    ... )
+    >>> round(found.log_bound / math.log(10.0))
+    104
+    """
+    log_kappa = largest_theta * largest_statistic
+    if not (n_auxiliary >= 1 and log_kappa >= 0.0 and volume > 0.0 and min(prior_constant, proposal_constant) >= 1.0):
+        raise InvalidInputError(
+            "uniform_exchange_bound needs n_auxiliary >= 1, volume > 0, largest_theta, largest_statistic >= 0 and "
+            f"constants >= 1; found {n_auxiliary}, {volume}, {largest_theta}, {largest_statistic}, {prior_constant}, "
+            f"{proposal_constant}"
+        )
+    log_p, log_h = math.log(prior_constant), math.log(proposal_constant)
+    log_gap = math.log(volume) - 2.0 * log_p - 3.0 * log_h - 4.0 * log_kappa
+    if log_gap > 0.0:
+        raise InvalidInputError(
+            f"uniform_exchange_bound: the volume {volume} is more than c_p^2 c_h^3 kappa^4 allows: a proposal density "
+            "of at least 1 / c_h has a total of at most 1, so that volume <= c_h"
+        )
+    log_one_step = 2.0 * log_p + 2.0 * log_h + 4.0 * log_kappa - 0.5 * math.log(n_auxiliary)
+    return UniformBound(log_gap, log_one_step, _log_factor(log_gap) + log_one_step)
+
+
+def _log_factor(log_gap: float) -> float:
+    """Return log(lambda + C rho^lambda / (1 - rho)) for C = 2; for a gap below 10^-12 its limit, (1 + log 2) / gap."""
+    if log_gap > -27.0:
+        return math.log(mitrophanov_factor(2.0, -math.expm1(log_gap)))
+    return math.log(1.0 + math.log(2.0)) - log_gap

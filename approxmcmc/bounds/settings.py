@@ -1,0 +1,94 @@
+"""What a check of bounds compares: settings of a sampler along one knob, and the one exact chain that all approximate.
+
+The knob may be anything that changes the sampler and leaves its exact limit alone: epsilon, the target variance of a
+minibatch Barker test, a batch size, the number of auxiliary draws.
+
+===========================  ============================================================
+sampler                      its exact limit
+===========================  ============================================================
+`MetropolisHastings`         the same proposal with `ExactTest` of the same rule
+`Gibbs`                      the same scan with `ExactTest`
+`Exchange`                   Metropolis-Hastings with the exact ratio, N = infinity
+===========================  ============================================================
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+
+
+def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
+    """Return samplers by the value of their knob: those of a mapping, or one sampler at several epsilons.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no value, a value is no finite number, or a mapping comes with epsilons.
+    IncompatibleError
+        When one sampler is given whose test has no epsilon.
+    """
+    if not isinstance(sampler, Mapping):
+        return _at_epsilons(sampler, epsilons)
+    if epsilons is not None:
+        raise InvalidInputError("check_bound: a dict of samplers has its values already; leave `epsilons` out.")
+    if not sampler:
+        raise InvalidInputError("check_bound needs at least one sampler in the dict.")
+    for value in sampler:
+        if isinstance(value, (str, bool)) or not math.isfinite(value):
+            raise InvalidInputError(
+                f"check_bound: the keys of the dict of samplers are values of the knob, finite numbers; found {value!r}"
+            )
+    return dict(sampler)
+
+
+def _at_epsilons(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
+    if not isinstance(sampler, (MetropolisHastings, Gibbs)) or sampler.test.with_epsilon(0.0) is None:
+        raise IncompatibleError(
+            f"check_bound varies the epsilon of a sampler's test, such as SequentialTTest; found {sampler!r}. Another "
+            'knob needs a dict: check_bound(target, {10: sampler_10, 20: sampler_20}, knob="batch_size").'
+        )
+    if epsilons is None or len(epsilons) == 0:
+        raise InvalidInputError("check_bound needs at least one epsilon.")
+    return {epsilon: dataclasses.replace(sampler, test=sampler.test.with_epsilon(epsilon)) for epsilon in epsilons}
+
+
+def exact_limit(sampler: Any) -> Any:
+    """Return the sampler whose stationary law is the posterior, and which this one approximates.
+
+    Raises
+    ------
+    IncompatibleError
+        When there is none, or the test follows a tempered posterior.
+    """
+    if isinstance(sampler, Exchange):
+        return MetropolisHastings(sampler.proposal, ExactTest())
+    if not isinstance(sampler, (MetropolisHastings, Gibbs)):
+        raise IncompatibleError(f"check_bound knows MetropolisHastings, Gibbs and Exchange, found {sampler!r}")
+    if sampler.test.temperature != 1.0:
+        raise IncompatibleError(
+            "check_bound compares with the posterior, and a test at another temperature than 1 follows a tempered one; "
+            f"found {sampler.test!r}"
+        )
+    return dataclasses.replace(sampler, test=ExactTest(sampler.test.rule))
+
+
+def common_limit(settings: Mapping[float, Any]) -> Any:
+    """Return the one exact sampler that all settings approximate, or refuse: bounds of two chains do not compare."""
+    limits = [exact_limit(sampler) for sampler in settings.values()]
+    other = next((limit for limit in limits if limit != limits[0]), None)
+    if other is not None:
+        raise IncompatibleError(
+            f"check_bound: all samplers must approximate one exact chain, found {limits[0]!r} and {other!r}; check "
+            "proposals of different sizes one by one"
+        )
+    return limits[0]
+
+
+def is_exact(sampler: Any) -> bool:
+    """Return whether every decision is that of all data."""
+    return isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.is_exact
