@@ -21,7 +21,7 @@ _HOMES = {
         "SequentialTTest",
         "TunaTest",
     ),
-    "approxmcmc.acceptance.annealed": ("annealing_schedule",),
+    "approxmcmc.acceptance.annealing_rule": ("annealing_schedule",),
     "approxmcmc.acceptance.laws.barker_error": ("minibatch_barker_error_bound",),
     "approxmcmc.acceptance.laws.correction": ("correction_distribution",),
     "approxmcmc.acceptance.laws.recursion": ("acceptance_probability_error",),

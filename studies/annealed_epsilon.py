@@ -124,7 +124,7 @@ def canonical(results: Any) -> list[Any]:
     """Draw the exact risk of E z^2, annealed with known ingredients and at every fixed epsilon, against the budget."""
     import pandas as pd
 
-    from approxmcmc.acceptance.annealed import Ingredients
+    from approxmcmc.acceptance.annealing_rule import Ingredients
 
     arms = [arm(epsilon) for epsilon in EPSILONS]
     known = Ingredients(

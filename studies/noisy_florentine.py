@@ -23,6 +23,8 @@ from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from studies.tools.chain_figures import chain_figures
+from studies.tools.network_figure import network_figure
 
 SEED = 2016
 NAMES = ("edges", "two_stars")
@@ -265,6 +267,23 @@ def step_matrix(results) -> list:
     return [Table("Mode and curvature", caption, data)]
 
 
+def figures_3_to_5(results) -> list:
+    """Draw the network, and chains, densities and autocorrelations of the paper's samplers and of the exact one."""
+    labels = [label for _, label in results.traces()]
+    shown = {label: paper_label(label) or label for label in labels if paper_label(label) or label == "exact_draws"}
+    weight = exact_posterior(results)["weight"]
+    marginals = {name: weight.sum([other for other in NAMES if other != name]) for name in NAMES}
+    truth = {
+        name: (m[name].values, m.values / (m.values.sum() * np.diff(m[name].values)[0]))
+        for name, m in marginals.items()
+    }
+    leads = ("Figure 4 of the paper.", "Figure 4 of the paper.", "Figure 5 of the paper.")
+    return [
+        network_figure(florentine_business(), "Figure 3 of the paper."),
+        *chain_figures(results, shown, NAMES, truth=truth, truth_name="the exact posterior", leads=leads),
+    ]
+
+
 study = Study(
     name="noisy_florentine",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.1, table 1",
@@ -278,7 +297,7 @@ study = Study(
     gold=None,
     seed=SEED,
     start=start,
-    analyses=(table_1, auxiliary_length, step_matrix),
+    analyses=(table_1, figures_3_to_5, auxiliary_length, step_matrix),
     presets={
         "smoke": {
             "samplers": samplers((100, 1000), ("both", "observed")),

@@ -19,8 +19,9 @@ from approxmcmc.datasets import molecule
 from approxmcmc.diagnostics import split_population
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, vary
-from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from approxmcmc.study.report import Table
+from studies.tools.chain_figures import chain_figures
+from studies.tools.network_figure import network_figure
 
 SEED = 2016
 NAMES = ("edges", "two_stars", "three_stars", "triangles")
@@ -185,31 +186,20 @@ def table_2(results) -> list:
     ]
 
 
-def densities(results) -> list:
-    """Draw the marginal densities of every sampler, and the reference's."""
-    import pandas as pd
-
+def figures_6_to_8(results) -> list:
+    """Draw the network, and chains, densities and autocorrelations of every sampler, beside the reference's density."""
     gold = reference(results).reshape(-1, 4)
-    figure, axes = subplots(2, 2, figsize=(9.6, 6.4))
-    rows = []
-    for k, (axis, name) in enumerate(zip(axes.ravel(), NAMES, strict=True)):
-        low, high = np.quantile(gold[:, k], [0.002, 0.998])
-        edges = np.linspace(low, high, 31)
-        middle = 0.5 * (edges[1:] + edges[:-1])
-        curves = {"reference": gold[:, k]}
-        curves |= {label: draws_of(traces)[..., k].ravel() for (_, label), traces in results.traces().items()}
-        for j, (label, values) in enumerate(curves.items()):
-            height = np.histogram(values, bins=edges)[0] / values.size / (edges[1] - edges[0])
-            style = {"color": INK, "linewidth": 2.4, "linestyle": "--"} if j == 0 else {"color": COLOURS[j - 1]}
-            axis.plot(middle, height, label=label, **style)
-            rows += [
-                {"statistic": name, "sampler": label, "theta": x, "density": y}
-                for x, y in zip(middle, height, strict=True)
-            ]
-        axis.set_xlabel(name)
-    axes[0, 0].legend(fontsize=7)
-    caption = "Figure 7 of the paper: marginal posterior densities, histograms of the draws; dashed: the reference."
-    return [Figure("Marginal densities", caption, figure, pd.DataFrame(rows))]
+    truth = {}
+    for k, name in enumerate(NAMES):
+        edges = np.linspace(*np.quantile(gold[:, k], [0.002, 0.998]), 31)
+        height = np.histogram(gold[:, k], bins=edges)[0] / len(gold) / (edges[1] - edges[0])
+        truth[name] = (0.5 * (edges[1:] + edges[:-1]), height)
+    labels = {label: label for _, label in results.traces()}
+    leads = ("", "Figure 7 of the paper.", "Figure 8 of the paper.")
+    return [
+        network_figure(molecule(), "Figure 6 of the paper."),
+        *chain_figures(results, labels, NAMES, truth=truth, truth_name="the reference", leads=leads),
+    ]
 
 
 def step_matrix(results) -> list:
@@ -241,7 +231,7 @@ study = Study(
     gold=None,
     seed=SEED,
     start=start,
-    analyses=(table_2, densities, step_matrix),
+    analyses=(table_2, figures_6_to_8, step_matrix),
     presets={
         "smoke": {"budget": Budget(draws=300, seconds=3.0), "tune": 50, "thin": 1, "replicates": 2},
         "quick": {"budget": Budget(seconds=8.0), "thin": 1, "replicates": 2},

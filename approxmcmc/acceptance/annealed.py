@@ -1,18 +1,11 @@
-"""Annealed epsilon: begin with a test that is fast and biased, end with one that is exact.
+"""Annealed epsilon: begin with a test that is fast and biased, or with none, and end with one that is exact.
 
-At a budget t the risk of a posterior mean is R(epsilon, t) = b(epsilon)^2 + V(epsilon) k(epsilon) / t, with the bias b,
-the asymptotic variance V of a step and its cost k. Small budgets want a large epsilon, large ones want 0. So the run is
-divided into epochs that double the budget, and every epoch takes the epsilon that promises the least risk of the
-*pooled* mean at its end,
+The run is divided into epochs, each with an epsilon of its own; before the first, some steps may go untested. The
+schedule is fixed before the chain starts, in steps; nothing in it depends on what the chain does. Within an epoch the
+chain is homogeneous; over the run it is not. Where a schedule comes from: `annealing_rule.py`.
 
-    ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{k+1} - t_k) / k(epsilon),
-
-n steps having been made with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0: the
-pooled mean is consistent. The schedule is fixed before the chain starts, in steps; nothing in it depends on what the
-chain does. Within an epoch the chain is homogeneous; over the run it is not.
-
-Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 7, propose to lower epsilon as the
-chain runs; the rule is this project's.
+Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 7 (a falling epsilon) and the end of
+section 6.2 (SGLD without a test, then tests, then a falling epsilon).
 """
 
 import dataclasses
@@ -28,6 +21,7 @@ from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, SequentialTTest
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -35,13 +29,12 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-LONGEST = 2**62  # steps of an epoch without end
-
 
 class AnnealedState(NamedTuple):
     """When each epoch ends, in decisions, and its epsilon and critical values; decisions made, and what is kept.
 
-    `log_likelihood` at the current theta is NaN until the exact epoch begins.
+    `untested` steps are still to come before the first epoch. `log_likelihood` at the current theta is NaN until the
+    exact epoch begins.
     """
 
     ends: np.ndarray
@@ -49,8 +42,18 @@ class AnnealedState(NamedTuple):
     looks: np.ndarray
     critical: np.ndarray
     tol: float
+    untested: np.ndarray
     decisions: np.ndarray
     log_likelihood: np.ndarray
+
+
+@compiled
+def is_tested(test: AnnealedState) -> bool:
+    """Say whether the step that begins is tested, and count it where it is not."""
+    if test.untested[0] == 0:
+        return True
+    test.untested[0] -= 1
+    return False
 
 
 @compiled
@@ -92,23 +95,12 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
-    """Return Lambda^ of the epoch's t-test; Lambda itself at epsilon = 0, for which no critical value is finite."""
+    """Return Lambda^ of the epoch's t-test: Lambda at epsilon = 0, whose critical values are infinite; inf untested."""
+    if test.untested[0] > 0:
+        return math.inf
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
     return T_TEST_FORM(rng, table, log_rest, sequential)
-
-
-class Ingredients(NamedTuple):
-    """What the rule needs to know of each epsilon; the first axis runs over `epsilons`, which hold 0.
-
-    `bias` (squared units of `variance`) and `variance`, the asymptotic variance of a step, have shape (n_epsilons,) or
-    (n_epsilons, n_functionals); `cost` is that of a step, in any unit, shape (n_epsilons,).
-    """
-
-    epsilons: np.ndarray
-    bias: np.ndarray
-    variance: np.ndarray
-    cost: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -124,11 +116,17 @@ class AnnealedEpsilon(AcceptanceTest):
         prior is 0 is refused unread: it makes no decision, and its ``epsilon`` is NaN in the trace.
     test
         Everything else of the tests: a `SequentialTTest`, whose own epsilon does not matter.
+    untested
+        Steps before the first epoch that go wherever the proposal goes, as with :class:`AlwaysAccept`: no datum is read
+        for a decision, and SGLD computes no gradient for a density ratio. Only a step to where the prior is 0 is
+        refused. Their ``epsilon`` is NaN in the trace.
 
     Raises
     ------
     InvalidInputError
         When the epsilons rise, do not end at 0, or the numbers do not fit.
+    IncompatibleError
+        When the proposal is tuned to its acceptance rate while steps go untested.
 
     Notes
     -----
@@ -136,11 +134,15 @@ class AnnealedEpsilon(AcceptanceTest):
     rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Decisions of tuning count. The
     trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with :class:`ExactTest`.
 
+    SGLD first, then the test, then a falling epsilon (section 6.2 of the reference, at its end) is ``untested=k`` with
+    :class:`StochasticGradientLangevin`. Audits of untested draws say what such a step is worth: it accepts with
+    probability 1 whatever the data say.
+
     :func:`annealing_schedule` makes epochs from known ingredients, :func:`approxmcmc.plan_annealing` from a pilot.
 
     References
     ----------
-    Korattikara, Chen and Welling (2014), section 7.
+    Korattikara, Chen and Welling (2014), sections 6.2 and 7.
 
     Examples
     --------
@@ -148,14 +150,19 @@ class AnnealedEpsilon(AcceptanceTest):
     >>> test = amc.AnnealedEpsilon((0.1, 0.01, 0.0), steps=(1000, 5000), test=amc.SequentialTTest(batch_size=200))
     >>> test.epsilon_at(1500)
     0.01
+    >>> amc.AnnealedEpsilon((0.1, 0.0), steps=(1000,), untested=500).epsilon_at(499)
+    nan
     """
 
     epsilons: Sequence[float] = (0.05, 0.01, 0.0)
     steps: Sequence[int] = (1000, 4000)
     test: SequentialTTest = dataclasses.field(default_factory=SequentialTTest)
+    untested: int = 0
 
     def __post_init__(self) -> None:
         """Check that epsilon falls to 0, and that the numbers fit."""
+        untested = checked_integer(self.untested, "untested", 0, needed="0 or a positive integer", whole_floats=True)
+        object.__setattr__(self, "untested", untested)
         epsilons, steps = tuple(float(e) for e in self.epsilons), tuple(int(n) for n in self.steps)
         object.__setattr__(self, "epsilons", epsilons)
         object.__setattr__(self, "steps", steps)
@@ -201,12 +208,15 @@ class AnnealedEpsilon(AcceptanceTest):
         return self.test.expected_wrong_rate(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn as the tests of the epochs do."""
-        return self.test.problems(stats)
+        """Warn as the tests of the epochs do, of what they have decided."""
+        decided = np.isfinite(stats["epsilon"].values).any(axis=0) if self.untested else np.ones(1, dtype=bool)
+        return self.test.problems(stats.isel(draw=slice(int(decided.argmax()), None))) if decided.any() else []
 
     def epsilon_at(self, step: int) -> float:
-        """Return the epsilon of a decision, counted from 0."""
-        return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step, side="right"))])
+        """Return the epsilon of a step, counted from 0; NaN while nothing is tested."""
+        if step < self.untested:
+            return math.nan
+        return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step - self.untested, side="right"))])
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile what decides with the epsilon of its step."""
@@ -214,14 +224,15 @@ class AnnealedEpsilon(AcceptanceTest):
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
         states = [dataclasses.replace(self.test, epsilon=e).state_for(target.n_obs) for e in self.epsilons]
 
-        def state_at(decision: int) -> AnnealedState:
+        def state_at(step: int) -> AnnealedState:
             return AnnealedState(
                 ends=np.cumsum(np.asarray(self.steps, dtype=np.float64)),
                 epsilons=np.asarray(self.epsilons),
                 looks=states[0].looks,
                 critical=np.stack([state.critical for state in states]),
                 tol=states[0].tol,
-                decisions=np.array([float(decision)]),
+                untested=np.array([max(0, self.untested - step)]),
+                decisions=np.array([float(max(0, step - self.untested))]),
                 log_likelihood=np.full(1, math.nan),
             )
 
@@ -232,104 +243,5 @@ class AnnealedEpsilon(AcceptanceTest):
             records=("epsilon", *self.test.build_test(target).records),
             threshold_form=threshold_form,
             state_at=state_at,
+            is_tested=is_tested if self.untested else None,
         )
-
-
-def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:
-    """Return the predicted risk of the mean over epochs: `arms` says which epsilon, `steps` how many steps.
-
-    Several functionals are averaged, each in units of its variance at epsilon = 0.
-    """
-    bias, variance = _standardised(ingredients)
-    n = np.asarray(steps, dtype=np.float64)[:, None]
-    places = np.asarray(arms, dtype=np.int64)
-    total = n.sum()
-    squared_bias = ((n * bias[places]).sum(axis=0) / total) ** 2
-    return float((squared_bias + (n * variance[places]).sum(axis=0) / total**2).mean())
-
-
-def annealing_schedule(
-    ingredients: Ingredients,
-    *,
-    test: SequentialTTest | None = None,
-    first_budget: float | None = None,
-    max_doublings: int = 60,
-) -> AnnealedEpsilon:
-    """Return the annealed test whose epochs double the budget and take the arm of least predicted pooled risk.
-
-    Parameters
-    ----------
-    ingredients
-        Bias, variance and cost of each epsilon, 0 among them.
-    test
-        Everything else of the tests.
-    first_budget
-        Cost at the end of the first epoch; default that of ten steps at epsilon = 0.
-    max_doublings
-        Epochs after which epsilon is 0 whatever is predicted, so that the run is consistent even where an ingredient
-        says that a bias is 0.
-
-    Raises
-    ------
-    InvalidInputError
-        When 0 is not among the epsilons, shapes do not fit, or a number is NaN or infinite, a variance or cost not
-        positive.
-
-    Examples
-    --------
-    >>> known = Ingredients(np.array([0.0, 0.01]), np.array([0.0, 0.1]), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
-    >>> annealing_schedule(known).epsilons[0], annealing_schedule(known).steps
-    (0.01, (125,))
-    """
-    epsilons, cost = _checked(ingredients)
-    exact = int(np.flatnonzero(epsilons == 0.0)[0])
-    budget = 10.0 * cost[exact] if first_budget is None else float(first_budget)
-    spent, arms, steps = 0.0, [], []  # type: ignore[var-annotated]
-    for _ in range(max_doublings):
-        allowed = [k for k in range(len(epsilons)) if not arms or epsilons[k] <= epsilons[arms[-1]]]
-        lengths = {k: (budget - spent) / cost[k] for k in allowed}
-        arm = min(allowed, key=lambda k: pooled_risk(ingredients, [*arms, k], [*steps, lengths[k]]))
-        if arm == exact:
-            break
-        arms.append(arm)
-        steps.append(max(1.0, round(lengths[arm])))
-        spent, budget = budget, 2.0 * budget
-    merged: list[list[float]] = []
-    for arm, n in zip(arms, steps, strict=True):  # epochs of one epsilon are one
-        if merged and merged[-1][0] == epsilons[arm]:
-            merged[-1][1] += n
-        else:
-            merged.append([float(epsilons[arm]), n])
-    return AnnealedEpsilon(
-        (*(epsilon for epsilon, _ in merged), 0.0),
-        tuple(int(min(n, LONGEST)) for _, n in merged),
-        test or SequentialTTest(),
-    )
-
-
-def _checked(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
-    """Return epsilons and costs; what makes no schedule is refused, as comparisons with NaN would answer anything."""
-    epsilons, bias, variance, cost = (np.asarray(part, dtype=np.float64) for part in ingredients)
-    if not (epsilons == 0.0).any():
-        raise InvalidInputError(
-            f"annealing_schedule: epsilon = 0 must be among the epsilons, found {epsilons.tolist()}"
-        )
-    for name, part, fits, needed in (
-        ("bias", bias, bias.shape == variance.shape and np.isfinite(bias).all(), "be finite, in the shape of variance"),
-        ("variance", variance, (variance > 0.0).all() and np.isfinite(variance).all(), "be positive and finite"),
-        ("cost", cost, cost.shape == epsilons.shape and (cost > 0.0).all() and np.isfinite(cost).all(), "be positive"),
-    ):
-        if not fits or part.shape[:1] != epsilons.shape:
-            raise InvalidInputError(
-                f"annealing_schedule: {name} must {needed}, one for each of {len(epsilons)} epsilons, found "
-                f"{part.tolist()}"
-            )
-    return epsilons, cost
-
-
-def _standardised(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
-    """Return bias and variance, shape (n_epsilons, n_functionals), in units of the variance at epsilon = 0."""
-    shape = (len(ingredients.epsilons), -1)
-    bias, variance = (np.asarray(part, dtype=np.float64).reshape(shape) for part in ingredients[1:3])
-    unit = variance[np.asarray(ingredients.epsilons) == 0.0][0]
-    return bias / np.sqrt(unit), variance / unit

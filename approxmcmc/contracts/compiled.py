@@ -17,7 +17,8 @@ class CompiledProposal(NamedTuple):
     """A proposal built for a target.
 
     ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns ``log q(theta|theta') - log
-    q(theta'|theta)``. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to learn.
+    q(theta'|theta)``. ``move`` writes the same theta' and returns 0, for steps that go untested; None where the ratio
+    costs nothing. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to learn.
     `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
     proposal is NaN where its gradient is not the reason. ``weight(state) -> float`` is the weight of the draw just
     made; None where draws weigh the same. ``forget(state)`` is for samplers whose density changes between proposals;
@@ -35,6 +36,7 @@ class CompiledProposal(NamedTuple):
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None
     refresh: Callable[[Any], None] = lambda state: None
+    move: Callable[..., float] | None = None
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
 
@@ -54,8 +56,9 @@ class CompiledTest(NamedTuple):
     ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
     returns the log ratio Lambda^ whose comparison is the decision for *every* u: with this order of the data the test
     accepts iff threshold < Lambda^; NaN where a log density was NaN. None where there is no such number: an audit then
-    repeats decisions. ``state_at(decision)`` makes the state before a decision of that number, for a test that changes
-    along the chain; None where `make_state` does.
+    repeats decisions. ``state_at(step)`` makes the state before a step of that number, for a test that changes along
+    the chain; None where `make_state` does. ``is_tested(state) -> bool``, asked once as each step begins, says whether
+    it will be tested; one that is not goes where it is proposed to go. None where all steps are tested.
     """
 
     decide: Callable[..., tuple[int, float]]
@@ -67,6 +70,7 @@ class CompiledTest(NamedTuple):
     keep_log_likelihood: Callable[..., None] | None = None
     threshold_form: Callable[..., float] | None = None
     state_at: Callable[[int], Any] | None = None
+    is_tested: Callable[[Any], bool] | None = None
     uses_ratio: bool = True
     is_audited: bool = True
     records: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance import AnnealedEpsilon, SequentialTTest
-from approxmcmc.acceptance.annealed import Ingredients, annealing_schedule
+from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.design.pairs import collect_pairs
 from approxmcmc.design.step_times import seconds_per_step

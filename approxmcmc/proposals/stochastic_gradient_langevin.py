@@ -186,6 +186,7 @@ class StochasticGradientLangevin(Component, Proposal):
             propose,
             make_state,
             weight=last_step_size if decreasing else None,
+            move=move,
             records=("gradient_evaluations", *(("weight",) if decreasing else ())),
             attrs=setup_cost(gradient, self.control_variate),
         )

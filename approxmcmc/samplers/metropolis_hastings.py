@@ -38,6 +38,8 @@ from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_record
 from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
 from approxmcmc.samplers.replication import compile_replicate
 
+END = 2**62  # the number of a step after any other
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MetropolisHastings(Component, ProposalSampler):
@@ -104,7 +106,7 @@ class MetropolisHastings(Component, ProposalSampler):
                 "use SingleSite, or Gibbs"
             )
         test = self.test.build_test(target)
-        if not test.uses_ratio:
+        if not test.uses_ratio or test.is_tested is not None:
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
         compiled = target.compile()
@@ -140,7 +142,8 @@ def _refuse_tuning(proposal: Proposal, test: Any) -> None:
         if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
-                f"the answers of a test, and {test!r} gives none; choose the size by hand, or use ExactTest"
+                f"the answers of a test, and {test!r} gives none, or not to all steps; choose the size by hand, or "
+                "use ExactTest"
             )
 
 
@@ -266,8 +269,10 @@ class MetropolisHastingsProgram:
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.target, draws, rng)
-        # It proposes and reads no data: any order will do.
+        # It proposes and reads no data: any order will do. A step at the chain's end is tested, and tells its q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
+        if self.test.state_at is not None:
+            state = state._replace(test=self.test.state_at(END))
         return TestedSteps(self.target, self.test, judge, self.loop, self.proposal.refresh, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:

@@ -56,6 +56,12 @@ def weigh_alike(proposal: Any) -> float:
 
 
 @compiled
+def always_tested(test: Any) -> bool:
+    """Return True: no step goes untested."""
+    return True
+
+
+@compiled
 def unknown_log_likelihood(test: Any) -> float:
     """Return NaN: the test does not keep the log-likelihood at theta."""
     return math.nan
@@ -65,6 +71,8 @@ def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> 
     """Return the step of a pairing."""
     return make_step(
         proposal.propose,
+        proposal.move or proposal.propose,
+        test.is_tested or always_tested,
         proposal.adapt or adapt_nothing,
         proposal.weight or weigh_alike,
         make_decision(test),
@@ -79,6 +87,8 @@ def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> 
 @cached_by_content(maxsize=64)
 def make_step(
     propose: Callable[..., float],
+    move: Callable[..., float],
+    is_tested: Callable[[Any], bool],
     adapt: Callable[..., None],
     weight: Callable[..., float],
     decide: Callable[..., tuple[int, float]],
@@ -92,7 +102,11 @@ def make_step(
 
     def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, clock = state.theta, state.proposed, state.clock
-        log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
+        tested = is_tested(state.test)
+        if tested:
+            log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
+        else:
+            log_q_ratio = move(streams.proposal, state.proposal, theta, proposed, count)
         state.log_q_ratio[0] = log_q_ratio
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed) if uses_ratio else 0.0
@@ -109,6 +123,8 @@ def make_step(
             decision, log_ratio = 0, log_rest
             if is_audited and is_chosen_for_audit(streams, clock):
                 book_audit(decision, decision, count)
+        elif not tested:
+            decision, log_ratio = 1, math.inf
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
             if decision < 0:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance import AnnealedEpsilon, ExactTest, SequentialTTest, annealed
-from approxmcmc.acceptance.annealed import Ingredients, annealing_schedule, pooled_risk
+from approxmcmc.acceptance import AlwaysAccept, AnnealedEpsilon, ExactTest, SequentialTTest
+from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule, pooled_risk
 from approxmcmc.api import sample
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.design.annealing import batch_variance, errors_of_pairs, estimate_ingredients, plan_annealing
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
@@ -22,6 +23,17 @@ from tests.models import logistic
 from tests.unit.test_counts import run_counted
 
 EPSILONS = (0.0, 0.001, 0.01, 0.05, 0.2)
+
+
+def advance(chain, steps: int) -> np.ndarray:
+    """Return the next steps of a chain, shape (steps, 2)."""
+    draws, counts, values = (
+        np.empty((steps, 2)),
+        np.empty((steps, len(COUNT_NAMES)), np.int64),
+        np.empty((steps, len(VALUE_NAMES))),
+    )
+    assert chain.advance(steps, 1, draws, counts, values) == steps
+    return draws
 
 
 def draw(test, **settings):
@@ -60,6 +72,72 @@ class TestChains:
         np.testing.assert_array_equal(thinned, [0.2] * 3 + [0.05] * 2 + [0.0] * 4)  # of the draw's last step
         np.testing.assert_array_equal(draw(test, tune=30, draws=30).sample_stats["epsilon"][0][:25], [0.05] * 25)
 
+    @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+    def test_untested_steps_are_those_without_a_test(self):
+        """Then the annealed test begins, from where they ended and with the random numbers that come next."""
+        test = AnnealedEpsilon((0.2, 0.0), (25,), self.TEST, untested=30)
+        trace, free = draw(test), draw(AlwaysAccept())
+        np.testing.assert_array_equal(trace.posterior["beta"][:, :30], free.posterior["beta"][:, :30])
+        stats = trace.sample_stats
+        early = stats.isel(draw=slice(30))
+        for name in ("datapoints_touched", "likelihood_evaluations", "decisions_made", "decision_rounds"):
+            assert (early[name] == 0).all()
+        assert early["accepted"].all() and (early["acceptance_rate"] == 1.0).all()
+        np.testing.assert_array_equal(stats["epsilon"][0], [np.nan] * 30 + [0.2] * 25 + [0.0] * 35)
+        np.testing.assert_array_equal([test.epsilon_at(t) for t in (29, 30, 54, 55)], [np.nan, 0.2, 0.2, 0.0])
+
+    def test_what_follows_untested_steps_is_the_annealed_test(self):
+        """Bit-equal to a chain that starts where the untested steps ended, on the same streams as they stood."""
+        test = AnnealedEpsilon((0.2, 0.0), (25,), dataclasses.replace(self.TEST, order="rows"))
+        target, walk = logistic(300), RandomWalk(0.2)
+        late, whole = (
+            MetropolisHastings(walk, part).build(target, audit_every=None)
+            for part in (test, dataclasses.replace(test, untested=30))
+        )
+        own = streams(seed_sequences(7, 1)[0][0])
+        chain = whole.start(np.zeros(2), own, 0)
+        path = advance(chain, 90)
+        again = streams(seed_sequences(7, 1)[0][0])
+        np.testing.assert_array_equal(advance(whole.start(np.zeros(2), again, 0), 30), path[:30])
+        np.testing.assert_array_equal(advance(late.start(path[29], again, 0), 60), path[30:])
+        assert (np.diff(path[:30], axis=0) != 0.0).all() and (np.diff(path[30:], axis=0) == 0.0).any()
+
+    @pytest.mark.recompiles
+    def test_untested_steps_compute_no_density_ratio(self):
+        """SGLD: one gradient for each datum of a minibatch while nothing is tested, two from then on."""
+        sampler = MetropolisHastings(
+            amc.StochasticGradientLangevin(1e-3, 20), AnnealedEpsilon((0.0,), (), self.TEST, untested=10)
+        )
+        settings = {"draws": 20, "tune": 0, "chains": 1, "random_seed": 7, "progressbar": False}
+        trace = sample(logistic(300), sampler, **settings)
+        assert trace.sample_stats["gradient_evaluations"].values[0].tolist() == [20] * 10 + [40] * 10
+        free = sample(
+            logistic(300), MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), AlwaysAccept()), **settings
+        )
+        np.testing.assert_array_equal(trace.posterior["beta"][:, :10], free.posterior["beta"][:, :10])
+
+    def test_audits_tell_untested_draws(self):
+        """Of an untested step the acceptance probability is 1, whatever alpha is; of an exact one it is alpha."""
+        wide = MetropolisHastings(RandomWalk(0.5), AnnealedEpsilon((0.0,), (), self.TEST, untested=300))
+        trace = sample(logistic(300), wide, draws=600, tune=0, chains=1, random_seed=7, progressbar=False)
+        stats = trace.sample_stats
+        error, alpha = stats["audit_acceptance_error"].values[0], stats["audited_acceptance"].values[0]
+        early, late = (
+            np.flatnonzero(np.isfinite(error) & part) for part in (np.arange(600) < 300, np.arange(600) > 300)
+        )
+        assert early.size and late.size
+        np.testing.assert_allclose(error[early], 1.0 - alpha[early], atol=1e-12)
+        np.testing.assert_allclose(error[late], 0.0, atol=1e-9)
+
+    def test_steps_out_of_the_support_have_no_epsilon_and_are_expected_nothing_of(self):
+        """The prior alone refuses them; an audit of such a draw proposes anew, and may well reach the test."""
+        stats = draw(AnnealedEpsilon((0.1, 0.0), (60,), self.TEST), audit_every=1).sample_stats.dataset
+        test = AnnealedEpsilon((0.1, 0.0), (60,), self.TEST)
+        holes = stats.assign(epsilon=stats["epsilon"].where(stats["draw"] % 2 == 0))
+        half = stats.isel(draw=slice(None, None, 2))
+        assert test.expected_wrong_rate(holes) == pytest.approx(test.expected_wrong_rate(half), rel=1e-12)
+        assert test.expected_wrong_rate(stats.assign(epsilon=np.nan * stats["epsilon"])) is None
+
     @pytest.mark.recompiles
     def test_every_evaluation_is_booked(self):
         counts, seen, n = run_counted(AnnealedEpsilon((0.2, 0.0), (20,), SequentialTTest(batch_size=10)))
@@ -86,11 +164,18 @@ class TestSettings:
             (((0.1, 0.0), (1, 2)), "one positive number for each"),
             (((0.1, 0.0), (0,)), "one positive number for each"),
             (((0.1, 0.0), (1,), ExactTest()), "must be a SequentialTTest"),
+            (((0.1, 0.0), (1,), SequentialTTest(), -1), "untested"),
+            (((0.1, 0.0), (1,), SequentialTTest(), 0.5), "untested"),
         ],
     )
     def test_what_does_not_end_exactly_is_refused(self, arguments, match):
         with pytest.raises(InvalidInputError, match=match):
             AnnealedEpsilon(*arguments)
+
+    def test_steps_that_are_tuned_must_be_tested(self):
+        sampler = MetropolisHastings(RandomWalk(0.1, target_acceptance=0.3), AnnealedEpsilon(untested=10))
+        with pytest.raises(IncompatibleError, match=r"target_acceptance=0\.3 tunes"):
+            sampler.build(logistic(300))
 
     def test_gibbs_is_refused(self):
         field = amc.targets.BinaryMRF.random_triples(6, scale=0.1, random_seed=0)
@@ -245,4 +330,4 @@ def test_the_first_epoch_ends_at_the_first_budget():
     known = Ingredients(np.array([0.0, 0.5]), np.array([0.0, 1e-9]), np.array([1.0, 1.0]), np.array([1.0, 0.5]))
     test = annealing_schedule(known, first_budget=100.0, max_doublings=1)
     assert (test.epsilons, test.steps) == ((0.5, 0.0), (200,))
-    assert annealed.annealing_schedule(known, max_doublings=3).epsilons[-1] == 0.0
+    assert annealing_schedule(known, max_doublings=3).epsilons[-1] == 0.0

@@ -56,11 +56,11 @@ def expected_wrong_rate(stats: "xr.Dataset", *, epsilon: float, tol: float, **lo
     if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None
     mu_std = np.abs(np.asarray(stats["audited_mu_std"]))
-    audited = np.isfinite(mu_std)
+    epsilons = np.asarray(stats["epsilon"] if "epsilon" in stats else np.full_like(mu_std, epsilon))
+    audited = np.isfinite(mu_std) & np.isfinite(epsilons)  # a draw that no test decided has no epsilon
     if not audited.any():
         return None
     looks["n_obs"] = int(stats.attrs["n_obs"])
-    epsilons = np.asarray(stats["epsilon"] if "epsilon" in stats else np.full_like(mu_std, epsilon))
     expected = np.zeros_like(mu_std)
     for one in np.unique(epsilons[audited]):
         here = audited & (epsilons == one)

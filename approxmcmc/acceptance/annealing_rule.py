@@ -1,0 +1,139 @@
+"""The rule of annealing: which epsilon each epoch takes.
+
+At a budget t the risk of a posterior mean is R(epsilon, t) = b(epsilon)^2 + V(epsilon) k(epsilon) / t, with the bias b,
+the asymptotic variance V of a step and its cost k. Small budgets want a large epsilon, large ones want 0. So the run is
+divided into epochs that double the budget, and every epoch takes the epsilon that promises the least risk of the
+*pooled* mean at its end,
+
+    ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{k+1} - t_k) / k(epsilon),
+
+n steps having been made with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0: the
+pooled mean is consistent.
+
+Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 7, propose to lower epsilon as the
+chain runs; the rule is this project's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.annealed import AnnealedEpsilon
+from approxmcmc.acceptance.sequential_t import SequentialTTest
+from approxmcmc.errors import InvalidInputError
+
+LONGEST = 2**62  # steps of an epoch without end
+
+
+class Ingredients(NamedTuple):
+    """What the rule needs to know of each epsilon; the first axis runs over `epsilons`, which hold 0.
+
+    `bias` (squared units of `variance`) and `variance`, the asymptotic variance of a step, have shape (n_epsilons,) or
+    (n_epsilons, n_functionals); `cost` is that of a step, in any unit, shape (n_epsilons,).
+    """
+
+    epsilons: np.ndarray
+    bias: np.ndarray
+    variance: np.ndarray
+    cost: np.ndarray
+
+
+def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:
+    """Return the predicted risk of the mean over epochs: `arms` says which epsilon, `steps` how many steps.
+
+    Several functionals are averaged, each in units of its variance at epsilon = 0.
+    """
+    bias, variance = _standardised(ingredients)
+    n = np.asarray(steps, dtype=np.float64)[:, None]
+    places = np.asarray(arms, dtype=np.int64)
+    total = n.sum()
+    squared_bias = ((n * bias[places]).sum(axis=0) / total) ** 2
+    return float((squared_bias + (n * variance[places]).sum(axis=0) / total**2).mean())
+
+
+def annealing_schedule(
+    ingredients: Ingredients,
+    *,
+    test: SequentialTTest | None = None,
+    first_budget: float | None = None,
+    max_doublings: int = 60,
+) -> AnnealedEpsilon:
+    """Return the annealed test whose epochs double the budget and take the arm of least predicted pooled risk.
+
+    Parameters
+    ----------
+    ingredients
+        Bias, variance and cost of each epsilon, 0 among them.
+    test
+        Everything else of the tests.
+    first_budget
+        Cost at the end of the first epoch; default that of ten steps at epsilon = 0.
+    max_doublings
+        Epochs after which epsilon is 0 whatever is predicted, so that the run is consistent even where an ingredient
+        says that a bias is 0.
+
+    Raises
+    ------
+    InvalidInputError
+        When 0 is not among the epsilons, shapes do not fit, or a number is NaN or infinite, a variance or cost not
+        positive.
+
+    Examples
+    --------
+    >>> known = Ingredients(np.array([0.0, 0.01]), np.array([0.0, 0.1]), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
+    >>> annealing_schedule(known).epsilons[0], annealing_schedule(known).steps
+    (0.01, (125,))
+    """
+    epsilons, cost = _checked(ingredients)
+    exact = int(np.flatnonzero(epsilons == 0.0)[0])
+    budget = 10.0 * cost[exact] if first_budget is None else float(first_budget)
+    spent, arms, steps = 0.0, [], []  # type: ignore[var-annotated]
+    for _ in range(max_doublings):
+        allowed = [k for k in range(len(epsilons)) if not arms or epsilons[k] <= epsilons[arms[-1]]]
+        lengths = {k: (budget - spent) / cost[k] for k in allowed}
+        arm = min(allowed, key=lambda k: pooled_risk(ingredients, [*arms, k], [*steps, lengths[k]]))
+        if arm == exact:
+            break
+        arms.append(arm)
+        steps.append(max(1.0, round(lengths[arm])))
+        spent, budget = budget, 2.0 * budget
+    merged: list[list[float]] = []
+    for arm, n in zip(arms, steps, strict=True):  # epochs of one epsilon are one
+        if merged and merged[-1][0] == epsilons[arm]:
+            merged[-1][1] += n
+        else:
+            merged.append([float(epsilons[arm]), n])
+    return AnnealedEpsilon(
+        (*(epsilon for epsilon, _ in merged), 0.0),
+        tuple(int(min(n, LONGEST)) for _, n in merged),
+        test or SequentialTTest(),
+    )
+
+
+def _checked(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
+    """Return epsilons and costs; what makes no schedule is refused, as comparisons with NaN would answer anything."""
+    epsilons, bias, variance, cost = (np.asarray(part, dtype=np.float64) for part in ingredients)
+    if not (epsilons == 0.0).any():
+        raise InvalidInputError(
+            f"annealing_schedule: epsilon = 0 must be among the epsilons, found {epsilons.tolist()}"
+        )
+    for name, part, fits, needed in (
+        ("bias", bias, bias.shape == variance.shape and np.isfinite(bias).all(), "be finite, in the shape of variance"),
+        ("variance", variance, (variance > 0.0).all() and np.isfinite(variance).all(), "be positive and finite"),
+        ("cost", cost, cost.shape == epsilons.shape and (cost > 0.0).all() and np.isfinite(cost).all(), "be positive"),
+    ):
+        if not fits or part.shape[:1] != epsilons.shape:
+            raise InvalidInputError(
+                f"annealing_schedule: {name} must {needed}, one for each of {len(epsilons)} epsilons, found "
+                f"{part.tolist()}"
+            )
+    return epsilons, cost
+
+
+def _standardised(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
+    """Return bias and variance, shape (n_epsilons, n_functionals), in units of the variance at epsilon = 0."""
+    shape = (len(ingredients.epsilons), -1)
+    bias, variance = (np.asarray(part, dtype=np.float64).reshape(shape) for part in ingredients[1:3])
+    unit = variance[np.asarray(ingredients.epsilons) == 0.0][0]
+    return bias / np.sqrt(unit), variance / unit

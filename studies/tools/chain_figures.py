@@ -1,0 +1,191 @@
+"""Chains, marginal densities and autocorrelations of several samplers, one row or one colour each, by ArviZ's plots."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics import split_population
+from approxmcmc.study.report import Figure
+from approxmcmc.study.report.svg import COLOURS, INK
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from approxmcmc.study.results import StudyResults
+
+SHOWN = 500  # draws of a chain, or of a density: a picture needs no more, and a page with more is slow
+Curve = tuple[np.ndarray, np.ndarray]
+
+
+def chain_figures(
+    results: "StudyResults",
+    labels: Mapping[str, str],
+    names: Sequence[str],
+    *,
+    truth: Mapping[str, Curve],
+    truth_name: str,
+    leads: tuple[str, str, str] = ("", "", ""),
+    max_lag: int = 100,
+) -> list[Figure]:
+    """Draw chains, densities and autocorrelations of the coordinates of ``theta``.
+
+    Parameters
+    ----------
+    labels
+        What to call each setting, by its label in the results; others are left out.
+    names
+        Names of the coordinates.
+    truth
+        Points and density of what the marginals are held against, by coordinate; its points set the frame.
+    truth_name
+        What it is.
+    leads
+        Open the three captions: the published figures that these repeat.
+    max_lag
+        Longest lag, in steps.
+    """
+    chains = {labels[label]: traces for (_, label), traces in results.traces().items() if label in labels}
+    if not chains:
+        return []
+    first = _dataset({name: _first_chain(traces) for name, traces in chains.items()}, names)
+    pooled = _dataset({name: _spread(_pooled(traces)) for name, traces in chains.items()}, names)
+    thin = int(next(iter(chains.values()))[0]["sample_stats"].attrs.get("thin", 1))
+    every = "" if thin == 1 else f", of which every {thin}th is kept"
+    one = "one replicate of each setting, one member of a population" if _has_population(chains) else "one replicate"
+    lines = f"the first {min(SHOWN, first.sizes['draw'])} draws of {one}{every}."
+    lags = max(2, max_lag // thin)
+    return [
+        _figure("Chains", f"{leads[0]} Chains: {lines}", _grid(_shown(first), "plot_trace", names, "draw")),
+        _figure(
+            "Densities of all samplers",
+            f"{leads[1]} Marginal densities, kernel estimates from {pooled.sizes['draw']} draws spread over all "
+            f"replicates; dashed: {truth_name}.",
+            _densities(pooled, names, truth, truth_name),
+        ),
+        _figure(
+            "Autocorrelations",
+            f"{leads[2]} Autocorrelation of one replicate of each setting, over {first.sizes['draw']} draws{every}; a "
+            "lag is one draw. A step of every sampler counts alike, whatever it costs.",
+            _grid(first, "plot_autocorr", names, "lag", max_lag=min(lags, first.sizes["draw"] - 1)),
+        ),
+    ]
+
+
+# --- draws ---
+
+
+def _has_population(chains: Mapping[str, Any]) -> bool:
+    return any("adapted_n_members" in traces[0]["posterior"].attrs for traces in chains.values())
+
+
+def _members(trace: "xr.DataTree") -> np.ndarray:
+    """Return the chains of a trace, the members of a population one by one; shape (chain, draw, dim)."""
+    population = "adapted_n_members" in trace["posterior"].attrs
+    return np.asarray((split_population(trace) if population else trace["posterior"])["theta"].values)
+
+
+def _first_chain(traces: Sequence["xr.DataTree"]) -> np.ndarray:
+    return _members(traces[0])[0]
+
+
+def _pooled(traces: Sequence["xr.DataTree"]) -> np.ndarray:
+    return np.concatenate([chain for trace in traces for chain in _members(trace)])
+
+
+def _spread(theta: np.ndarray) -> np.ndarray:
+    """Return some draws, equally far apart."""
+    return theta[:: max(1, len(theta) // (4 * SHOWN))]
+
+
+def _dataset(draws: Mapping[str, np.ndarray], names: Sequence[str]) -> xr.Dataset:
+    """Return one variable for each coordinate, dims (sampler, chain, draw), cut to the shortest sampler."""
+    n = min(len(theta) for theta in draws.values())
+    values = np.stack([theta[:n] for theta in draws.values()])[:, None]
+    dims = ("sampler", "chain", "draw")
+    return xr.Dataset({name: (dims, values[..., k]) for k, name in enumerate(names)}, {"sampler": list(draws)})
+
+
+def _shown(first: xr.Dataset) -> xr.Dataset:
+    return first.isel(draw=slice(SHOWN))
+
+
+# --- pictures ---
+
+
+def _collection(make: Callable[..., Any], data: xr.Dataset, size: tuple[float, float], **layout: Any) -> Any:
+    return make(
+        data, backend="matplotlib", figure_kwargs={"figsize": size, "figsize_units": "inches", "layout": "constrained"},
+        **layout,
+    )  # fmt: skip
+
+
+def _grid(data: xr.Dataset, plot: str, names: Sequence[str], x_name: str, **settings: Any) -> Any:
+    """Return ArviZ's plot with a row for each sampler and a column for each coordinate."""
+    import arviz as az
+    from arviz_plots import PlotCollection
+
+    samplers = data["sampler"].values
+    collection = _collection(
+        PlotCollection.grid, data, (9.6, 0.9 + 1.1 * len(samplers)), rows=["sampler"], cols=["__variable__"]
+    )
+    hidden = {"title": False, "xlabel": False, "credible_interval": False}
+    if plot == "plot_trace":
+        hidden.pop("credible_interval")
+    tree = xr.DataTree.from_dict({"posterior": data})
+    getattr(az, plot)(tree, plot_collection=collection, visuals=hidden, **settings)
+    for k, name in enumerate(names):
+        axes = collection.viz["plot"][name]
+        for sampler in samplers:
+            axis = axes.sel(sampler=sampler).item()
+            axis.set_xlabel(x_name if sampler == samplers[-1] else "")
+            if k == 0:
+                axis.set_ylabel(str(sampler).replace("_", "\n"), fontsize=8)
+        axes.sel(sampler=samplers[0]).item().set_title(name)
+    return collection.viz["figure"].item()
+
+
+def _densities(pooled: xr.Dataset, names: Sequence[str], truth: Mapping[str, Curve], truth_name: str) -> Any:
+    """Return ArviZ's densities with a colour for each sampler, and the truth dashed."""
+    import arviz as az
+    from arviz_plots import PlotCollection
+
+    columns = min(2, len(names))
+    samplers = [str(sampler) for sampler in pooled["sampler"].values]
+    collection = _collection(
+        PlotCollection.wrap, pooled, (9.6, 3.4 * -(-len(names) // columns)), cols=["__variable__"], col_wrap=columns,
+        aes={"color": ["sampler"]}, color=[COLOURS[k % len(COLOURS)] for k in range(len(samplers))],
+    )  # fmt: skip
+    hidden = dict.fromkeys(
+        ("title", "credible_interval", "point_estimate", "point_estimate_text", "remove_axis"), False
+    )
+    az.plot_dist(xr.DataTree.from_dict({"posterior": pooled}), plot_collection=collection, visuals=hidden)
+    for name in names:
+        axis = collection.viz["plot"][name].item()
+        for line, sampler in zip(axis.get_lines(), samplers, strict=True):
+            line.set_label(sampler)
+        (x, height) = truth[name]
+        axis.plot(x, height, color=INK, linestyle="--", linewidth=2.2, label=truth_name)
+        axis.set(xlabel=name, ylabel="density", xlim=(x[0], x[-1]), ylim=(0.0, 2.0 * height.max()))
+    collection.viz["plot"][names[0]].item().legend(fontsize=7)
+    return collection.viz["figure"].item()
+
+
+def _figure(title: str, caption: str, figure: Any) -> Figure:
+    from matplotlib import pyplot
+
+    pyplot.close(figure)  # ArviZ makes its figures by pyplot, which would keep them
+    return Figure(title, caption.lstrip(), figure, _lines(figure))
+
+
+def _lines(figure: Any) -> "pd.DataFrame":
+    """Return the plotted numbers: every line of every panel, row by row."""
+    import pandas as pd
+
+    frames = [
+        pd.DataFrame({"panel": panel, "line": str(line.get_label()), "x": line.get_xdata(), "y": line.get_ydata()})
+        for panel, axis in enumerate(figure.axes)
+        for line in axis.get_lines()
+    ]
+    return pd.concat(frames, ignore_index=True)
