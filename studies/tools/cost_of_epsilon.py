@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.intervals import NOTHING, proportion_interval, share_interval
 from approxmcmc.study.report.predictions import predict_setting
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.tables import ratio_of_sums, total
+from approxmcmc.study.report.tables import total
 
 if TYPE_CHECKING:
     import pandas as pd

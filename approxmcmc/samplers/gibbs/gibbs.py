@@ -177,6 +177,7 @@ class GibbsProgram:
         self.attrs: Mapping[str, Any] = {
             "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,  # terms per decision, not factors of the target
             **({"audit_every": audit_every or 0} if test.is_audited else {}),
+            **({"data_order": "rows"} if test.log_likelihood is None else {}),
         }
         if conditionals.fields is not None:
             sweep = make_sweep(refresh_field, SCANS[scan], make_draw_by_field(logit_uniform))
