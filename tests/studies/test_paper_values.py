@@ -78,7 +78,7 @@ def test_the_table_sets_ours_beside_the_papers(tmp_path):
         speed=value(100.0, measure="steps per second", machine=True),
     )
     unfinished = published_section(declared.results("paper", tmp_path))[0]
-    assert list(unfinished.pieces[0].data["remark"])[0] == "no finished cell"
+    assert unfinished.pieces[0].data["remark"][0] == "no finished cell"
     assert "No number can be compared" in unfinished.text[1]
 
     results = declared.run("paper", tmp_path, sample=toy_sample, probe=quiet_probe)
