@@ -30,6 +30,7 @@ from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from studies.tools import austerity_paper
 
 PRIOR_SCALE = 10**-0.5  # precision 10
 STEP_SIZES, EPSILONS = (5e-4, 1e-4), (0.1, 0.05, 0.01, 0.0)
@@ -276,6 +277,7 @@ study = Study(
     seed=1999,
     start=start,
     analyses=(data_used, figures_5_and_6, steps_made),
+    paper_values=austerity_paper.figures_5_and_6(STEP_SIZES),
     presets={
         "smoke": {
             "targets": {"kdd99": smoke_posterior},
@@ -284,6 +286,7 @@ study = Study(
             "audit_every": 50,
             "replicates": 2,
             "gold": None,
+            "paper_values": {},
         },
         "quick": {
             "targets": {"kdd99": quick_posterior},

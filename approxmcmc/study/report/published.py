@@ -27,11 +27,13 @@ def published_section(results: "StudyResults") -> list[Section]:
     import pandas as pd
 
     rows = [_row(results, name, value) for name, value in results.study.paper_values.items()]
-    table = Table("Published numbers", "One line for each published number.", pd.DataFrame(rows), headings=HEADINGS)
+    table = Table(
+        "Published numbers", "One line for each published number.", pd.DataFrame(rows), HEADINGS, {"paper": ".6g"}
+    )
     return [Section("Published numbers beside ours", (RULES, _verdict(rows)), pieces=(table,))]
 
 
-HEADINGS = {"value": "what", "paper": "paper", "ours": "ours", "printed": "printed in", "remark": "comparable?"}
+HEADINGS = {"value": "what", "printed": "printed in", "remark": "comparable?"}
 
 
 def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any]:
@@ -83,4 +85,6 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
     if not judged:
         return "No number can be compared: there is no interval, or another machine made them all."
     inside = sum(row["difference_lower"] <= 0.0 <= row["difference_upper"] for row in judged)
-    return f"Of {len(judged)} numbers that can be compared, {inside} lie within our interval."
+    return (
+        f"Of {len(judged)} numbers that can be compared, {inside} lie within our interval; few replicates make it wide."
+    )
