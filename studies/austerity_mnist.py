@@ -1,6 +1,6 @@
 """Austerity on MNIST: a random walk that reads less data, errs, and perhaps reaches less risk in the same time.
 
-Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section
+Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, section
 6.1, figures 1 to 4: logistic regression of 7 against 9 on 50 principal components, N = 12214; risk of the predictive
 mean p(y = 1 | x*), averaged over 2037 test points. The paper's rival is the sequential test at epsilon = 0; ``exact``
 makes the same decisions from a cached log-likelihood at half the cost, and is the fairer one.
@@ -78,7 +78,7 @@ def figure_4(results) -> list:
 
 study = Study(
     name="austerity_mnist",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.1, figures 1 to 4",
+    reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.1, figures 1 to 4",
     targets={"mnist_7v9": mnist.real_posterior},
     samplers=samplers(batch_size=500),
     estimands={"predictive_mean": mnist.predictive_mean},

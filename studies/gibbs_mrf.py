@@ -268,10 +268,8 @@ def theorem_2(results) -> list:
     bound, typical = influence_bound(fields).sum(axis=1), influence_at(fields, state).sum(axis=1)
     names = ["largest row sum of the bound", "mean row sum at a random state"]
     data = pd.DataFrame({"quantity": names, "value": [bound.max(), typical.mean()]})
-    if bound.max() < 1.0:
-        verdict = "holds"
-    else:
-        verdict = "fails for this bound, so that no contraction rate, and no bound of Theorem 2, is available"
+    fails = "fails for this bound, so that no contraction rate, and no bound of Theorem 2, is available"
+    verdict = "holds" if bound.max() < 1.0 else fails
     caption = f"Row sums of the influence matrix. Dobrushin's condition (largest row sum below 1) {verdict}."
     return [Table("Influences", caption, data)]
 

@@ -29,7 +29,7 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
 from studies.tools.published import moments_of, table_of_moments
-from studies.tools.unadjusted import share_beyond_curvature, unadjusted_steps
+from studies.tools.unadjusted import beyond_stability, points_of, unadjusted_steps
 
 SEED = 2016
 NAMES = ("edges", "two_stars")
@@ -249,8 +249,8 @@ def auxiliary_length(results) -> list:
 def langevin_steps(results) -> list:
     """Tabulate what the two steps of noisy Langevin show."""
     mean, sd = exact_moments(results)
-    limits = {step: f"a = {step:g}" for step in STEPS}
-    remark = share_beyond_curvature(exact_posterior(results)["weight"], np.array(COVARIANCE), limits)
+    points = points_of(exact_posterior(results)["weight"], 20 if results.preset == "smoke" else 60)
+    remark = beyond_stability(business().log_density, points, np.array(COVARIANCE), STEPS)
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange", remark=remark)]
 
 

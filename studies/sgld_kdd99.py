@@ -1,6 +1,6 @@
 """SGLD on network connections: without a test it is fast and biased, with a sequential test slower and less so.
 
-Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section 6.2,
+Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, 6.2,
 figures 5 and 6: logistic regression, malicious against normal connections of KDD99 (10 %, N = 494021), 41 features;
 step sizes 5e-4 and 1e-4; L1 error in variance against time for SGLD, exact MH and tests at epsilon .1, .05, .01.
 
@@ -264,7 +264,7 @@ def data_used(results) -> list:
 
 study = Study(
     name="sgld_kdd99",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.2, figures 5 and 6",
+    reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.2, figures 5 and 6",
     targets={"kdd99": real_posterior},
     samplers=samplers(batch_size=500, test_batch_size=500),
     estimands={"squared_deviation": squared_deviation},

@@ -1,6 +1,6 @@
 """The price of epsilon: data read and wrong decisions, measured and predicted.
 
-Figure 2 of Korattikara, Chen and Welling (2014), for any study of a tall-data target with a knob called epsilon.
+Figure 2 of the preprint of Korattikara, Chen and Welling (2013), for any study with a knob epsilon.
 """
 
 from collections.abc import Mapping, Sequence

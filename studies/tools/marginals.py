@@ -1,6 +1,6 @@
 """The joint marginal of two coordinates at several times, over that of the gold standard.
 
-Figure 4 of Korattikara, Chen and Welling (2014), for any study with a knob called epsilon.
+Figure 4 of the preprint of Korattikara, Chen and Welling (2013), for any study with a knob called epsilon.
 """
 
 from collections.abc import Sequence

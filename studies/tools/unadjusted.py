@@ -8,7 +8,7 @@ forget in about 2/a steps and are stable for a < 4. On another law they are stab
 curvature of the log density in the metric of C, and may leave for good where it does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,29 +90,35 @@ def _tuned_steps(traces: Any) -> list[float]:
     return [float(step) for trace in traces for step in np.atleast_1d(trace["posterior"].attrs["adapted_step_size"])]
 
 
-def share_beyond_curvature(weight: "xr.DataArray", cov: np.ndarray, limits: Mapping[float, str]) -> str:
-    """Return a sentence: the posterior mass of a grid in two dimensions whose curvature forbids each step size.
+def largest_curvature(log_density: Callable[[np.ndarray], float], theta: np.ndarray, cov: np.ndarray) -> float:
+    """Return the largest eigenvalue of -H of the log density at theta, in the metric cov = L L': of -L' H L.
 
-    The curvature is the largest eigenvalue of L' H L, with H the negative Hessian of the log density by central
-    differences and cov = L L'. A step a is unstable where it exceeds 4 / a.
+    Second differences along the columns of L, a hundredth of a standard deviation apart.
     """
-    curvature = _largest_curvature(weight, cov)
-    known = np.isfinite(curvature)
-    mass = weight.to_numpy()[known] / weight.to_numpy()[known].sum()
-    shares = [f"{mass[curvature[known] > 4.0 / step].sum():.0%} for {name}" for step, name in limits.items()]
-    return f"Share of the posterior where the step is beyond the stability limit 4 / curvature: {', '.join(shares)}."
+    L, h, dim = 0.01 * np.linalg.cholesky(cov), 0.01, len(theta)
+    H = np.empty((dim, dim))
+    for i in range(dim):
+        for j in range(i + 1):
+            signs = [(a, b, log_density(theta + a * L[:, i] + b * L[:, j])) for a in (-1, 1) for b in (-1, 1)]
+            H[i, j] = H[j, i] = sum(a * b * value for a, b, value in signs) / (4.0 * h * h)
+    return float(np.linalg.eigvalsh(-H)[-1])
 
 
-def _largest_curvature(weight: "xr.DataArray", cov: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_density = np.log(weight.to_numpy())
-        x, y = (weight[name].to_numpy() for name in weight.dims)
-        first = np.gradient(log_density, x, y)
-        second = [np.gradient(part, x, y) for part in first]
-    hessian = -np.array([[second[i][j] for j in range(2)] for i in range(2)])
-    L = np.linalg.cholesky(cov)
-    seen = np.einsum("ki,ijab,jl->abkl", L.T, hessian, L)
-    out = np.full(log_density.shape, np.nan)
-    whole = np.isfinite(seen).all(axis=(2, 3))
-    out[whole] = np.linalg.eigvalsh(0.5 * (seen[whole] + np.swapaxes(seen[whole], -1, -2)))[:, -1]
-    return out
+def points_of(weight: "xr.DataArray", count: int) -> np.ndarray:
+    """Return points of a grid, spread evenly over its mass, shape (count, dims)."""
+    mass = np.cumsum(weight.to_numpy().ravel())
+    places = np.searchsorted(mass / mass[-1], (np.arange(count) + 0.5) / count)
+    where = np.unravel_index(places, weight.shape)
+    return np.stack([weight[name].to_numpy()[k] for name, k in zip(weight.dims, where, strict=True)], axis=1)
+
+
+def beyond_stability(
+    log_density: Callable[[np.ndarray], float], points: np.ndarray, cov: np.ndarray, steps: Sequence[float]
+) -> str:
+    """Return a sentence: at which share of points of a posterior each step size is beyond 4 / curvature."""
+    curvature = np.array([largest_curvature(log_density, theta, cov) for theta in points])
+    shares = [f"{np.mean(curvature * step > 4.0):.0%} for a = {step:g}" for step in steps]
+    return (
+        f"Share of {len(points)} points of the posterior where a step is beyond the stability limit 4 / curvature: "
+        f"{', '.join(shares)}; median curvature {np.median(curvature):.2g}, largest {curvature.max():.2g}."
+    )
