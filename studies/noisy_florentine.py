@@ -11,8 +11,8 @@ none. The study shows it: exchange is run with exact auxiliary draws, and with c
 full and both starts. This is our explanation of the paper's table, not the paper's.
 
 Noisy Langevin has two steps. The paper gives it the step that MALA-exchange is tuned to, here about 1.5 posterior
-covariances: the chain runs away, since a tenth of the posterior lies near the dense phase, where the log density is
-curved too much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
+covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved too
+much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
 """
 
 import functools
