@@ -1,6 +1,6 @@
 """Annealed epsilon against every fixed epsilon: on images, and on the canonical case whose answer is known.
 
-Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section 7,
+Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, sec. 7,
 suggest to lower epsilon while the chain runs. Here the schedule is planned from a pilot before the chain starts: epochs
 double the budget, and each takes the epsilon that promises the least risk of the pooled mean.
 
@@ -163,7 +163,7 @@ def canonical(results: Any) -> list[Any]:
 
 study = Study(
     name="annealed_epsilon",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, sections 6.1 and 7",
+    reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 6.1 and 7",
     targets={"mnist_7v9": mnist.real_posterior},
     samplers=samplers(batch_size=500),
     estimands={"predictive_mean": mnist.predictive_mean},

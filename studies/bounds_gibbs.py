@@ -1,6 +1,6 @@
 """Theorem 2 on Markov random fields: exact bounds by sweeps where states can be enumerated, none where they cannot.
 
-After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 2 and section 6.4. The theorem needs a
+After Korattikara, Chen and Welling (2013), preprint of Austerity in MCMC Land, theorem 2 and section 6.3. It needs a
 contraction coefficient. One site update contracts nothing (eta = 1), a systematic sweep does; its one-step error is at
 most D Delta_max. With 6 sites the realised conditionals are enumerated over all ways to draw the looks, so that every
 bound is rigorous; with 8 they come from the Gaussian regime and bounds are heuristic. At the paper's 100 sites there
@@ -187,7 +187,7 @@ def no_bound(results) -> list:
 
 study = Study(
     name="bounds_gibbs",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 2 and section 6.4",
+    reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, theorem 2 and section 6.3",
     targets={"six": six, "eight": eight},
     samplers={"sequential": vary(sequential, epsilon=knob(*EPSILONS))},
     budget=Budget(draws=200_000),

@@ -1,6 +1,6 @@
 """SGLD on network connections: without a test it is fast and biased, with a sequential test slower and less so.
 
-Korattikara, Chen and Welling (2014), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, ICML, section 6.2,
+Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, 6.2,
 figures 5 and 6: logistic regression, malicious against normal connections of KDD99 (10 %, N = 494021), 41 features;
 step sizes 5e-4 and 1e-4; L1 error in variance against time for SGLD, exact MH and tests at epsilon .1, .05, .01.
 
@@ -34,6 +34,7 @@ from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from studies.tools import austerity_paper
 from studies.tools.in_laplace_metric import laplace_of, start
 
 PRIOR_SCALE = 10**-0.5  # precision 10
@@ -265,7 +266,7 @@ def data_used(results) -> list:
 
 study = Study(
     name="sgld_kdd99",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.2, figures 5 and 6",
+    reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.2, figures 5 and 6",
     targets={"kdd99": real_posterior},
     samplers=samplers(batch_size=500, test_batch_size=500),
     estimands={"squared_deviation": squared_deviation},
@@ -278,6 +279,7 @@ study = Study(
     seed=1999,
     start=start,
     analyses=(data_used, figures_5_and_6, steps_made),
+    paper_values=austerity_paper.figures_5_and_6(STEP_SIZES),
     presets={
         "smoke": {
             "targets": {"kdd99": smoke_posterior},
@@ -286,6 +288,7 @@ study = Study(
             "audit_every": 50,
             "replicates": 2,
             "gold": None,
+            "paper_values": {},
         },
         "quick": {
             "targets": {"kdd99": quick_posterior},

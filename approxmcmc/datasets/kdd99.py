@@ -1,4 +1,4 @@
-"""Network connections of the KDD Cup 1999: the data of Korattikara, Chen and Welling (2014), section 6.2.
+"""Network connections of the KDD Cup 1999: the data of Korattikara, Chen and Welling (2013), preprint, 6.2.
 
 The 10 % subset: 494021 connections, 41 features, malicious (80 %) or normal. The paper says neither how columns were
 coded nor how they were scaled; what is done here is written down at `kdd99`.

@@ -3,8 +3,8 @@
 Models appear here only through functions and arrays: ``conditional(states, site)`` with shape (n, n_states) returns
 exact conditionals, and `fields` the polynomial of a binary log density; `targets.BinaryMRF` has both.
 
-Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.4 and supplement F, equation 12;
-Dobrushin (1968) for the influence matrix.
+Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.3, equation 12; Dobrushin
+(1968) for the influence matrix.
 """
 
 import itertools

@@ -92,8 +92,8 @@ def risk(
 
     References
     ----------
-    .. [1] A. Korattikara, Y. Chen, M. Welling (2014). Austerity in MCMC land: cutting the Metropolis-Hastings budget.
-       ICML, section 2.
+    .. [1] A. Korattikara, Y. Chen, M. Welling (2013). Austerity in MCMC land: cutting the Metropolis-Hastings budget.
+       Preprint, section 3.
 
     Examples
     --------

@@ -132,7 +132,7 @@ class StochasticGradientLangevin(Component, Proposal):
 
     References
     ----------
-    Welling and Teh (2011); Korattikara, Chen and Welling (2014), section 6.2; Baker, Fearnhead, Fox and Nemeth (2019).
+    Welling and Teh (2011); Korattikara, Chen and Welling (2013), section 6.2; Baker, Fearnhead, Fox and Nemeth (2019).
 
     Examples
     --------

@@ -138,7 +138,7 @@ def corrected_sgld(
     preconditioner: Any = None,
     control_variate: Any = None,
 ) -> MetropolisHastings:
-    """Return SGLD corrected by a sequential t-test (Korattikara, Chen and Welling 2014, section 6.2): biased.
+    """Return SGLD corrected by a sequential t-test (Korattikara, Chen and Welling 2013, section 6.2): biased.
 
     epsilon = 0 is exact. Densities of proposals are those given the minibatch; the test reads other data.
 

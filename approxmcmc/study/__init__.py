@@ -9,5 +9,6 @@ these as its methods.
 from approxmcmc.study.declare import Budget, Gold
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
+from approxmcmc.study.paper_values import PaperValue
 
-__all__ = ["Budget", "Gold", "Knob", "Setting", "Study", "Vary", "knob", "vary"]
+__all__ = ["Budget", "Gold", "Knob", "PaperValue", "Setting", "Study", "Vary", "knob", "vary"]

@@ -15,7 +15,9 @@ from typing import Any, Self
 from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
 from approxmcmc.study.knobs import Setting, Vary
+from approxmcmc.study.measures import MEASURES, Measure
 from approxmcmc.study.names import check_name, nearest
+from approxmcmc.study.paper_values import PaperValue
 
 LARGEST_NUMBER_OF_DRAWS = 1_000_000
 FULL_PRESET = "paper"
@@ -102,6 +104,8 @@ class Declaration:
     start: Callable[..., Any] | None = None
     analyses: tuple[Callable[..., Any], ...] = ()
     bounds: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    measures: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
+    paper_values: Mapping[str, PaperValue] = dataclasses.field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,6 +121,7 @@ class Declaration:
         self._check_estimands()
         self._check_labels()
         self._check_bounds()
+        self._check_paper_values()
         self._check_presets()
 
     def _check_estimands(self) -> None:
@@ -141,6 +146,18 @@ class Declaration:
                         f"Study {self.name!r}: the bound {name!r} needs `{role}`, one of {sorted(members)}; found "
                         f"{declared.get(role)!r}."
                     )
+
+    def _check_paper_values(self) -> None:
+        taken = sorted(set(self.measures) & set(MEASURES))
+        if taken:
+            raise StudyError(f"Study {self.name!r}: every study has the measures {taken}; give yours other names.")
+        known = {
+            "measures": [*MEASURES, *self.measures],
+            "settings": [setting.label for setting in self.settings()],
+            "targets": list(self.targets),
+        }
+        for name, value in self.paper_values.items():
+            value.check(self.name, name, **known)
 
     def _check_presets(self) -> None:
         replaceable = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "presets")]

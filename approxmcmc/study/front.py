@@ -51,6 +51,12 @@ class Study(Declaration):
         further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``, or the
         one that ``knob`` names; its
         finished cells and the gold standard are what the distance is measured from.
+    measures
+        Functions of a one-chain trace that return one number, by name: what `paper_values` may name besides ``"steps
+        per second"``, ``"acceptance"``, ``"data per decision"`` and ``"wrong decisions"``.
+    paper_values
+        Published numbers by what they are, each a :class:`PaperValue`; the report sets them beside ours, with the
+        interval over replicates and the difference.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
         ``paper`` that is not listed is the study as it stands.
@@ -58,7 +64,8 @@ class Study(Declaration):
     Raises
     ------
     StudyError
-        If a name cannot name a file, a field is empty or out of range, or a preset replaces an unknown field.
+        If a name cannot name a file, a field is empty or out of range, a bound or a published value names what the
+        study does not have, or a preset replaces an unknown field.
 
     Examples
     --------

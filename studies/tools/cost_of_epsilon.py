@@ -1,6 +1,6 @@
 """The price of epsilon: data read and wrong decisions, measured and predicted.
 
-Figure 2 of Korattikara, Chen and Welling (2014), for any study of a tall-data target with a knob called epsilon.
+Figure 2 of the preprint of Korattikara, Chen and Welling (2013), for any study with a knob epsilon.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.intervals import NOTHING, proportion_interval, share_interval
 from approxmcmc.study.report.predictions import predict_setting
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.tables import ratio_of_sums, total
+from approxmcmc.study.report.tables import total
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,16 +36,20 @@ def cost_against_epsilon(results: "StudyResults", *, lead: str = "") -> list[Fig
         if rows.empty:
             continue
         figure, axes = subplots(1, 2, figsize=(9.6, 3.8))
-        for panel, name, word, colour in (
-            (axes[0], "data", "data read per decision (%)", COLOURS[0]),
-            (axes[1], "wrong", "wrong decisions (%)", COLOURS[1]),
+        ticks = sorted(set(rows.epsilon))
+        families = list(rows.groupby("sampler", sort=False))
+        for panel, name, word in (
+            (axes[0], "data", "data read per decision (%)"),
+            (axes[1], "wrong", "wrong decisions (%)"),
         ):
-            _measured_and_predicted(panel, rows, name, colour)
+            for place, (sampler, family) in enumerate(families):
+                said = f", {sampler}" if len(families) > 1 else ""
+                _measured_and_predicted(panel, family, name, place, said)
             panel.set_xlabel("epsilon")
-            panel.set_xticks(rows.epsilon, _apart(rows.epsilon.to_list()))
+            panel.set_xticks(ticks, _apart(ticks))
             panel.set_ylabel(word)
             panel.set_ylim(bottom=0.0)
-        axes[1].plot(rows.epsilon, 100.0 * rows.epsilon, color=INK, linestyle=":", label="epsilon itself")
+        axes[1].plot(ticks, 100.0 * np.array(ticks), color=INK, linestyle=":", label="epsilon itself")
         for panel in axes:
             panel.legend()
         caption = (
@@ -73,37 +78,37 @@ def _apart(ticks: Sequence[float]) -> list[str]:
 def epsilon_rows(
     results: "StudyResults", target: str, settings: Mapping[str, Sequence["xr.DataTree"]]
 ) -> "pd.DataFrame":
-    """Return measured and predicted cost of every setting that has a knob epsilon, in the order of epsilon."""
+    """Return measured and predicted cost of every setting that has a knob epsilon, by sampler and epsilon."""
     import pandas as pd
 
     records = results.records[results.records.target == target]
-    described = {row.label: (row.knobs or {}, row.sampler) for row in records.itertuples()}
+    described = {row.label: (row.sampler_name, row.knobs or {}, row.sampler) for row in records.itertuples()}
     n_obs, rows = results.target(target).n_obs, []
     for label, traces in settings.items():
-        knobs, sampler = described[label]
+        name, knobs, sampler = described[label]
         if "epsilon" not in knobs:
             continue
         fractions = [ratio_of_sums(trace, "datapoints_touched", "decisions_made") / n_obs for trace in traces]
         audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
         prediction = predict_setting(results.target(target), traces, sampler)
         rows.append(
-            {"epsilon": float(knobs["epsilon"]), "setting": label}
+            {"sampler": name, "epsilon": float(knobs["epsilon"]), "setting": label}
             | share_interval(fractions).columns("data")
             | (prediction.data_fraction if prediction else NOTHING).columns("predicted_data")
             | {"audited": audited, "wrong_count": wrong}
             | proportion_interval(wrong, audited).columns("wrong")
             | (prediction.wrong_rate if prediction else NOTHING).columns("predicted_wrong")
         )
-    return pd.DataFrame(rows).sort_values("epsilon", ignore_index=True) if rows else pd.DataFrame()
+    return pd.DataFrame(rows).sort_values("epsilon", kind="stable", ignore_index=True) if rows else pd.DataFrame()
 
 
-def _measured_and_predicted(panel: Any, rows: "pd.DataFrame", name: str, colour: str) -> None:
-    x = rows.epsilon
+def _measured_and_predicted(panel: Any, rows: "pd.DataFrame", name: str, place: int, said: str) -> None:
+    x, colour = rows.epsilon, COLOURS[place]
     value, lower, upper = (100.0 * rows[f"{name}{end}"] for end in ("", "_lower", "_upper"))
     error = np.nan_to_num(np.array([value - lower, upper - value]))
-    panel.errorbar(x, value, yerr=np.maximum(error, 0.0), fmt="o-", color=colour, capsize=3, label="measured")
+    panel.errorbar(x, value, yerr=np.maximum(error, 0.0), fmt="o-", color=colour, capsize=3, label=f"measured{said}")
     predicted = 100.0 * rows[f"predicted_{name}"]
-    panel.plot(x, predicted, color=INK, linestyle="--", label="recursion")
+    panel.plot(x, predicted, color=INK, linestyle=("--", ":", "-.")[place % 3], label=f"recursion{said}")
     panel.fill_between(
         x,
         100.0 * rows[f"predicted_{name}_lower"],

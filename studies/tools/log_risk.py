@@ -1,6 +1,6 @@
 """Log risk against time on a linear axis, with the number of steps that every setting made.
 
-The axes of figure 3 of Korattikara, Chen and Welling (2014), for any study with a gold standard.
+The axes of figure 3 of the preprint of Korattikara, Chen and Welling (2013), for any study with a gold standard.
 """
 
 from collections.abc import Mapping

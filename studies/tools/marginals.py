@@ -1,6 +1,6 @@
 """The joint marginal of two coordinates at several times, over that of the gold standard.
 
-Figure 4 of Korattikara, Chen and Welling (2014), for any study with a knob called epsilon.
+Figure 4 of the preprint of Korattikara, Chen and Welling (2013), for any study with a knob called epsilon.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def pair_marginals(
     variable, coordinates
         Name of the variable, and the places of two of its coordinates.
     epsilons
-        Values of the knob epsilon, one row of panels for each.
+        Values of the knob epsilon, one row of panels for each; of several samplers with the knob, the first is drawn.
     fractions
         Shares of the longest common time, one column of panels for each.
     runs
@@ -90,11 +90,12 @@ def pair_marginals(
 
 def _settings_at(results: "StudyResults", contest: Contest, epsilons: Sequence[float]) -> dict[float, str]:
     records = results.records[results.records.target == contest.target]
+    at = {row.label: (row.knobs or {}).get("epsilon") for row in records.itertuples()}
     found = {}
     for epsilon in epsilons:
-        for row in records.itertuples():
-            if (row.knobs or {}).get("epsilon") == epsilon and row.label in contest.traces:
-                found[epsilon] = row.label
+        for label in contest.traces:  # in the order declared
+            if at.get(label) == epsilon:
+                found.setdefault(epsilon, label)
     return found
 
 

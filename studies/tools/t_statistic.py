@@ -1,6 +1,6 @@
 """The law of the t-statistic on real terms: resamples without replacement beside Student's law.
 
-Figure 1 of Korattikara, Chen and Welling (2014), for any study of a tall-data target.
+Figure 1 of the preprint of Korattikara, Chen and Welling (2013), for any study of a tall-data target.
 """
 
 from collections.abc import Sequence

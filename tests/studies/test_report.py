@@ -160,6 +160,7 @@ def record(label: str, epsilon: float, replicate: int, lost: bool) -> dict:
     key = content_hash(label, replicate)
     return {
         "key": key, "study": "toy", "preset": "quick", "target": "toy", "label": label, "sampler": sampler(epsilon),
+        "sampler_name": "austerity",
         "knobs": {"epsilon": epsilon}, "replicate": replicate, "seed": 7, "budget": {"seconds": 1.0},
         "status": "failed" if lost else "done", "error": TRACEBACK if lost else None,
         "wall_seconds": math.nan if lost else 2.0, "cpu_seconds": math.nan if lost else 1.9,
@@ -626,8 +627,11 @@ def test_a_study_says_which_figure_of_its_paper_it_repeats():
 def test_the_mnist_study_is_declared_as_published():
     study = load_study(STUDIES / "austerity_mnist.py")
     paper, quick, smoke = (study.with_preset(name) for name in ("paper", "quick", "smoke"))
+    orders = [setting.sampler.test.order for setting in paper.settings() if setting.knobs]
     epsilons = [setting.knobs["epsilon"] for setting in paper.settings() if setting.knobs]
-    assert epsilons == [0.0, 0.01, 0.05, 0.1, 0.2]
+    assert orders == ["rows"] * 5 + ["blocks"] * 5
+    assert epsilons == 2 * [0.0, 0.01, 0.05, 0.1, 0.2]
+    assert paper.paper_values.keys() == quick.paper_values.keys() and not smoke.paper_values
     assert all(setting.sampler.proposal.scale == 0.01 for setting in paper.settings())
     assert paper.budget.seconds == 400.0 and paper.replicates == 8 and looser_gold(paper.gold) == ""
     assert "min_bulk_ess" in looser_gold(quick.gold)

@@ -8,8 +8,8 @@ the sum over the terms that hold the site ("pairs", where every term is a table 
 of an acceptance test: is a sum of terms above a threshold? So every test serves here, with threshold logit(u) and
 nothing beside the terms (c = 0), and may answer after a few terms.
 
-References: Geman and Geman (1984); Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.4 and
-supplement F.
+References: Geman and Geman (1984); Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 5
+and 6.3; in the conference version (2014) supplement F.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ class Gibbs(Component, Sampler):
 
     References
     ----------
-    Geman and Geman (1984); Korattikara, Chen and Welling (2014), section 6.4.
+    Geman and Geman (1984); Korattikara, Chen and Welling (2013), preprint, sections 5 and 6.3.
 
     Examples
     --------
@@ -177,6 +177,7 @@ class GibbsProgram:
         self.attrs: Mapping[str, Any] = {
             "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,  # terms per decision, not factors of the target
             **({"audit_every": audit_every or 0} if test.is_audited else {}),
+            **({"data_order": "rows"} if test.log_likelihood is None else {}),
         }
         if conditionals.fields is not None:
             sweep = make_sweep(refresh_field, SCANS[scan], make_draw_by_field(logit_uniform))

@@ -1,6 +1,7 @@
 """What the page says, in order.
 
-Notes, the answer, design, risk, the study's own figures, cost, gold standard, census, machine, diagnostics, provenance.
+Notes, the answer, design, risk, the study's own figures, published numbers, cost, gold standard, census, machine,
+diagnostics, provenance.
 """
 
 import dataclasses
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.bounds import bounds_section
+from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.pieces import Note, Section
+from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners
 from approxmcmc.study.report.wording import counted
@@ -52,6 +55,7 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
         design(results, contests),
         *(section for contest in judged for section in risk_sections(contest, several=len(judged) > 1)),
         *([Section("The study's own figures", pieces=pictures)] if pictures else []),
+        *published_section(results),
         cost_section(results, contests),
         gold_section(results),
         census_section(results, judged),
@@ -92,6 +96,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
             f"Which setting has least risk at a given time, and what its approximation costs. After {study.reference}.",
         ),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
+        ("Data order", data_order(contests) or "no cell is done yet"),
         ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),

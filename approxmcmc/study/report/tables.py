@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.diagnostics.records import stat_attribute
+from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report.census import numbers
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import (
@@ -196,12 +197,3 @@ def _flat(trace: "xr.DataTree") -> np.ndarray:
 def total(traces: Sequence["xr.DataTree"], name: str) -> int:
     """Return the sum of a count over all draws of all traces; 0 where a trace does not have it."""
     return int(sum(int(trace["sample_stats"][name].sum()) for trace in traces if name in trace["sample_stats"]))
-
-
-def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
-    """Return the sum of one record over that of another (or over the number of draws); NaN where one is missing."""
-    stats = trace["sample_stats"]
-    if above not in stats or (below != "draw" and below not in stats):
-        return math.nan
-    bottom = float(stats.sizes["draw"] if below == "draw" else stats[below].sum())
-    return float(stats[above].sum()) / bottom if bottom else math.nan

@@ -8,8 +8,8 @@ are a sum that a sequential test may stop early. With factors of at most three s
 degree three in the x_i, and L_i a *field* that is updated when a site flips, instead of a sum over all factors: the
 fastest exact conditional.
 
-Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.4: D = 100 and one table for each of
-the 161700 triples, log entries N(0, 0.02^2).
+Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.3: D = 100 and one table
+for each of the 161700 triples, log entries N(0, 0.02^2).
 """
 
 import itertools

@@ -1,0 +1,19 @@
+"""The draws of a setting's replicates as one array, populations taken apart."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from approxmcmc.diagnostics import split_population
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def draws_of(traces: "Sequence[xr.DataTree]") -> np.ndarray:
+    """Return the draws of theta, cut to the shortest replicate; the members of a population as chains of their own."""
+    populations = "adapted_n_members" in traces[0]["posterior"].attrs
+    found = [split_population(trace) if populations else trace["posterior"] for trace in traces]
+    n = min(posterior.sizes["draw"] for posterior in found)
+    return np.concatenate([posterior["theta"].values[:, :n] for posterior in found])

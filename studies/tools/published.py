@@ -1,0 +1,74 @@
+"""Published tables as values of a study: moments of parameters, and numbers of steps in a given time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from approxmcmc.study import PaperValue
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Moments = Sequence[tuple[float, float]]
+
+
+def moment(variable: str, place: int, kind: str) -> "Callable[[xr.DataTree], float]":
+    """Return the measure "mean" or "sd" of one coordinate of a variable, over the draws of a chain."""
+
+    def measure(trace: "xr.DataTree") -> float:
+        values = trace["posterior"][variable].to_numpy()[..., place]
+        return float(np.mean(values) if kind == "mean" else np.std(values))
+
+    return measure
+
+
+def moments_of(variable: str, names: Sequence[str]) -> "dict[str, Callable[[xr.DataTree], float]]":
+    """Return the measures "mean of NAME" and "sd of NAME" of the coordinates of a variable."""
+    return {f"{kind} of {name}": moment(variable, k, kind) for k, name in enumerate(names) for kind in ("mean", "sd")}
+
+
+def table_of_moments(
+    rows: Mapping[str, Moments], names: Sequence[str], printed: str, differs: Mapping[str, str]
+) -> dict[str, PaperValue]:
+    """Return the values of a published table of posterior moments.
+
+    Parameters
+    ----------
+    rows
+        (mean, sd) of every name, by the label of the setting.
+    differs
+        What else differs from the paper's run, by label.
+    """
+    return {
+        f"{label}: {kind} of {name}": PaperValue(
+            value, "log odds", printed, measure=f"{kind} of {name}", setting=label, differs=differs.get(label, "")
+        )
+        for label, moments in rows.items()
+        for name, pair in zip(names, moments, strict=True)
+        for kind, value in zip(("mean", "sd"), pair, strict=True)
+    }
+
+
+def steps_made(
+    counts: Mapping[str, int], seconds: float, printed: str, baseline: str, differs: str = ""
+) -> dict[str, PaperValue]:
+    """Return the values of a legend that prints numbers T of steps in a given time.
+
+    Each is the speed of the paper's machine, and for all but the baseline also its ratio to the baseline's speed.
+    """
+    speed = "steps per second"
+    values = {
+        f"{label}: T = {steps:,} in {seconds:g} s": PaperValue(
+            steps / seconds, speed, printed, measure=speed, setting=label, machine=True
+        )
+        for label, steps in counts.items()
+    }
+    return values | {
+        f"{label}: T over that of {baseline}": PaperValue(
+            steps / counts[baseline], "times", printed, measure=speed, setting=label, relative_to=baseline,
+            differs=differs,
+        )
+        for label, steps in counts.items()
+        if label != baseline
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""What unadjusted Langevin steps of several sizes show: slow mixing, the error of the step, or a chain that runs away.
+
+On a normal law with covariance C, steps theta' = theta - a/2 (theta - m) + N(0, a C) have the variance
+
+    C / (1 - a/4),
+
+forget in about 2/a steps and are stable for a < 4. On another law they are stable where 4/a exceeds the largest
+curvature of the log density in the metric of C, and may leave for good where it does not.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.study.report import Table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+FAR = 10.0  # posterior standard deviations from the posterior mean: nothing of the posterior is there
+SMALL = 0.1  # a step whose own error, 2.5 % of a variance, is below what such chains can measure
+
+
+def unadjusted_steps(
+    results: "StudyResults", mean: np.ndarray, sd: np.ndarray, *, kind: str, tuned: str, remark: str = ""
+) -> Table:
+    """Tabulate what each step size of an unadjusted sampler shows.
+
+    Parameters
+    ----------
+    mean, sd
+        Of the posterior, or of what stands in for it.
+    kind, tuned
+        Names of the sampler in the study: the unadjusted one, with the knob ``step_size``, and the one with a test
+        whose tuned step it is to take.
+    remark
+        Ends the caption.
+    """
+    import pandas as pd
+
+    traces, rows = results.traces(), []
+    for setting in results.study.settings():
+        for target in results.study.targets:
+            found = traces.get((target, setting.label))
+            if found and setting.sampler_name == kind:
+                rows.append({"setting": setting.label} | _row(setting.sampler.step_size, found, mean, sd))
+    sizes = [step for (_, label), found in traces.items() if label.startswith(tuned) for step in _tuned_steps(found)]
+    caption = (
+        "Unadjusted Langevin by step size a, in units of the shape of the steps. On a normal law the step alone "
+        "multiplies variances by 1 / (1 - a/4), and the chain forgets in 2/a steps. far off: draws more than "
+        f"{FAR:g} posterior standard deviations from the posterior mean in some coordinate. sd ratio: of the others, "
+        f"over the posterior's; mean over coordinates. {tuned} tuned its own steps to "
+        f"{', '.join(f'{size:.2f}' for size in sizes) or 'nothing yet'}. {remark}"
+    )
+    formats = {"draws far off": ".1%"}
+    return Table("Noisy Langevin: what each step size shows", caption.strip(), pd.DataFrame(rows), formats=formats)
+
+
+def _row(step: float, traces: Any, mean: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
+    draws = [trace["posterior"]["theta"].to_numpy().reshape(-1, len(mean)) for trace in traces]
+    distance = [np.abs((theta - mean) / sd).max(axis=1) for theta in draws]
+    near = np.concatenate([theta[apart <= FAR] for theta, apart in zip(draws, distance, strict=True)])
+    far_off = float(np.mean([np.mean(apart > FAR) for apart in distance]))
+    inflation = 1.0 / (1.0 - step / 4.0) if step < 4.0 else np.inf
+    memory = 2.0 / step
+    if far_off:
+        shows = "the runaway: no test brings it back, and its moments are those of the way out"
+    elif step < SMALL:
+        shows = f"slow mixing, and hardly the error of the step, {inflation - 1.0:.1%} of a variance"
+    else:
+        shows = f"the error of the step, {inflation - 1.0:.0%} of a variance on a normal law"
+    return {
+        "step a": step,
+        "variance by the step": inflation,
+        "forgets in": memory,
+        "steps": sum(
+            len(theta) * int(t["sample_stats"].attrs.get("thin", 1)) for theta, t in zip(draws, traces, strict=True)
+        ),
+        "draws far off": far_off,
+        "farthest draw, in sd": max(float(apart.max()) for apart in distance),
+        "sd ratio": float(np.mean(near.std(axis=0) / sd)) if len(near) > 1 else np.nan,
+        "what it shows": shows,
+    }
+
+
+def _tuned_steps(traces: Any) -> list[float]:
+    return [float(step) for trace in traces for step in np.atleast_1d(trace["posterior"].attrs["adapted_step_size"])]
+
+
+def largest_curvature(log_density: Callable[[np.ndarray], float], theta: np.ndarray, cov: np.ndarray) -> float:
+    """Return the largest eigenvalue of -H of the log density at theta, in the metric cov = L L': of -L' H L.
+
+    Second differences along the columns of L, a hundredth of a standard deviation apart.
+    """
+    L, h, dim = 0.01 * np.linalg.cholesky(cov), 0.01, len(theta)
+    H = np.empty((dim, dim))
+    for i in range(dim):
+        for j in range(i + 1):
+            signs = [(a, b, log_density(theta + a * L[:, i] + b * L[:, j])) for a in (-1, 1) for b in (-1, 1)]
+            H[i, j] = H[j, i] = sum(a * b * value for a, b, value in signs) / (4.0 * h * h)
+    return float(np.linalg.eigvalsh(-H)[-1])
+
+
+def points_of(weight: "xr.DataArray", count: int) -> np.ndarray:
+    """Return points of a grid, spread evenly over its mass, shape (count, dims)."""
+    mass = np.cumsum(weight.to_numpy().ravel())
+    places = np.searchsorted(mass / mass[-1], (np.arange(count) + 0.5) / count)
+    where = np.unravel_index(places, weight.shape)
+    return np.stack([weight[name].to_numpy()[k] for name, k in zip(weight.dims, where, strict=True)], axis=1)
+
+
+def beyond_stability(
+    log_density: Callable[[np.ndarray], float], points: np.ndarray, cov: np.ndarray, steps: Sequence[float]
+) -> str:
+    """Return a sentence: at which share of points of a posterior each step size is beyond 4 / curvature."""
+    curvature = np.array([largest_curvature(log_density, theta, cov) for theta in points])
+    shares = [f"{np.mean(curvature * step > 4.0):.0%} for a = {step:g}" for step in steps]
+    return (
+        f"Share of {len(points)} points of the posterior where a step is beyond the stability limit 4 / curvature: "
+        f"{', '.join(shares)}; median curvature {np.median(curvature):.2g}, largest {curvature.max():.2g}."
+    )
