@@ -105,7 +105,8 @@ def sample(
     SamplingError
         When no starting point has a finite log density, a log density was NaN (:class:`NotFiniteError`) or a function
         of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
-        warns, naming theta, and the datum where that is known.
+        warns, naming theta, and the datum where that is known. A NaN where the density has fallen to nothing is no
+        error but a rejected proposal, see ``out_of_reach`` on the page on the architecture.
 
     Warns
     -----

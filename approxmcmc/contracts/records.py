@@ -25,6 +25,7 @@ OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
     "dark_proposals",
     "tolerance_stops",
     "range_violations",
+    "out_of_reach",
 )
 COUNT_NAMES = CORE_COUNTS + OPTIONAL_COUNTS
 VALUE_NAMES = (
@@ -60,6 +61,7 @@ BRIGHT = COUNT_NAMES.index("bright_count")
 DARK = COUNT_NAMES.index("dark_proposals")
 TOLERANCE_STOPS = COUNT_NAMES.index("tolerance_stops")
 VIOLATIONS = COUNT_NAMES.index("range_violations")
+OUT_OF_REACH = COUNT_NAMES.index("out_of_reach")
 
 ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")

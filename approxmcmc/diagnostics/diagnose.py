@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.accumulated_error import accumulated_error
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, gates
-from approxmcmc.diagnostics.health import movement, stopped
+from approxmcmc.diagnostics.health import movement, stopped, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
 
@@ -46,7 +46,7 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
     Notes
     -----
-    The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
+    The checks: how the run ended; whether every chain moved; at how many proposals the log density was undefined; what the acceptance test says of its own decisions; the
     gates that audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01),
     bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample`
     warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute
@@ -87,6 +87,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         found = [
             end,
             *movement(posterior),
+            *undefined(stats),
             *decisions(audited, stats, settings),
             *accumulated_error(audited, mixing, steps),
             *mixing,

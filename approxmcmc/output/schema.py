@@ -133,6 +133,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
     ),
     StatVariable(
+        "out_of_reach",
+        "int64",
+        "1",
+        "proposals out of reach",
+        "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density has fallen by "
+        "over 745 nats on the straight way there; the evaluations that this took are counted.",
+    ),
+    StatVariable(
         "dark_proposals",
         "int64",
         "1",
