@@ -25,7 +25,9 @@ def stopped(posterior: xr.Dataset) -> Finding:
         sentence = f"sampling was interrupted; {draws} draws per chain are kept"
         return Finding("end of the run", "warning", sentence, value=draws)
     ended = "ended at its time limit with" if reason else "made all of its"
-    return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain", value=draws)
+    every = int(posterior.attrs.get("thinned_by", 1))
+    thinned = f", 1 in {every} of those made, to bound the memory" if every > 1 else ""
+    return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain{thinned}", value=draws)
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
@@ -67,8 +69,8 @@ def undefined(stats: xr.Dataset) -> list[Finding]:
         return [Finding("out of reach", "ok", "the log density was defined at all proposals", "", 0.0, OFTEN)]
     share = rejected / decisions
     sentence = (
-        f"the log density was NaN or +inf at {rejected} of {decisions} proposals ({share:.2g}), all out of reach of the "
-        "posterior: they overflow, and were rejected"
+        f"the log density was NaN or +inf at {rejected} of {decisions} proposals ({share:.2g}), all out of reach of "
+        "the posterior: they overflow, and were rejected"
     )
     advice = "reduce the scale or step size, or tune it (target_acceptance)" if share > OFTEN else ""
     return [Finding("out of reach", "warning" if share > OFTEN else "ok", sentence, advice, share, OFTEN)]

@@ -37,8 +37,8 @@ class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of the
-    two parts.
+    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of
+    the two parts.
     """
 
     theta: np.ndarray

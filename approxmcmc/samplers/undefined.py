@@ -1,11 +1,11 @@
-"""A proposal at which the log density, or its gradient, is undefined: far beyond the posterior, or a fault of the model?
+"""An undefined log density or gradient at a proposal: one far beyond the posterior, or a fault of the model.
 
 exp(eta) overflows beyond eta = 709, and what is computed of it further on is inf - inf: NaN. A long step may get there,
 from any state, and the density there is 0 for all that a double can tell. A function with a fault is NaN where the
 density is not small. What tells the two apart is the way from theta to theta'. It is bisected for the place where the
 density becomes undefined, and theta' is *out of reach* if
 
-    log pi(theta + s (theta' - theta) | x) < log pi(theta | x) - 745    for some s in (0, 1] at which it is looked at:
+    log pi(theta + s (theta' - theta) | x) < log pi(theta | x) - 745    for some s in (0, 1] that is looked at:
 
 the density has fallen to less than the smallest positive double, relative to that at theta. A proposal out of reach is
 rejected and counted; any other ends the chain. No random number is drawn for this, and a step that meets nothing
@@ -38,7 +38,7 @@ def log_density_at(state: Any, point: np.ndarray, count: np.ndarray) -> float:
 
 @compiled
 def is_out_of_reach(state: Any, count: np.ndarray) -> bool:
-    """Return whether the density has fallen to nothing before it becomes undefined, on the way to ``state.proposed``."""
+    """Return whether the density falls to nothing before it becomes undefined, on the way to ``state.proposed``."""
     theta, proposed, point = state.theta, state.proposed, state.point
     for j in range(theta.shape[0]):
         if not math.isfinite(proposed[j]):  # the gradient at theta is at fault
