@@ -1,5 +1,6 @@
 """The public `sample`: the one place where all rooms meet."""
 
+import math
 import numbers
 import os
 import time
@@ -9,9 +10,10 @@ from typing import Any
 
 import xarray as xr
 
-from approxmcmc.contracts import DiscreteTarget, Sampler, Target
+from approxmcmc.contracts import DiscreteTarget, Program, Sampler, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.importance import importance_diagnostics
+from approxmcmc.diagnostics.target_ess import smallest_ess
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
@@ -19,6 +21,7 @@ from approxmcmc.output.datatree import build_trace
 from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 from approxmcmc.targets.names import check_names
@@ -28,7 +31,7 @@ def sample(
     target: Any,
     sampler: Any = None,
     *,
-    draws: int = 1000,
+    draws: int | None = None,
     tune: int = 1000,
     chains: int = 4,
     cores: int | None = None,
@@ -36,6 +39,7 @@ def sample(
     initvals: Any = None,
     thin: int = 1,
     time_limit: float | None = None,
+    target_ess: float | None = None,
     audit_every: Any = "auto",
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
@@ -54,7 +58,8 @@ def sample(
         steps (MALA) where the target has a gradient. A line on the terminal
         and the attribute ``chosen`` say which (see `bounds.default_sampler`).
     draws
-        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``.
+        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: 1000, and without
+        limit where `target_ess` is given; a number is then a cap.
     tune
         Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
         after.
@@ -74,6 +79,14 @@ def sample(
     time_limit
         Seconds from the first step, tuning and audits included, compilation and set-up excluded. Chains advance in
         turn; the trace is cut to the shortest. Where "auto" audits are made the chains get ten elevenths of it.
+    target_ess
+        Go on until the smallest bulk and tail ESS over all variables, of all chains together, reach this number, or
+        until `time_limit` or `draws` come first, of which a warning tells. ArviZ judges the draws at numbers of them
+        that grow by factors of 1.25 to 4 (see the page on the architecture): without `time_limit` the draws are a
+        function of the seed, the beginning of a longer run. A chain keeps at most 32 MB of draws and records; beyond
+        that every second draw is dropped, evenly over the whole run, and its costs go to the next. The attribute
+        ``thin`` has the steps between kept draws, ``thinned_by`` what this made of `thin`; ``smallest_ess``,
+        ``ess_checks`` and ``ess_seconds`` say what was reached and what the checks took.
     audit_every
         "auto": when the chains are done, steps from kept draws are looked at with all data, for a tenth of the sampling
         time: at least 100, or as many as fit into the sampling time again, but 20 (see the page on the architecture).
@@ -105,7 +118,8 @@ def sample(
     SamplingError
         When no starting point has a finite log density, a log density was NaN (:class:`NotFiniteError`) or a function
         of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
-        warns, naming theta, and the datum where that is known.
+        warns, naming theta, and the datum where that is known. A NaN where the density has fallen to nothing is no
+        error but a rejected proposal, see ``out_of_reach`` on the page on the architecture.
 
     Warns
     -----
@@ -131,13 +145,20 @@ def sample(
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
     target = _as_target(target)
-    counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    draws, tune, chains, thin = (checked_integer(value, name, least) for name, (value, least) in counts.items())
+    if draws is None and target_ess is None:
+        draws = 1000
+    counts = {"tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
+    tune, chains, thin = (checked_integer(value, name, least) for name, (value, least) in counts.items())
+    draws = None if draws is None else checked_integer(draws, "draws", 0)
     cores = min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
     if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
         audit_every = checked_integer(audit_every, "audit_every")
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
+    if target_ess is not None and not (isinstance(target_ess, numbers.Real) and 0 < target_ess < math.inf):
+        raise InvalidInputError(
+            f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
+        )
     sequences, seed = seed_sequences(random_seed, chains)
     chosen: Mapping[str, Any] = {}
     if sampler is None:  # the pilot's seed follows from the one that the trace stores
@@ -154,13 +175,14 @@ def sample(
     running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
     ready = time.perf_counter()
 
-    total, began = chains * (tune + thin * draws), time.perf_counter()
+    goals = _goals(draws, target_ess, chains, target, program)
+    total, began = chains * (tune + thin * goals.expected[0]), time.perf_counter()
     with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as bar:
         result = run(
             program,
             running,
             dim=target.variables.size,
-            draws=draws,
+            draws=goals,
             tune=tune,
             thin=thin,
             cores=cores,
@@ -169,7 +191,8 @@ def sample(
             progress=bar,
         )
     deadline = None if time_limit is None else began + time_limit
-    result = audit_draws(result, running, own[0].audit, tune=tune, thin=thin, deadline=deadline)
+    found = goals.found(result.draws)
+    result = audit_draws(result, running, own[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline)
     attrs = {
         "n_obs": target.n_obs,
         "seed": seed,
@@ -178,6 +201,7 @@ def sample(
         "setup_start_seconds": ready - compiled,
         "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
         **chosen,
+        **found,
         **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
     }
     trace = build_trace(
@@ -263,6 +287,21 @@ def _told(trace: xr.DataTree) -> xr.DataTree:
     if block := report(found):
         warnings.warn(block, SamplingWarning, stacklevel=3)
     return trace
+
+
+def _goals(draws: int | None, target_ess: float | None, chains: int, target: Target, program: Program) -> Goals:
+    """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
+    if target_ess is None:
+        assert draws is not None
+        return FixedDraws(draws)
+    if "weight" in program.value_names:
+        raise IncompatibleError(
+            "sample: target_ess counts draws of equal weight, and this sampler weighs its draws; give draws= "
+            "or time_limit="
+        )
+    measure = smallest_ess(target.variables, KEPT_PER_EFFECTIVE * target_ess / chains)
+    most = math.inf if draws is None else draws
+    return EffectiveDraws(target_ess, most, chains=chains, dim=target.variables.size, smallest_ess=measure)
 
 
 def _choose_sampler(target: Any, initvals: Any, random_seed: int, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:

@@ -212,6 +212,7 @@ def couple_walks(target: Any, sampler: MetropolisHastings, lag: int, max_steps: 
         state = MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
+            point=np.empty_like(theta),
             log_density=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),
             log_prior=np.array([compiled.log_prior(theta)]),

@@ -27,6 +27,7 @@ OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
     "range_violations",
     "events",
     "row_events",
+    "out_of_reach",
 )
 COUNT_NAMES = CORE_COUNTS + OPTIONAL_COUNTS
 VALUE_NAMES = (
@@ -64,6 +65,7 @@ TOLERANCE_STOPS = COUNT_NAMES.index("tolerance_stops")
 VIOLATIONS = COUNT_NAMES.index("range_violations")
 EVENTS = COUNT_NAMES.index("events")
 ROW_EVENTS = COUNT_NAMES.index("row_events")
+OUT_OF_REACH = COUNT_NAMES.index("out_of_reach")
 
 ACCEPTANCE_RATE = VALUE_NAMES.index("acceptance_rate")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")

@@ -88,9 +88,9 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     return found
 
 
-def drawn(posterior: xr.Dataset) -> Sample:
+def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
     """Return the draws to be judged: thinned where there are many, of parameters that move at all."""
-    every = math.ceil(posterior.sizes["draw"] / MOST_DRAWS)
+    every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
     for name, variable in posterior.isel(draw=slice(None, None, every)).items():
         arrays.append(variable.to_numpy().reshape(*variable.shape[:2], -1))

@@ -13,9 +13,10 @@ from approxmcmc.diagnostics.accumulated_error import accumulated_error
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, gates
-from approxmcmc.diagnostics.health import movement, stopped
+from approxmcmc.diagnostics.health import movement, stopped, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
+from approxmcmc.diagnostics.target_ess import effective
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,11 +47,12 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
     Notes
     -----
-    The checks: how the run ended; whether every chain moved; what the acceptance test says of its own decisions; the
-    gates that audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01),
-    bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample`
-    warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute
-    ``problems``, their rows as JSON in ``diagnosis``.
+    The checks: how the run ended, and whether with the ESS that it was asked for; whether every chain moved; at how
+    many proposals the log density was undefined; what the acceptance test says of its own decisions; the gates that
+    audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01), bulk and tail
+    ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires
+    in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute ``problems``, their
+    rows as JSON in ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.
@@ -80,13 +82,15 @@ def findings(trace: xr.DataTree) -> list[Finding]:
     if "log_weight" in stats:
         found = [end, pareto_finding(stats)]
     elif not posterior.sizes["draw"]:
-        found = [end]
+        found = [end, *effective(posterior)]
     else:
         audited, mixing = gates(stats), convergence(posterior, weighted="weight" in stats)
         steps = posterior.sizes["chain"] * posterior.sizes["draw"] * int(posterior.attrs.get("thin", 1))
         found = [
             end,
+            *effective(posterior),
             *movement(posterior),
+            *undefined(stats),
             *decisions(audited, stats, settings),
             *accumulated_error(audited, mixing, steps),
             *mixing,

@@ -8,6 +8,8 @@ from approxmcmc.contracts import Finding
 SMALLEST_RUN = 50
 # A chain of reasonable steps moves in a tenth to nearly all of them; below this its draws are a handful of points.
 HARDLY_ANY = 0.01
+# A proposal that is out of reach is a step wasted, and a hint that a fault of the model might hide behind the distance.
+OFTEN = 0.05
 
 
 def stopped(posterior: xr.Dataset) -> Finding:
@@ -23,7 +25,9 @@ def stopped(posterior: xr.Dataset) -> Finding:
         sentence = f"sampling was interrupted; {draws} draws per chain are kept"
         return Finding("end of the run", "warning", sentence, value=draws)
     ended = "ended at its time limit with" if reason else "made all of its"
-    return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain", value=draws)
+    every = int(posterior.attrs.get("thinned_by", 1))
+    thinned = f", 1 in {every} of those made, to bound the memory" if every > 1 else ""
+    return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain{thinned}", value=draws)
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
@@ -51,6 +55,25 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
     least = float(moves.min())
     passed = Finding("movement", "ok", f"the slowest chain moved in {least:.0%} of its draws", "", least, HARDLY_ANY)
     return found or [passed]
+
+
+def undefined(stats: xr.Dataset) -> list[Finding]:
+    """Say which share of the proposals was rejected where the log density is undefined; nothing where none is counted.
+
+    They lie beyond a fall of the density by over 745 nats, see `samplers/undefined.py`; any other ends the chain.
+    """
+    if "out_of_reach" not in stats:
+        return []
+    rejected, decisions = int(stats["out_of_reach"].sum()), int(stats["decisions_made"].sum())
+    if not rejected:
+        return [Finding("out of reach", "ok", "the log density was defined at all proposals", "", 0.0, OFTEN)]
+    share = rejected / decisions
+    sentence = (
+        f"the log density was NaN or +inf at {rejected} of {decisions} proposals ({share:.2g}), all out of reach of "
+        "the posterior: they overflow, and were rejected"
+    )
+    advice = "reduce the scale or step size, or tune it (target_acceptance)" if share > OFTEN else ""
+    return [Finding("out of reach", "warning" if share > OFTEN else "ok", sentence, advice, share, OFTEN)]
 
 
 def share_of_moves(posterior: xr.Dataset) -> np.ndarray:

@@ -147,6 +147,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "Those of the events that a row of the data made; the decisions made are the rows proposed.",
     ),
     StatVariable(
+        "out_of_reach",
+        "int64",
+        "1",
+        "proposals out of reach",
+        "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density has fallen by "
+        "over 745 nats on the straight way there; the evaluations that this took are counted.",
+    ),
+    StatVariable(
         "dark_proposals",
         "int64",
         "1",

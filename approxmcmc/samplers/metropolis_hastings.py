@@ -186,7 +186,8 @@ class MetropolisHastingsProgram:
         self.audit_probability = 1.0 / in_steps if test.is_audited and in_steps else 0.0
         records = {*proposal.records, *test.records}
         self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, *records} - {*(() if test.is_audited else AUDIT_COUNTS)},
+            {*CORE_COUNTS, *records, *(("out_of_reach",) if test.uses_ratio else ())}
+            - {*(() if test.is_audited else AUDIT_COUNTS)},
             {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
         )
         self.attrs: Mapping[str, Any] = {
@@ -226,6 +227,7 @@ class MetropolisHastingsProgram:
         return MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
+            point=np.empty_like(theta),
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),

@@ -3,6 +3,9 @@
 1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
 2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
 3. ask the test whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it does.
+
+Where one of these is NaN, or a density +inf, the step is a rejection if theta' is out of reach of the posterior, and
+else ends the chain; see `samplers/undefined.py`.
 """
 
 import math
@@ -12,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
-from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, TOUCHED
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, OUT_OF_REACH, TOUCHED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.identity import cached_by_content
@@ -27,17 +30,20 @@ from approxmcmc.samplers.chain import (
     is_tuning,
 )
 from approxmcmc.samplers.decision import make_decision
+from approxmcmc.samplers.undefined import is_out_of_reach
 
 
 class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is that of the last proposal; `proposal` and `test` are the states of the two parts.
+    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of
+    the two parts.
     """
 
     theta: np.ndarray
     proposed: np.ndarray
+    point: np.ndarray
     log_density: np.ndarray
     log_prior: np.ndarray
     log_q_ratio: np.ndarray
@@ -117,8 +123,9 @@ def make_step(
         if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
         if math.isnan(log_rest) or log_prior == math.inf:  # from +inf no chain would ever come back
-            return FAILED
-        if log_rest == -math.inf:  # outside the support: no datum can change the answer
+            count[DECISIONS] += 1
+            decision, log_ratio = -1, log_rest
+        elif log_rest == -math.inf:  # outside the support: no datum can change the answer
             count[DECISIONS] += 1
             decision, log_ratio = 0, log_rest
             if is_audited and is_chosen_for_audit(streams, clock):
@@ -127,8 +134,11 @@ def make_step(
             decision, log_ratio = 1, math.inf
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
-            if decision < 0:
+        if decision < 0:
+            if not (uses_ratio and is_out_of_reach(state, count)):
                 return FAILED
+            count[OUT_OF_REACH] += 1
+            decision, log_ratio = 0, -math.inf
         settle(state.evidence.order, decision == 1)
         if decision == 1:
             assign(theta, proposed)

@@ -13,92 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
-from approxmcmc.engine.checks import show
-from approxmcmc.engine.clock import TICKS_IN_KERNELS
+from approxmcmc.contracts.records import SECONDS
 from approxmcmc.errors import NotFiniteError, SamplingError
+from approxmcmc.sampling.goals import FixedDraws, Goals
 from approxmcmc.sampling.progress import Progress
-
-CHUNK_SECONDS = 0.05
-SECONDS = VALUE_NAMES.index("perf_counter_diff")
-
-
-class Recorder:
-    """One chain, and the records of its tuning steps and of its draws."""
-
-    def __init__(self, chain: Chain, dim: int, tune: int, draws: int, thin: int, keep_warmup: bool) -> None:
-        self.chain, self.dim, self.keep_warmup = chain, dim, keep_warmup
-        # (rows wanted, steps per row) of the two phases; tuning is never thinned.
-        self.phases = [(tune, 1), (draws, thin)]
-        self.done = [0, 0]
-        self.chunks: list[list[tuple[np.ndarray, ...]]] = [[], []]
-        self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
-        self.tuning_values = np.zeros(len(VALUE_NAMES))
-        self.seconds_per_step = math.inf
-        self.chunk_steps = 0
-        self.failure = ""
-        self.error: Exception | None = None
-
-    @property
-    def phase(self) -> int:
-        """0 while tuning, 1 while drawing."""
-        return 0 if self.done[0] < self.phases[0][0] else 1
-
-    @property
-    def finished(self) -> bool:
-        """Whether all draws are made."""
-        return bool(self.failure) or self.done == [rows for rows, _ in self.phases]
-
-    @property
-    def steps(self) -> int:
-        """Steps made so far."""
-        return sum(done * thin for done, (_, thin) in zip(self.done, self.phases, strict=True))
-
-    def advance(self) -> None:
-        """Make one chunk of steps: as many as take about 50 ms, judged by the last chunk, and at most twice as many.
-
-        A few steps say little of the next ones: a proposal outside the support costs nothing, one inside reads all
-        data. A chunk of many steps that was planned by one such step would hold up the time limit for minutes.
-        """
-        phase = self.phase
-        rows_wanted, thin = self.phases[phase]
-        affordable = min(CHUNK_SECONDS / self.seconds_per_step, 2 * self.chunk_steps) / thin
-        rows = min(max(1, int(affordable)), rows_wanted - self.done[phase])
-        self.chunk_steps = rows * thin
-        draws = np.full((rows, self.dim), math.nan)
-        counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
-        values = np.empty((rows, len(VALUE_NAMES)))
-        started = time.perf_counter()
-        try:
-            made = self.chain.advance(rows, thin, draws, counts, values)
-            self.failure = self.chain.explain_failure() if made < rows else ""
-        except Exception as error:  # raised by a function of the user's; a step writes its draw last
-            made = int(np.isfinite(draws).all(axis=1).sum())
-            self.error, self.failure = error, _explain(error, self.chain)
-        elapsed = time.perf_counter() - started
-        self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
-        if not TICKS_IN_KERNELS:
-            values[:, SECONDS] = elapsed / rows
-        self._record(phase, draws[:made], counts[:made], values[:made])
-
-    def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:
-        self.done[phase] += len(draws)
-        if phase == 0:
-            self.tuning_counts += counts.sum(axis=0)
-            self.tuning_values += np.nansum(values, axis=0)
-        if phase == 1 or self.keep_warmup:
-            self.chunks[phase].append((draws, counts, values))
-
-    def arrays(self, phase: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the first `rows` draws, counts and values of a phase, and let go of the chunks."""
-        empty = (
-            np.empty((0, self.dim)),
-            np.empty((0, len(COUNT_NAMES)), dtype=np.int64),
-            np.empty((0, len(VALUE_NAMES))),
-        )
-        pieces = [empty, *self.chunks[phase]]
-        self.chunks[phase] = []
-        draws, counts, values = (np.concatenate(columns)[:rows] for columns in zip(*pieces, strict=True))
-        return draws, counts, values
+from approxmcmc.sampling.recorder import Recorder
 
 
 def run(
@@ -106,7 +25,7 @@ def run(
     chains: Sequence[Chain],
     *,
     dim: int,
-    draws: int,
+    draws: int | Goals,
     tune: int,
     thin: int,
     cores: int,
@@ -116,15 +35,19 @@ def run(
 ) -> SamplingResult:
     """Run chains to their end, the time limit, an interrupt, or a failure, and return what was drawn.
 
+    `draws` is their number per chain, or what tells from the draws whether they are enough. Of the draws that its goals
+    drop none is kept, and the attribute ``thin`` counts the steps between those that are.
+
     Raises
     ------
     SamplingError
         When a chain failed before every chain had a draw to keep: NotFiniteError when a log density was NaN.
     """
-    recorders = [Recorder(chain, dim, tune, draws, thin, keep_warmup) for chain in chains]
+    recorders = [Recorder(chain, dim, tune, thin, keep_warmup) for chain in chains]
+    goals = FixedDraws(draws) if isinstance(draws, int) else draws
     started = time.perf_counter()
-    stopped = _advance(recorders, cores, None if time_limit is None else started + time_limit, progress)
-    sampling_time = time.perf_counter() - started
+    stopped = _reach(goals, recorders, cores, None if time_limit is None else started + time_limit, progress)
+    sampling_time = time.perf_counter() - started - goals.seconds
 
     kept = min(recorder.done[1] for recorder in recorders)
     failure = "; ".join(
@@ -147,12 +70,33 @@ def run(
         **{f"adapted_{name}": [values[name] for values in adapted] for name in adapted[0]},
         "sampling_time": sampling_time,
         "tuning_steps": tune,
-        "thin": thin,
+        "thin": recorders[0].thin[1],
         "stopped": "failure" if failure else stopped,
         "failure": failure,
     }
     totals = _tuning_totals(recorders, program)
     return SamplingResult(draws_kept, stats, warmup_draws, warmup_stats, totals, attrs)
+
+
+def _reach(goals: Goals, recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
+    """Advance all chains from goal to goal; return why it ended, see :func:`_advance`."""
+    goal = goals.first()
+    while True:
+        for recorder in recorders:
+            recorder.aim(goal)
+        stopped = _advance(recorders, cores, deadline, progress)
+        if stopped or any(recorder.failure for recorder in recorders):
+            return stopped
+        try:
+            following = goals.after(goal, lambda: np.stack([recorder.draws() for recorder in recorders]))
+        except KeyboardInterrupt:
+            return "interrupt"
+        if following is None:
+            return ""
+        draws, note = goals.expected
+        recorder = recorders[0]
+        progress.expect(len(recorders) * (recorder.wanted[0] + draws * recorder.thin[1] / recorder.every), note)
+        goal = following
 
 
 def _advance(recorders: Sequence[Recorder], cores: int, deadline: float | None, progress: Progress) -> str:
@@ -187,12 +131,6 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
     enough = min((recorder.done[1] for recorder in recorders if recorder.failure), default=math.inf)
     idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
     return sorted((recorder for recorder in idle if recorder.done[1] < enough), key=lambda recorder: recorder.steps)
-
-
-def _explain(error: Exception, chain: Chain) -> str:
-    """Say what a function of the user's raised, and where the chain was about to go."""
-    where = "" if chain.proposed is None else f" at theta = {show(chain.proposed)}"
-    return f"the model raised {type(error).__name__}: {error}{where}"
 
 
 def _stack(

@@ -1,6 +1,7 @@
 """What a waiting user sees: a bar on a terminal, a plain line now and then elsewhere, nothing when switched off."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ class Progress(Protocol):
     def update(self, steps: int) -> None:
         """Show that so many steps are done."""
 
+    def expect(self, total: float, note: str) -> None:
+        """Take another number of steps, which may be infinite, for that of the whole run, and show what is known."""
+
 
 @contextlib.contextmanager
-def progress(total: int, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
+def progress(total: float, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
     """Yield the progress display that fits where standard error goes; `total` counts steps over all chains."""
     if not show or sys.stderr is None:  # a program without a console has none
         yield _Silent()
@@ -26,35 +30,54 @@ def progress(total: int, *, show: bool, label: str, time_limit: float | None) ->
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        says = TextColumn("{task.description}")
+        columns = (says, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-            yield _Bar(bar, bar.add_task(label, total=total))
+            yield _Bar(bar, bar.add_task(label, total=_finite(total)), label)
     else:
         yield _Lines(total, label, time_limit)
+
+
+def _finite(total: float) -> int | None:
+    return math.ceil(total) if total < math.inf else None
 
 
 class _Silent:
     def update(self, steps: int) -> None:
         pass
 
+    def expect(self, total: float, note: str) -> None:
+        pass
+
 
 class _Bar:
-    def __init__(self, bar: Any, task: Any) -> None:
-        self.bar, self.task = bar, task
+    def __init__(self, bar: Any, task: Any, label: str) -> None:
+        self.bar, self.task, self.label = bar, task, label
 
     def update(self, steps: int) -> None:
         self.bar.update(self.task, completed=steps)
 
+    def expect(self, total: float, note: str) -> None:
+        self.bar.update(self.task, total=_finite(total), description=f"{self.label}, {note}")
+
 
 class _Lines:
-    def __init__(self, total: int, label: str, time_limit: float | None) -> None:
-        self.total, self.label, self.time_limit = total, label, time_limit
+    def __init__(self, total: float, label: str, time_limit: float | None) -> None:
+        self.total, self.label, self.time_limit, self.note = total, label, time_limit, ""
         self.started = self.last = time.perf_counter()
+
+    def expect(self, total: float, note: str) -> None:
+        self.total, self.note = total, f", {note}"
 
     def update(self, steps: int) -> None:
         now = time.perf_counter()
         if now - self.last >= SECONDS_BETWEEN_LINES:
             self.last = now
-            limit = f" of {self.time_limit:.0f} s" if self.time_limit else ""
             with contextlib.suppress(OSError, ValueError):  # whoever read this may be gone; the draws are worth more
-                sys.stderr.write(f"{self.label}: {steps} of {self.total} steps, {now - self.started:.0f} s{limit}\n")
+                sys.stderr.write(f"{self.label}: {self._line(steps, now - self.started)}\n")
+
+    def _line(self, steps: int, seconds: float) -> str:
+        total = f" of {self.total:.0f}" if self.total < math.inf else ""
+        limit = f" of {self.time_limit:.0f} s" if self.time_limit else ""
+        left = f", about {seconds * (self.total / steps - 1.0):.0f} s to go" if self.note and total and steps else ""
+        return f"{steps}{total} steps{self.note}, {seconds:.0f} s{limit}{left}"

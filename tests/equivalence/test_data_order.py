@@ -7,7 +7,7 @@ import approxmcmc as amc
 from approxmcmc.engine.order import VERSION
 from approxmcmc.samplers import metropolis_hastings
 from approxmcmc.samplers.chain import CompiledChain
-from approxmcmc.sampling import driver
+from approxmcmc.sampling import recorder
 from tests.equivalence.test_sample import TARGET, assert_same, draw
 from tests.pinned import pin
 
@@ -80,7 +80,7 @@ class TestDrawsDependOnSeedAndChainAlone:
 
     def test_not_on_chunks(self, monkeypatch):
         whole = draw(t_test(), draws=300)
-        monkeypatch.setattr(driver, "CHUNK_SECONDS", 0.0)
+        monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
         assert_same(whole, draw(t_test(), draws=300))
 
     def test_not_on_the_number_of_chains(self):

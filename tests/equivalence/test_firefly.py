@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.sampling import driver
+from approxmcmc.sampling import recorder
 from tests.models import logistic
 from tests.pinned import pin
 from tests.unit.test_firefly import advance, start
@@ -34,7 +34,7 @@ class TestDrawsDependOnSeedAndChainAlone:
 
     def test_not_on_chunks(self, monkeypatch):
         whole = draw()
-        monkeypatch.setattr(driver, "CHUNK_SECONDS", 0.0)
+        monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
         assert_same(whole, draw())
 
     def test_not_on_the_number_of_chains(self):

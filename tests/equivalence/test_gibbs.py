@@ -72,7 +72,7 @@ def test_audits_chains_and_threads_leave_the_draws(sampler):
 @pytest.mark.parametrize("target", [field(), weather()], ids=["fields", "states"])
 def test_chunks_leave_the_draws(target, monkeypatch):
     whole = draws(target, amc.Gibbs())
-    monkeypatch.setattr("approxmcmc.sampling.driver.CHUNK_SECONDS", 1e-9)  # one sweep to a chunk
+    monkeypatch.setattr("approxmcmc.sampling.recorder.CHUNK_SECONDS", 1e-9)  # one sweep to a chunk
     assert np.array_equal(whole, draws(target, amc.Gibbs()))
 
 

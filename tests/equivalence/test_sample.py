@@ -11,7 +11,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.sampling import driver
+from approxmcmc.sampling import recorder
 from approxmcmc.targets import Target
 from tests.models import logistic
 from tests.pinned import pin
@@ -71,7 +71,7 @@ class TestDrawsDependOnSeedAndChainAlone:
 
     def test_not_on_chunks(self, test, monkeypatch):
         whole = draw(test)
-        monkeypatch.setattr(driver, "CHUNK_SECONDS", 0.0)
+        monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
         assert_same(whole, draw(test))
 
     def test_not_on_the_number_of_chains(self, test):
@@ -109,7 +109,7 @@ def test_a_failure_ends_every_chain_at_the_same_draw(monkeypatch):
     assert_same(one, fail(cores=3))
     assert fail(cores=2, draws=kept + 1).posterior.attrs["failure"] == failure
     assert draw(ExactTest(), target, draws=kept, **start).posterior.attrs["stopped"] == ""
-    monkeypatch.setattr(driver, "CHUNK_SECONDS", 1e-5)
+    monkeypatch.setattr(recorder, "CHUNK_SECONDS", 1e-5)
     short = fail(cores=2)
     assert_same(one, short)
     assert short.posterior.attrs["failure"] == failure

@@ -6,8 +6,9 @@ import io
 import numpy as np
 import pytest
 
-from approxmcmc.sampling import driver, progress
-from approxmcmc.sampling.driver import CHUNK_SECONDS, Recorder
+from approxmcmc.sampling import progress, recorder
+from approxmcmc.sampling.goals import Goal
+from approxmcmc.sampling.recorder import CHUNK_SECONDS, Recorder
 
 
 class TimedChain:
@@ -15,7 +16,7 @@ class TimedChain:
 
     def __init__(self, seconds, monkeypatch):
         self.seconds, self.now, self.made, self.chunks = seconds, 0.0, 0, []
-        monkeypatch.setattr(driver.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(recorder.time, "perf_counter", lambda: self.now)
 
     def advance(self, n_draws, thin, draws, counts, values):
         steps = range(self.made, self.made + n_draws * thin)
@@ -29,7 +30,8 @@ class TimedChain:
 
 def chunks_of(seconds, monkeypatch, *, tune=0, draws=100_000, thin=1, planned_for=50):
     chain = TimedChain(seconds, monkeypatch)
-    recorder = Recorder(chain, 1, tune, draws, thin, keep_warmup=False)
+    recorder = Recorder(chain, 1, tune, thin, keep_warmup=False)
+    recorder.aim(Goal(draws))
     for _ in range(planned_for):
         if not recorder.finished:
             recorder.advance()
@@ -72,7 +74,8 @@ class FailingChain:
 
 def test_a_model_that_raises_while_a_failure_is_explained_costs_no_draw():
     """The test that failed read a few data, the explanation reads all of them."""
-    recorder = Recorder(FailingChain(), 1, 0, 100, 1, keep_warmup=False)
+    recorder = Recorder(FailingChain(), 1, 0, 1, keep_warmup=False)
+    recorder.aim(Goal(100))
     while not recorder.finished:
         recorder.advance()
     assert "the model raised ZeroDivisionError: no such datum at theta = [7.]" in recorder.failure

@@ -1,0 +1,61 @@
+"""Do draws hold the effective ones that a run was asked for? Measured while it runs, and told when it is done."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Finding, Variables
+from approxmcmc.diagnostics.convergence import BULK, MOST_DRAWS, TAIL, drawn
+
+
+def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
+    """Return what measures flat draws, ``measure(draws, enough)``, draws of shape (chains, draws, dim).
+
+    It is the smallest bulk or tail ESS of the parameters that move, judged on 2500 draws per chain, or on
+    `judged_at_least` where that is more. A bulk ESS below `enough` is an answer, since tails take twice as long. 0
+    where no parameter moves, or with fewer than the 4 draws that ArviZ needs.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    >>> bool(1000.0 < smallest_ess(Variables({"beta": (2,)}), 0)(draws, 0.0) < 3000.0)
+    True
+    """
+    most_draws = max(MOST_DRAWS, math.ceil(judged_at_least))
+
+    def measure(draws: np.ndarray, enough: float) -> float:
+        if draws.shape[1] < 4:
+            return 0.0
+        values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
+        dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
+        arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}
+        sample = drawn(xr.Dataset(arrays), most_draws)
+        if not sample.labels:
+            return 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand at different values
+            least = float(np.min(BULK.of(sample.draws)))
+            if least >= enough:
+                least = min(least, float(np.min(TAIL.of(sample.draws))))
+        return 0.0 if math.isnan(least) else least
+
+    return measure
+
+
+def effective(posterior: xr.Dataset) -> list[Finding]:
+    """Say whether the run reached the effective draws that it was asked for, and what ended it before; if it was."""
+    attrs = posterior.attrs
+    if "target_ess" not in attrs:
+        return []
+    wanted, ess = float(attrs["target_ess"]), float(attrs["smallest_ess"])
+    told = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={wanted:g}"
+    if ess >= wanted:
+        return [Finding("target ESS", "ok", told, "", ess, wanted)]
+    cause, more = {
+        "": ("the cap draws= came first", "raise draws"),
+        "time_limit": ("the time limit came first", "give it more time"),
+        "interrupt": ("the run was interrupted", ""),
+    }.get(attrs["stopped"], ("the run failed", ""))
+    times = f" ({wanted / ess:.2g} times as much)" if more and ess > 0.0 else ""
+    return [Finding("target ESS", "warning", f"{told}: {cause}", f"{more}{times}", ess, wanted)]

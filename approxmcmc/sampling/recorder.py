@@ -1,0 +1,148 @@
+"""One chain and what is kept of it: chunks of draws and records, halved where a run grows longer than was foreseen."""
+
+import math
+import time
+
+import numpy as np
+
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
+from approxmcmc.contracts.records import (
+    ACCEPTANCE_RATE,
+    ACCEPTED,
+    BLANK_VALUES,
+    BRIGHT,
+    EXPECTED_READS,
+    SECONDS,
+    SKEWNESS_RATIO,
+)
+from approxmcmc.engine.checks import show
+from approxmcmc.engine.clock import TICKS_IN_KERNELS
+from approxmcmc.sampling.goals import Goal
+
+CHUNK_SECONDS = 0.05
+
+Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Draws, counts and values of some draws in a row."""
+
+
+class Recorder:
+    """One chain, and the records of its tuning steps and of its draws."""
+
+    def __init__(self, chain: Chain, dim: int, tune: int, thin: int, keep_warmup: bool) -> None:
+        self.chain, self.dim, self.keep_warmup = chain, dim, keep_warmup
+        # Rows wanted, and steps per row, of the two phases; tuning is never thinned.
+        self.wanted, self.thin, self.every = [tune, 0], [1, thin], 1
+        self.done = [0, 0]
+        self.chunks: list[list[Chunk]] = [[], []]
+        self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        self.tuning_values = np.zeros(len(VALUE_NAMES))
+        self.seconds_per_step = math.inf
+        self.chunk_steps = 0
+        self.failure = ""
+        self.error: Exception | None = None
+
+    def aim(self, goal: Goal) -> None:
+        """Go on to a goal; where it keeps fewer of its draws, drop every second of those that are kept."""
+        while self.every < goal.every:
+            self.chunks[1] = [every_second(self._joined(1))]
+            self.done[1] //= 2
+            self.every, self.thin[1] = 2 * self.every, 2 * self.thin[1]
+        self.wanted[1] = goal.draws // goal.every
+
+    @property
+    def phase(self) -> int:
+        """0 while tuning, 1 while drawing."""
+        return 0 if self.done[0] < self.wanted[0] else 1
+
+    @property
+    def finished(self) -> bool:
+        """Whether all draws are made."""
+        return bool(self.failure) or self.done == self.wanted
+
+    @property
+    def steps(self) -> int:
+        """Steps made so far."""
+        return sum(done * thin for done, thin in zip(self.done, self.thin, strict=True))
+
+    def advance(self) -> None:
+        """Make one chunk of steps: as many as take about 50 ms, judged by the last chunk, and at most twice as many.
+
+        A few steps say little of the next ones: a proposal outside the support costs nothing, one inside reads all
+        data. A chunk of many steps that was planned by one such step would hold up the time limit for minutes.
+        """
+        phase = self.phase
+        thin = self.thin[phase]
+        affordable = min(CHUNK_SECONDS / self.seconds_per_step, 2 * self.chunk_steps) / thin
+        rows = min(max(1, int(affordable)), self.wanted[phase] - self.done[phase])
+        self.chunk_steps = rows * thin
+        draws = np.full((rows, self.dim), math.nan)
+        counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
+        values = np.empty((rows, len(VALUE_NAMES)))
+        started = time.perf_counter()
+        try:
+            made = self.chain.advance(rows, thin, draws, counts, values)
+            self.failure = self.chain.explain_failure() if made < rows else ""
+        except Exception as error:  # raised by a function of the user's; a step writes its draw last
+            made = int(np.isfinite(draws).all(axis=1).sum())
+            self.error, self.failure = error, _explain(error, self.chain)
+        elapsed = time.perf_counter() - started
+        self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
+        if not TICKS_IN_KERNELS:
+            values[:, SECONDS] = elapsed / rows
+        self._record(phase, draws[:made], counts[:made], values[:made])
+
+    def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:
+        self.done[phase] += len(draws)
+        if phase == 0:
+            self.tuning_counts += counts.sum(axis=0)
+            self.tuning_values += np.nansum(values, axis=0)
+        if phase == 1 or self.keep_warmup:
+            self.chunks[phase].append((draws, counts, values))
+
+    def _joined(self, phase: int) -> Chunk:
+        """Return all that a phase has kept, as one chunk, and keep it as one."""
+        empty = (
+            np.empty((0, self.dim)),
+            np.empty((0, len(COUNT_NAMES)), dtype=np.int64),
+            np.empty((0, len(VALUE_NAMES))),
+        )
+        if len(self.chunks[phase]) != 1:
+            draws, counts, values = (np.concatenate(c) for c in zip(empty, *self.chunks[phase], strict=True))
+            self.chunks[phase] = [(draws, counts, values)]
+        return self.chunks[phase][0]
+
+    def draws(self) -> np.ndarray:
+        """Return the draws kept so far, shape (draws, dim)."""
+        return self._joined(1)[0]
+
+    def arrays(self, phase: int, rows: int) -> Chunk:
+        """Return the first `rows` draws, counts and values of a phase, and let go of the chunks."""
+        draws, counts, values = self._joined(phase)
+        self.chunks[phase] = []
+        return draws[:rows], counts[:rows], values[:rows]
+
+
+def every_second(chunk: Chunk) -> Chunk:
+    """Return what a chain with twice the thinning would have recorded, an even number of draws given.
+
+    Counts and seconds are added. Of `accepted`, the bright set and the other values the later one stays, or the earlier
+    where the later step wrote none.
+    """
+    draws, counts, values = chunk
+    thinned_counts = counts[::2] + counts[1::2]
+    for column in (ACCEPTED, BRIGHT):
+        thinned_counts[:, column] = counts[1::2, column]
+    first, second = values[::2], values[1::2]
+    unwritten = (second == BLANK_VALUES) | np.isnan(second)
+    thinned_values = np.where(unwritten, first, second)
+    for column in (SECONDS, EXPECTED_READS):
+        thinned_values[:, column] = first[:, column] + second[:, column]
+    thinned_values[:, ACCEPTANCE_RATE] = 0.5 * (first[:, ACCEPTANCE_RATE] + second[:, ACCEPTANCE_RATE])
+    thinned_values[:, SKEWNESS_RATIO] = np.maximum(first[:, SKEWNESS_RATIO], second[:, SKEWNESS_RATIO])
+    return draws[1::2].copy(), thinned_counts, thinned_values
+
+
+def _explain(error: Exception, chain: Chain) -> str:
+    """Say what a function of the user's raised, and where the chain was about to go."""
+    where = "" if chain.proposed is None else f" at theta = {show(chain.proposed)}"
+    return f"the model raised {type(error).__name__}: {error}{where}"

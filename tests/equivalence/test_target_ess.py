@@ -1,0 +1,194 @@
+"""A run to a target ESS is the beginning of a longer run, thinned as that would be: bit by bit, whatever the clock."""
+
+import _thread
+import threading
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.sampling import goals, recorder
+from approxmcmc.sampling.goals import EffectiveDraws, Goal
+from tests.models import logistic
+
+pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+
+TARGET = logistic()
+WALK = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest())
+
+
+def draw(sampler=WALK, target=TARGET, **settings):
+    usual = {"tune": 20, "chains": 2, "random_seed": 5, "progressbar": False, "audit_every": None}
+    return amc.sample(target, sampler, **usual | settings)
+
+
+def assert_same(one, other, *, but=("perf_counter_diff",)):
+    for name in one.posterior:
+        np.testing.assert_array_equal(one.posterior[name], other.posterior[name])
+    for name in set(one.sample_stats) - set(but):
+        np.testing.assert_array_equal(one.sample_stats[name], other.sample_stats[name], err_msg=name)
+
+
+@pytest.fixture
+def small_memory(monkeypatch):
+    monkeypatch.setattr(goals, "BYTES", 0)
+    monkeypatch.setattr(goals, "FEWEST_KEPT", 30)
+    monkeypatch.setattr(goals, "KEPT_PER_EFFECTIVE", 1)
+
+
+class TestDraws:
+    def test_are_the_beginning_of_a_longer_run(self):
+        reached = draw(target_ess=40)
+        n = reached.posterior.sizes["draw"]
+        assert n > 100 and reached.posterior.attrs["ess_checks"] > 1
+        assert_same(reached, draw(draws=n))
+        longer = draw(draws=n + 37)
+        np.testing.assert_array_equal(reached.posterior["beta"], longer.posterior["beta"][:, :n])
+
+    def test_do_not_depend_on_threads_and_chunks(self, monkeypatch):
+        one = draw(target_ess=40, cores=1)
+        assert_same(one, draw(target_ess=40, cores=2))
+        monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
+        assert_same(one, draw(target_ess=40, cores=2))
+
+    @pytest.mark.parametrize("thin", [1, 3])
+    def test_thinned_to_bound_the_memory_are_those_of_a_thinned_run(self, thin, small_memory):
+        reached = draw(target_ess=40, thin=thin)
+        attrs, n = reached.posterior.attrs, reached.posterior.sizes["draw"]
+        assert n <= 40 and attrs["thinned_by"] >= 8 and attrs["thin"] == thin * attrs["thinned_by"]
+        assert_same(reached, draw(draws=n, thin=attrs["thin"]), but=("perf_counter_diff", "acceptance_rate"))
+        np.testing.assert_allclose(
+            reached.sample_stats["acceptance_rate"],
+            draw(draws=n, thin=attrs["thin"]).sample_stats["acceptance_rate"],
+            rtol=1e-12,  # a mean of means, in another order
+        )
+        assert (reached.sample_stats["perf_counter_diff"] > 0.0).all()
+        end = amc.diagnose(reached).set_index("check").loc["end of the run", "finding"]
+        assert f"1 in {attrs['thinned_by']} of those made" in end
+
+    def test_end_at_the_target_and_not_before(self):
+        reached = draw(target_ess=40)
+        assert reached.posterior.attrs["smallest_ess"] >= 40.0
+        assert amc.diagnose(reached).set_index("check").loc["target ESS", "verdict"] == "ok"
+        higher = draw(target_ess=80)
+        n = reached.posterior.sizes["draw"]
+        assert higher.posterior.sizes["draw"] > n
+        np.testing.assert_array_equal(higher.posterior["beta"][:, :n], reached.posterior["beta"])
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(
+    "test",
+    [
+        amc.SequentialTTest(0.1, 50),
+        amc.MinibatchBarker(batch_size=50),
+        amc.AnnealedEpsilon((0.2, 0.1, 0.0), (20, 60), amc.SequentialTTest(batch_size=50)),
+    ],
+    ids=lambda test: type(test).__name__,
+)
+def test_records_of_every_second_draw_are_those_of_a_thinned_run(test):
+    """All of them: what is added, the last that was written, the largest; audits leave theirs where they were."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(2.0), test)
+    program = sampler.build(TARGET, audit_every=3)
+
+    def record(rows, thin):
+        [sequence], _ = seed_sequences(3, 1)
+        kept = recorder.Recorder(program.start(np.zeros(3), streams(sequence), 0), 3, 0, thin, keep_warmup=False)
+        kept.aim(Goal(rows))
+        while not kept.finished:
+            kept.advance()
+        return kept
+
+    ours, theirs = record(80, 1), record(40, 2).arrays(1, 40)
+    ours.aim(Goal(80, 2))
+    draws, counts, values = ours.arrays(1, 40)
+    np.testing.assert_array_equal(draws, theirs[0])
+    np.testing.assert_array_equal(counts, theirs[1])
+    unclocked = np.arange(values.shape[1]) != recorder.SECONDS
+    np.testing.assert_array_equal(values[:, unclocked], theirs[2][:, unclocked])
+    assert counts[:, recorder.ACCEPTED].min() == 0
+
+
+class TestEnds:
+    def test_a_cap_that_comes_first_is_told(self):
+        with pytest.warns(SamplingWarning, match=r"target_ess=5000: the cap draws= came first"):
+            capped = draw(target_ess=5000, draws=120)
+        assert_same(capped, draw(draws=120))
+        assert "target ESS" in capped.posterior.attrs["problems"]
+        assert 0.0 < capped.posterior.attrs["smallest_ess"] < 5000.0
+
+    def test_a_cap_of_no_draws(self):
+        assert draw(target_ess=50, draws=0).posterior.sizes["draw"] == 0
+
+    def test_a_time_limit_that_comes_first_is_told_and_keeps_the_draws(self):
+        with pytest.warns(SamplingWarning, match="the time limit came first"):
+            cut = draw(target_ess=1e9, time_limit=0.3)
+        assert cut.posterior.attrs["stopped"] == "time_limit"
+        n = cut.posterior.sizes["draw"]
+        np.testing.assert_array_equal(cut.posterior["beta"], draw(draws=n).posterior["beta"])
+
+    def test_an_interrupt_keeps_the_draws(self):
+        timer = threading.Timer(0.3, _thread.interrupt_main)
+        timer.start()
+        with pytest.warns(SamplingWarning, match="the run was interrupted"):
+            cut = draw(target_ess=1e9, time_limit=20.0)
+        assert cut.posterior.attrs["stopped"] == "interrupt" and cut.posterior.sizes["draw"] > 0
+
+    def test_draws_alone_is_as_ever(self):
+        assert draw(chains=1, tune=0).posterior.sizes["draw"] == 1000
+        assert "target_ess" not in draw(draws=3).posterior.attrs
+
+    @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "many"])
+    def test_a_target_is_a_positive_number(self, bad):
+        with pytest.raises(InvalidInputError, match="target_ess must be a positive number"):
+            draw(target_ess=bad)
+
+
+class TestGoals:
+    """The schedule, on an ESS that is known."""
+
+    def follow(self, rate, target=1000.0, most=float("inf"), chains=4, dim=2):
+        """Return all goals of chains whose ESS is `rate` times the draws of all of them."""
+        plan = EffectiveDraws(
+            target, most, chains=chains, dim=dim, smallest_ess=lambda draws, enough: rate * chains * draws.shape[1]
+        )
+        reached, goal = [], plan.first()
+        while goal is not None:
+            reached.append(goal)
+            goal = plan.after(goal, lambda goal=goal: np.empty((chains, goal.draws, dim)))
+        return reached, plan
+
+    @pytest.mark.parametrize("rate", [1.0, 0.3, 0.01, 0.0007])
+    def test_it_ends_soon_after_enough_draws_and_in_few_checks(self, rate):
+        reached, plan = self.follow(rate)
+        enough = 1000.0 / (4 * rate)
+        assert enough <= reached[-1].draws <= 1.25 * enough + 4 * reached[-1].every
+        assert len(reached) <= 3 + np.log(1.0 / rate) / np.log(4.0)
+        assert plan.expected[0] >= enough - 1
+
+    def test_goals_are_pairs_of_kept_draws_and_bounded(self, small_memory):
+        reached, plan = self.follow(0.001)
+        assert plan.capacity == 252
+        for goal in reached:
+            assert goal.draws % (4 * goal.every) == 0 and goal.draws // goal.every <= plan.capacity
+        assert [goal.every for goal in reached] == sorted(goal.every for goal in reached)
+        assert reached[-1].draws >= 250_000
+
+    def test_a_cap_is_kept_to_the_draw(self):
+        reached, _ = self.follow(1e-9, most=777)
+        assert reached[-1] == Goal(777, 1)
+
+    def test_a_million_draws_are_a_few_megabytes(self):
+        assert goals.capacity(50, 100.0) * 8 * (50 + 30) < 2**25
+        assert goals.capacity(50, 1e6) >= 4e6  # of which one asked for so many
+        assert goals.capacity(10**6, 1.0) == goals.FEWEST_KEPT
+        assert goals.capacity(3, 7.0) % goals.HALVED == 0
+
+
+@pytest.mark.recompiles
+def test_weighted_draws_are_refused():
+    sampler = amc.presets.sgld(amc.proposals.DecreasingStep(0.1, 1.0, 0.7), batch_size=10)
+    with pytest.raises(IncompatibleError, match="this sampler weighs its draws; give draws= or time_limit="):
+        draw(sampler, target_ess=10)

@@ -1,0 +1,134 @@
+"""A proposal with an undefined log density: rejected out of reach of the posterior, the end of the chain within it."""
+
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.errors import NotFiniteError, SamplingWarning
+
+COUNTS = np.arange(60.0) % 3
+WALL = 9.0  # the log density there is -60 e^9 = -486 000
+
+TESTS = {
+    "exact": amc.ExactTest(),
+    "delayed": amc.DelayedAcceptance(amc.ExactTest()),
+    "sequential": amc.SequentialTTest(0.1, 20, order="rows"),
+    "blocks": amc.SequentialTTest(0.1, 20, order="blocks"),
+    "annealed": amc.AnnealedEpsilon((0.1, 0.0), (30,), amc.SequentialTTest(0.1, 20, order="rows")),
+    "barker": amc.MinibatchBarker(batch_size=20),
+    "bernstein": amc.BernsteinTest(0.1, 20, range="observed"),
+}
+
+
+def target(beyond: float, *, slope: float = math.nan, wall: float = WALL, grows: float = 1.0) -> amc.Target:
+    """Poisson counts with rate exp(theta): log density and slope beyond the wall are as given."""
+
+    def loglik(theta, data, i):
+        return beyond if theta[0] > wall else data[0][i] * theta[0] - grows * math.exp(theta[0])
+
+    def grad_loglik(theta, data, i, out):
+        out[0] += slope if theta[0] > wall else data[0][i] - grows * math.exp(theta[0])
+
+    def grad_logprior(theta, out):
+        out[0] -= theta[0] / 900.0
+
+    return amc.Target(
+        loglik,
+        lambda theta: -0.5 * (theta[0] / 30.0) ** 2,
+        data=COUNTS,
+        n_obs=60,
+        dim=1,
+        grad_loglik=grad_loglik,
+        grad_logprior=grad_logprior,
+    )
+
+
+def draw(model, test, *, proposal=None, **options):
+    sampler = amc.MetropolisHastings(proposal or amc.RandomWalk(5.0), test)
+    settings = {"draws": 150, "tune": 10, "chains": 2, "random_seed": 7, "initvals": np.zeros(1), "audit_every": None}
+    return amc.sample(model, sampler, progressbar=False, **settings | options)
+
+
+@pytest.mark.recompiles
+@pytest.mark.filterwarnings("ignore:.*problem.* with this run")
+@pytest.mark.parametrize(
+    ("name", "value"), [*((name, math.nan) for name in TESTS), ("exact", math.inf), ("delayed", math.inf)]
+)
+def test_out_of_reach_an_undefined_density_is_zero(name, value):
+    """Bit by bit the chain of a density that is 0 where the other is undefined: theta, answers, and what tuning did."""
+    test = TESTS[name]
+    undefined, zero = draw(target(value), test), draw(target(-math.inf), test)
+    np.testing.assert_array_equal(undefined.posterior["theta"], zero.posterior["theta"])
+    for record in ("accepted", "acceptance_rate", "decisions_made"):
+        np.testing.assert_array_equal(undefined.sample_stats[record], zero.sample_stats[record], err_msg=record)
+    assert (undefined.sample_stats["out_of_reach"].sum("draw") > 0).all()
+    assert int(zero.sample_stats["out_of_reach"].sum()) == 0
+    evaluations = "likelihood_evaluations"
+    assert (undefined.sample_stats[evaluations].sum() > zero.sample_stats[evaluations].sum()).item()
+    alone = draw(target(value), test, chains=1)
+    np.testing.assert_array_equal(alone.posterior["theta"][0], undefined.posterior["theta"][0])
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("cause", ["gradient", "both"])
+def test_langevin_steps_that_overflow_are_rejected(cause):
+    """A slope that is NaN where the density has fallen to nothing, as -inf times 0 in a hierarchy of Poisson counts."""
+    langevin = amc.Langevin(40.0)  # from theta = 4 the drift of -3000 ends far below, from below far above
+    overflow = target(math.nan if cause == "both" else -math.inf, slope=math.nan)
+    zero = target(-math.inf, slope=0.0)
+    with pytest.warns(SamplingWarning, match=r"log density was NaN or \+inf at \d+ of 300 proposals"):
+        ours = draw(overflow, amc.ExactTest(), proposal=langevin)
+    with pytest.warns(SamplingWarning):
+        theirs = draw(zero, amc.ExactTest(), proposal=langevin)
+    np.testing.assert_array_equal(ours.posterior["theta"], theirs.posterior["theta"])
+    assert "out of reach" in ours.posterior.attrs["problems"]
+    assert "out of reach" not in theirs.posterior.attrs["problems"]
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(
+    ("grows", "wall", "stops"),
+    [(1.0, 2.7, True), (1.0, 2.9, False), (0.01, 7.6, True), (0.01, 7.7, False)],
+)
+def test_the_density_has_to_fall_by_745_nats_before_it_is_undefined(grows, wall, stops):
+    """Walls on both sides of the limit, on a Poisson's rise to the wall and on a slower one."""
+    fall = 60 * (-grows - (wall - grows * math.exp(wall))) + wall**2 / 1800.0
+    assert (fall < 745.0) == stops
+    model = target(math.nan, wall=wall, grows=grows)
+    arguments = {"proposal": amc.RandomWalk(1e3), "draws": 40, "initvals": np.zeros(1)}
+    if stops:
+        with pytest.raises(NotFiniteError, match=r"datum 0 and 59 more is NaN or \+inf at theta = \["):
+            draw(model, amc.ExactTest(), **arguments)
+    else:
+        with pytest.warns(SamplingWarning, match="out of reach"):
+            trace = draw(model, amc.ExactTest(), **arguments)
+        assert trace.posterior.attrs["stopped"] == ""
+
+
+@pytest.mark.recompiles
+def test_a_slope_that_is_nan_where_the_density_is_not_small_is_an_error():
+    def grad_loglik(theta, data, i, out):
+        out[0] += math.nan if theta[0] > 0.5 else data[0][i] - math.exp(theta[0])
+
+    sound = target(0.0, wall=math.inf)
+    broken = amc.Target(
+        lambda theta, data, i: data[0][i] * theta[0] - math.exp(theta[0]),
+        lambda theta: 0.0,
+        data=COUNTS,
+        n_obs=60,
+        dim=1,
+        grad_loglik=grad_loglik,
+        grad_logprior=lambda theta, out: None,
+    )
+    langevin = amc.Langevin(0.1)
+    assert draw(sound, amc.ExactTest(), proposal=langevin).posterior.attrs["stopped"] == ""
+    with pytest.raises(NotFiniteError, match="log ratio of proposal densities is NaN"):
+        draw(broken, amc.ExactTest(), proposal=langevin, tune=2000)
+
+
+@pytest.mark.recompiles
+def test_a_state_of_the_start_that_is_nan_is_an_error():
+    with pytest.raises(amc.errors.InvalidInputError, match="log density nan"):
+        draw(target(math.nan), amc.ExactTest(), initvals=np.full(1, 10.0))
