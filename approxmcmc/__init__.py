@@ -37,7 +37,7 @@ _HOMES = {
         "importance_estimates",
         "risk",
     ),
-    "approxmcmc.interop.pymc": ("from_pymc",),
+    "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": ("plot_bound", "plot_cost", "plot_risk"),
     "approxmcmc.proposals": (
