@@ -28,7 +28,7 @@ _HOMES = {
     "approxmcmc.api": ("importance_sampling", "sample"),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
-    "approxmcmc.design": ("design_sgld", "design_test", "plan_annealing", "robbins_monro"),
+    "approxmcmc.design": ("choose_sampler", "design_sgld", "design_test", "plan_annealing", "robbins_monro"),
     "approxmcmc.diagnostics": (
         "chatterjee_diaconis_bound",
         "compare_samplers",
@@ -37,7 +37,7 @@ _HOMES = {
         "importance_estimates",
         "risk",
     ),
-    "approxmcmc.interop.pymc": ("from_pymc",),
+    "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": ("plot_bound", "plot_cost", "plot_risk"),
     "approxmcmc.proposals": (

@@ -6,11 +6,11 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from approxmcmc.contracts import DiscreteTarget, Program, Sampler, Target
+from approxmcmc.contracts import Program, Sampler, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.diagnostics.target_ess import smallest_ess
@@ -26,13 +26,16 @@ from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 from approxmcmc.targets.names import check_names
 
+if TYPE_CHECKING:
+    from approxmcmc.design.choice import Choice
+
 
 def sample(
     target: Any,
     sampler: Any = None,
     *,
     draws: int | None = None,
-    tune: int = 1000,
+    tune: int | None = None,
     chains: int = 4,
     cores: int | None = None,
     random_seed: Any = None,
@@ -40,6 +43,7 @@ def sample(
     thin: int = 1,
     time_limit: float | None = None,
     target_ess: float | None = None,
+    bias: float | str | None = None,
     audit_every: Any = "auto",
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
@@ -52,17 +56,15 @@ def sample(
         The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``, or a
         ``pymc.Model`` (see `from_pymc`).
     sampler
-        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: a
-        random walk scaled by the curvature at the mode, with the sequential test that a pilot run designs for an
-        acceptance error of 0.02; or, where that one would read too much of the data, the exact test, with Langevin
-        steps (MALA) where the target has a gradient. A line on the terminal
-        and the attribute ``chosen`` say which (see `bounds.default_sampler`).
+        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: what
+        answers first, by the trials of `choose_sampler`; a line on the terminal and the attribute ``chosen`` say what
+        that is, the attribute ``choice`` holds the table.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: 1000, and without
         limit where `target_ess` is given; a number is then a cap.
     tune
         Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
-        after.
+        after. None: 1000, or with a sampler of our choice as many as its trial asks for.
     chains
         Number of chains. Chain k depends on the seed and on k alone.
     cores
@@ -87,6 +89,9 @@ def sample(
         that every second draw is dropped, evenly over the whole run, and its costs go to the next. The attribute
         ``thin`` has the steps between kept draws, ``thinned_by`` what this made of `thin`; ``smallest_ess``,
         ``ess_checks`` and ``ess_seconds`` say what was reached and what the checks took.
+    bias
+        For the choice of a sampler: ``"none"`` allows exact ones alone, a number that many posterior standard
+        deviations; see `choose_sampler`.
     audit_every
         "auto": when the chains are done, steps from kept draws are looked at with all data, for a tenth of the sampling
         time: at least 100, or as many as fit into the sampling time again, but 20 (see the page on the architecture).
@@ -147,9 +152,10 @@ def sample(
     target = _as_target(target)
     if draws is None and target_ess is None:
         draws = 1000
-    counts = {"tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
-    tune, chains, thin = (checked_integer(value, name, least) for name, (value, least) in counts.items())
-    draws = None if draws is None else checked_integer(draws, "draws", 0)
+    draws, tune = (
+        None if value is None else checked_integer(value, name, 0) for value, name in ((draws, "draws"), (tune, "tune"))
+    )
+    chains, thin = (checked_integer(value, name, 1) for value, name in ((chains, "chains"), (thin, "thin")))
     cores = min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
     if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
         audit_every = checked_integer(audit_every, "audit_every")
@@ -161,9 +167,13 @@ def sample(
         )
     sequences, seed = seed_sequences(random_seed, chains)
     chosen: Mapping[str, Any] = {}
-    if sampler is None:  # the pilot's seed follows from the one that the trace stores
-        pilot_seed = seed if isinstance(seed, int) else seed[0]
-        sampler, initvals, chosen = _choose_sampler(target, initvals, pilot_seed, say=progressbar)
+    if sampler is None and isinstance(target, Target):  # the trials' seed follows from the one that the trace stores
+        wanted = {"time_limit": time_limit, "target_ess": target_ess, "bias": bias, "chains": chains, "cores": cores}
+        choice = _choose_sampler(target, seed, say=progressbar, **wanted)
+        target, sampler, chosen = choice.target, choice.sampler, choice.attrs
+        initvals = choice.initvals if initvals is None else initvals
+        tune = choice.tune if tune is None else tune
+    tune = 1000 if tune is None else tune
     _check_roles(target, sampler)
     content = target.content_hash()  # before the run: a model that cannot be named is refused while nothing is lost
 
@@ -304,19 +314,14 @@ def _goals(draws: int | None, target_ess: float | None, chains: int, target: Tar
     return EffectiveDraws(target_ess, most, chains=chains, dim=target.variables.size, smallest_ess=measure)
 
 
-def _choose_sampler(target: Any, initvals: Any, random_seed: int, *, say: bool) -> tuple[Any, Any, Mapping[str, Any]]:
-    """Return the default sampler, where its chains start, and what the choice cost."""
-    from approxmcmc.design.default_sampler import default_sampler
+def _choose_sampler(target: Any, seed: Any, *, say: bool, **wanted: Any) -> "Choice":
+    """Return the sampler for a user who named none, and say so."""
+    from approxmcmc.design.choice import choose_sampler
 
-    if not isinstance(target, Target) or isinstance(target, DiscreteTarget):
-        raise IncompatibleError(
-            f"sample: for {type(target).__name__} there is no default sampler; name one, such as Gibbs(ExactTest()) "
-            "for discrete states"
-        )
-    chosen = default_sampler(target, random_seed=random_seed)
+    choice = choose_sampler(target, random_seed=seed if isinstance(seed, int) else seed[0], **wanted)
     if say:
-        print(f"approxmcmc: {chosen.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
-    return chosen.sampler, chosen.laplace if initvals is None else initvals, chosen.attrs
+        print(f"approxmcmc: {choice.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
+    return choice
 
 
 def _as_target(target: Any) -> Any:

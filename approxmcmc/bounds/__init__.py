@@ -24,7 +24,6 @@ from approxmcmc.bounds.over_time import over_time
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
 from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.design.annealing import plan_annealing
-from approxmcmc.design.default_sampler import default_sampler
 from approxmcmc.design.sequential_test import design_test
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "check_table",
     "coupling_bound",
     "couplings",
-    "default_sampler",
     "design_test",
     "estimate_delta",
     "exact",

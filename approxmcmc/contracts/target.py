@@ -71,8 +71,8 @@ class Target(abc.ABC):
         return None
 
     @property
-    def prior_scale(self) -> float | None:
-        """Standard deviation of every coordinate where the prior is N(0, scale^2 I), inf where flat; None elsewhere."""
+    def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Means and precisions, shape (dim,) each, where the prior is independent normal, 0 where flat; else None."""
         return None
 
     @property

@@ -1,9 +1,9 @@
-"""Choosing settings from a pilot: the sampler by default, sequential tests, SGLD, schedules, matrices of steps."""
+"""Choosing settings from a pilot: the sampler, sequential tests, SGLD, schedules, matrices of steps."""
 
 from approxmcmc.design.annealing import plan_annealing
-from approxmcmc.design.default_sampler import default_sampler
+from approxmcmc.design.choice import Choice, choose_sampler
 from approxmcmc.design.sequential_test import design_test
 from approxmcmc.design.stochastic_approximation import robbins_monro
 from approxmcmc.design.stochastic_gradient import design_sgld
 
-__all__ = ["default_sampler", "design_sgld", "design_test", "plan_annealing", "robbins_monro"]
+__all__ = ["Choice", "choose_sampler", "design_sgld", "design_test", "plan_annealing", "robbins_monro"]

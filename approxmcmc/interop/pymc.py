@@ -11,37 +11,17 @@ This room alone stands on the semi-private surface of PyTensor and PyMC: here th
 
 import contextlib
 import functools
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.data import MinibatchOp
-from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import (
-    CompiledGradient,
-    CompiledTarget,
-    DifferentiableTarget,
-    Target,
-    TwinnedTarget,
-    content_hash,
-)
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import (
-    evaluate,
-    is_shared,
-    leaves,
-    merge_branches,
-    over_flat,
-    rebuild,
-    simplify,
-    value_of,
-)
+from approxmcmc.interop.graphs import merge_branches, over_flat, simplify
 from approxmcmc.interop.kernels import (
     gradient_kernel,
     log_prior_kernel,
@@ -49,14 +29,18 @@ from approxmcmc.interop.kernels import (
     numba_function,
     prior_gradient_kernel,
 )
-from approxmcmc.interop.model_hash import model_hash
-from approxmcmc.interop.rows import Rows, first_line, refuse_unsuitable
-from approxmcmc.interop.variables import ModelVariables, describe_variables, flat
+from approxmcmc.interop.linear_predictor import NoLinearPredictorError, describe, linear_target, log_prior_of
+from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
+from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.variables import ModelVariables, describe_variables
+from approxmcmc.targets.linear import LinearTarget
 
 CHECKED_POINTS, CHECKED_ROWS = 3, 64
 
 
-def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = False) -> "PyMCTarget":
+def from_pymc(
+    model: Any, row_dim: str | None = None, *, deterministics: bool = False, structure: bool = True
+) -> "PyMCTarget | LinearTarget":
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
     Parameters
@@ -67,11 +51,14 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
-        Whether the trace holds the model's deterministics that have no axis as long as the data.
+        Whether the trace holds the model's deterministics that have no axis as long as the data; the graph is then
+        read as it stands.
+    structure
+        Whether to look for a linear predictor, see Notes. False reads the graph as it stands.
 
     Returns
     -------
-    PyMCTarget
+    PyMCTarget, LinearTarget
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws come back
         constrained, under the model's names, dims and coords, as from ``pm.sample``.
 
@@ -85,8 +72,13 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
 
     Notes
     -----
-    At construction the terms of all rows, evaluated in random groups, are compared with the full log-likelihood at
-    three points: a coupling of rows that the graph hides is found there.
+    A likelihood that sees theta through one linear predictor, Bernoulli (logit), Poisson (log) or normal with a known
+    scale, becomes a generalised linear model of the library: steps are faster, expansions cheap, and PyTensor compiles
+    nothing but a prior that is not normal. `lp` is then that of the model up to a constant. `explain` says what was
+    found, and why not more.
+
+    Otherwise PyTensor compiles the terms of all rows. At construction these, evaluated in random groups, are compared
+    with the full log-likelihood at three points: a coupling of rows that the graph hides is found there.
 
     The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
 
@@ -102,56 +94,76 @@ def from_pymc(model: Any, row_dim: str | None = None, *, deterministics: bool = 
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
-    return PyMCTarget(model, row_dim, deterministics=deterministics)
+    source = ModelOfPyMC(model, row_dim)
+    found = _find_structure(source) if structure and not deterministics else "it was not looked for"
+    return found if isinstance(found, LinearTarget) else PyMCTarget(source, deterministics=deterministics)
 
 
-class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
+def explain(model: Any, row_dim: str | None = None) -> str:
+    """Say in a sentence what `from_pymc` finds in a model, and what follows for its speed.
+
+    Parameters
+    ----------
+    model, row_dim
+        As for :func:`from_pymc`.
+
+    Raises
+    ------
+    IncompatibleError
+        When the model is refused altogether.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> with pm.Model() as model:
+    ...     beta = pm.Normal("beta", 0.0, 1.0, shape=2)
+    ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
+    >>> amc.explain(model)
+    'y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors; it runs in the fast form'
+    """
+    source = ModelOfPyMC(model, row_dim)
+    found = _find_structure(source)
+    rows = f"{source.observed.name}, {source.rows.n_rows} rows"
+    if isinstance(found, LinearTarget):
+        return f"{rows}: {describe(found)}; it runs in the fast form"
+    return f"{rows}: {found}; the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
+
+
+def _find_structure(source: ModelOfPyMC) -> LinearTarget | str:
+    """Return the model in the fast form, or why there is none."""
+    try:
+        return linear_target(source)
+    except NoLinearPredictorError as error:
+        return str(error)
+    except InvalidInputError:  # data that cannot be: the general way names the row
+        return "its data are not all finite"
+
+
+class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
     """A PyMC model, read row by row; made by :func:`from_pymc`."""
 
-    def __init__(self, model: Any, row_dim: str | None = None, *, deterministics: bool = False) -> None:
-        if not isinstance(model, pm.Model):
-            raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
-        self._given = model
-        refuse_unsuitable(model)
-        if _has_minibatches(model):  # only then: the copy has its variables in another order
-            model = remove_minibatched_nodes(model)
-        self._model, self._observed = model, model.observed_RVs[0]
-        self._start = model.initial_point()
-        self._values = [model.rvs_to_values[variable] for variable in model.free_RVs]
-        self._theta = pt.vector("theta", shape=(sum(np.size(self._start[v.name]) for v in self._values),))
-        rows = Rows(model, row_dim)
-        self.n_obs, self.data = rows.n_rows, rows.data
-        self._shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
-        self._rows = rows
-        [terms] = over_flat([rows.terms()], self._theta, self._values, self._start)
+    def __init__(self, source: ModelOfPyMC, *, deterministics: bool = False) -> None:
+        self.source = source
+        self.n_obs, self.data = source.rows.n_rows, source.rows.data
+        self._theta = source.theta
+        [terms] = self._over_flat([source.rows.terms()])
         self._terms: Any = merge_branches(simplify(terms))
-        self._prior: Any = simplify(self._log_prior(rows))
+        self._prior: Any = simplify(log_prior_of(source))
         self.variables = self._describe_variables(deterministics)
-        self._hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
         self._compile_terms()
         self._check_rows()
 
-    def _log_prior(self, rows: Rows) -> Any:
-        model = self._model
-        terms = list(model.logp(vars=model.free_RVs, sum=False, jacobian=True))
-        for potential in model.potentials:
-            if rows.are_read_by(potential):
-                raise IncompatibleError(
-                    f"from_pymc: the potential {potential.name!r} depends on the data, and nobody can tell which part "
-                    "of it belongs to which row; write it as a likelihood (pm.CustomDist), or keep it to parameters"
-                )
-            terms += model.replace_rvs_by_values([potential])
-        frozen = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(terms) if is_shared(leaf)}
-        terms = rebuild(terms, frozen)
-        total = functools.reduce(lambda a, b: a + b, [term.sum() for term in terms])
-        return over_flat([total], self._theta, self._values, self._start)[0].astype("float64")
+    def _over_flat(self, graphs: Sequence[Any]) -> list[Any]:
+        return over_flat(graphs, self._theta, self.source.values, self.source.start)
 
     def _describe_variables(self, deterministics: bool) -> ModelVariables:
-        wanted = [v for v in self._model.deterministics if not self._rows.leaves & set(ancestors([v]))]
-        return describe_variables(self._model, self._theta, self._start, wanted if deterministics else [])
+        source = self.source
+        wanted = [v for v in source.model.deterministics if not source.rows.leaves & set(ancestors([v]))]
+        return describe_variables(source.model, self._theta, source.start, wanted if deterministics else [])
 
     def _compile_terms(self) -> None:
-        inputs = [self._theta, *self._rows.inputs]
+        inputs = [self._theta, *self.source.rows.inputs]
         example = (self.initial_point(), *(array[:4] for array in self.data))
         with self._on_rows_alone():
             self._terms_function = numba_function(inputs, [self._terms], example)
@@ -166,7 +178,7 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
             yield
         except (TypeError, ValueError, AssertionError, IndexError) as error:
             raise IncompatibleError(
-                f"from_pymc: the likelihood of {self._observed.name!r} cannot be evaluated on some of its "
+                f"from_pymc: the likelihood of {self.source.observed.name!r} cannot be evaluated on some of its "
                 f"{self.n_obs} rows alone. The usual reason is an array of that length made inside the model "
                 f"(pt.zeros({self.n_obs})), or one whose length is fixed: give arrays as pm.Data, or let them "
                 f"broadcast. PyTensor says: {first_line(error)}"
@@ -174,7 +186,7 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
 
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
-        [full] = over_flat([self._rows.all_terms()], self._theta, self._values, self._start)
+        [full] = self._over_flat([self.source.rows.all_terms()])
         function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
         rng = np.random.default_rng(0)
         impossible = np.full(self.n_obs, True)
@@ -200,9 +212,9 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
 
     def _refuse_coupling(self) -> None:
         raise IncompatibleError(
-            f"from_pymc: the log-likelihood of a row of {self._observed.name!r} changes when other rows are left out "
-            "(a cumulative sum, a mean over the data, centring inside the model): it is no sum of independent terms. "
-            "Compute such quantities before the model, and pass them as data"
+            f"from_pymc: the log-likelihood of a row of {self.source.observed.name!r} changes when other rows are left "
+            "out (a cumulative sum, a mean over the data, centring inside the model): it is no sum of independent "
+            "terms. Compute such quantities before the model, and pass them as data"
         )
 
     def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:
@@ -210,43 +222,23 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
         if not bad.any():
             return
         row = int(np.flatnonzero(bad)[0])
-        arrays = zip(self._rows.names, self.data, strict=True)
+        arrays = zip(self.source.rows.names, self.data, strict=True)
         broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
         cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
         raise InvalidInputError(
-            f"from_pymc: row {row} of the observed variable {self._observed.name!r} {fault}, and {int(bad.sum()) - 1} "
-            f"others: {cause} Leave out or mend such rows, or give the variables an initval at which they can occur"
+            f"from_pymc: row {row} of the observed variable {self.source.observed.name!r} {fault}, and "
+            f"{int(bad.sum()) - 1} others: {cause} Leave out or mend such rows, or give the variables an "
+            "initval at which they can occur"
         )
-
-    @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
-        return {self._observed.name: np.asarray(evaluate(self._model.rvs_to_values[self._observed]))}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
-        observed = self._model.rvs_to_values[self._observed]
-        data = [variable for variable in self._model.data_vars if variable is not observed]
-        return {variable.name: np.asarray(evaluate(variable)) for variable in data}
-
-    def initial_point(self) -> np.ndarray:
-        """Return the model's initial point, unconstrained; shape (dim,)."""
-        return flat(self._start, self._values)
-
-    def content_hash(self) -> str:
-        """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
-        self._refuse_changed_data()
-        return content_hash(type(self).__name__, self._hash)
 
     def compile(self) -> CompiledTarget:
         """Hand the compiled likelihood and prior to the chain; compiled once."""
-        self._refuse_changed_data()
+        self.source.refuse_changed_data()
         return self._compiled
 
     def compile_gradient(self) -> CompiledGradient:
         """Hand the compiled gradients to the proposal; compiled once."""
-        self._refuse_changed_data()
+        self.source.refuse_changed_data()
         return self._compiled_gradient
 
     @functools.cached_property
@@ -269,32 +261,10 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
 
     @functools.cached_property
     def _gradient_function(self) -> Any:
-        inputs = [self._theta, *self._rows.inputs]
+        inputs = [self._theta, *self.source.rows.inputs]
         example = (self.initial_point(), *(array[:4] for array in self.data))
         return numba_function(inputs, [pt.grad(self._terms.sum(), self._theta)], example)
-
-    def _refuse_changed_data(self) -> None:
-        changed = [leaf.name for leaf, known in self._shared if content_hash(value_of(leaf)) != known]
-        if changed:
-            raise InvalidInputError(
-                f"PyMCTarget: the data {changed} were changed (pm.set_data) after the target was made from the model; "
-                "call from_pymc(model) again"
-            )
-
-    def to_pymc(self) -> Any:
-        """Return the model itself."""
-        return self._given
-
-    def __repr__(self) -> str:
-        """Say what is observed, how many rows it has, and the free variables."""
-        names = ", ".join(variable.name for variable in self._model.free_RVs)
-        return f"PyMCTarget({self._observed.name}: {self.n_obs} rows; {names})"
 
 
 def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:
     return found.shape == expected.shape and np.allclose(found, expected, relative, absolute, equal_nan=True)
-
-
-def _has_minibatches(model: Any) -> bool:
-    graphs = [*model.observed_RVs, *(model.rvs_to_values[variable] for variable in model.observed_RVs)]
-    return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in ancestors(graphs))

@@ -29,9 +29,10 @@ class Posterior:
 
     def prior_at(self, theta: np.ndarray) -> Quadratic:
         """Return the expansion of the log prior at theta; in closed form where it is normal, else by differences."""
-        value, dim, scale = float(self.log_prior(theta)), theta.size, self.target.prior_scale
-        if scale is not None:
-            return Quadratic(value, -theta / scale**2, -np.eye(dim) / scale**2)
+        value, dim, normal = float(self.log_prior(theta)), theta.size, self.target.normal_prior
+        if normal is not None:
+            mean, precision = normal
+            return Quadratic(value, -precision * (theta - mean), -np.diag(precision))
         steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
         up, down = (np.array([self.log_prior(theta + sign * step) for step in steps]) for sign in (1.0, -1.0))
         h = np.diag(steps)

@@ -102,6 +102,10 @@ class Prior:
         check_gradient(log_prior, kernel, at, name, labels, who=self.who)
         return kernel
 
+    def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return means and precisions, shape (dim,) each; None where the prior is a function."""
+        return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
+
     def identity(self) -> str:
         """Return a hash of what the prior is."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
@@ -183,9 +187,9 @@ class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         return content_hash(type(self).__name__, self._identity(), self.prior.identity(), names, *self.data)
 
     @property
-    def prior_scale(self) -> float | None:
-        """Standard deviation of the normal prior, inf where flat; None where the prior is a function."""
-        return self.prior.scale if self.prior.function is None else None
+    def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Means and precisions of the normal prior, 0 where flat; None where the prior is a function."""
+        return self.prior.normal(self.variables.size)
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a PyMC model, for gold standards."""

@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.design.default_sampler import normal_by_pilot
+from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.pymc import from_pymc
 from tests import pymc_zoo as zoo

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.bounds import couplings, default_sampler, estimate_delta, transition_matrix
+from approxmcmc.bounds import couplings, estimate_delta, transition_matrix
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.gibbs_replication import realised_conditional
 from approxmcmc.design.pairs import collect_pairs
@@ -64,12 +64,12 @@ class TestSingleDatum:
         assert found.posterior.equals(exact.posterior)
         assert (found.sample_stats["datapoints_touched"] == 1).all()
 
-    def test_design_and_default_sampler(self):
-        """A pilot of pairs with a single term has scale 0; its design reads all data, so the exact test is chosen."""
+    def test_design_and_choice(self):
+        """A pilot of pairs with a single term has scale 0; its design reads all data, and an exact test is chosen."""
         target = logistic(1, 1)
         assert (collect_pairs(target, amc.RandomWalk(1.0), n_pairs=20, tune=5, random_seed=1).tau == 0.0).all()
         assert amc.design_test(target, proposal=amc.RandomWalk(1.0), n_pairs=20, random_seed=1).data_fraction > 0.99
-        assert isinstance(default_sampler(target, random_seed=1).sampler.test, amc.ExactTest)
+        assert isinstance(amc.choose_sampler(target, random_seed=1).sampler.test, amc.ExactTest)
 
 
 class TestInfiniteDensities:

@@ -71,7 +71,8 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     """
     bounds = derivative_bounds(target, fit, who=who)
     assert isinstance(target, LinearTarget)
-    assert target.prior_scale is not None
+    assert target.normal_prior is not None
+    mean, precision = target.normal_prior
     center, cholesky = fit.mode, fit.cholesky
     derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
     expand = bind(
@@ -79,8 +80,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     )
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
-    precision = target.prior_scale**-2
-    force, curvature = precision * (cholesky.T @ center), precision * (cholesky.T @ cholesky)
+    force, curvature = cholesky.T @ (precision * (center - mean)), cholesky.T @ (precision[:, None] * cholesky)
     places = np.random.default_rng(0).standard_normal((CHECKS, center.size))  # the same in every run
     for lo in range(0, target.n_obs, PIECE):
         here = slice(lo, lo + PIECE)
@@ -177,7 +177,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
             f"{target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
         )
-    if target.prior_scale is None:
+    if target.normal_prior is None:
         raise IncompatibleError(
             f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; use "
             "prior_scale="

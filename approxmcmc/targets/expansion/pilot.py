@@ -56,9 +56,12 @@ def normal_pilot(fit: Laplace) -> Pilot:
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
 
 
-def run_pilot(target: Target, memory_limit: float = 4e9) -> Pilot:
-    """Return a pilot of a posterior: the Laplace approximation where that is enough, else a chain on a surrogate."""
-    fit = laplace(target)
+def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Pilot:
+    """Return a pilot of a posterior: the Laplace approximation where that is enough, else a chain on a surrogate.
+
+    `fit` is that approximation, where it is known already.
+    """
+    fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()
     posterior = Posterior(target)
     expansion = posterior.expansion

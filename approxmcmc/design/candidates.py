@@ -1,0 +1,193 @@
+"""What `choose_sampler` can choose from: one entry for each lever, with what it can cost at best.
+
+A candidate says whether a target has what it needs, makes its target and its sampler, and knows a *floor*: no run of it
+is faster than that. A floor is a bound from below, counted in passes over the data, so that a candidate whose floor is
+above what another one was measured to need is never compiled.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from approxmcmc.acceptance import ExactTest, SequentialTTest
+from approxmcmc.contracts import (
+    AcceptanceTest,
+    DifferentiableTarget,
+    DiscreteTarget,
+    DoublyIntractableTarget,
+    Sampler,
+    Target,
+)
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+from approxmcmc.targets import CoreRows, Laplace
+from approxmcmc.targets.expansion.pilot import run_pilot
+from approxmcmc.targets.linear import LinearTarget
+
+SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was faster
+EXPANSION_PASSES = 10  # of a generalised linear model: survey, quadratics, a pilot; of others, for each parameter
+SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Situation:
+    """What is known of a target before anything is tried.
+
+    Parameters
+    ----------
+    target
+        The posterior.
+    fit
+        The normal law at the mode or, with a `decrement` of NaN, of a pilot; None where theta has none.
+    pass_seconds
+        Seconds in which all terms are evaluated once.
+    """
+
+    target: Target
+    fit: Laplace | None
+    pass_seconds: float
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+        return int(self.target.variables.size)
+
+    @property
+    def law(self) -> Laplace:
+        """The normal law, for candidates that need one."""
+        if self.fit is None:
+            raise IncompatibleError(f"{self.target!r} has no normal approximation")
+        return self.fit
+
+    @functools.cached_property
+    def core_rows(self) -> CoreRows:
+        """The posterior with its core rows, shared by the candidates that differ in the test alone."""
+        return CoreRows(self.target, at=run_pilot(self.target, fit=self.law))
+
+
+class Floor(NamedTuple):
+    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below."""
+
+    set_up: float
+    per_draw: float
+
+
+class Setting(NamedTuple):
+    """A target and a sampler that are ready to run; the target may be another form of the user's."""
+
+    target: Target
+    sampler: Sampler
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One entry of the table.
+
+    Parameters
+    ----------
+    name
+        In the field's words, for the table.
+    exact
+        Whether its stationary law is the posterior.
+    make
+        Makes the setting; it may raise what the pieces raise where they do not fit.
+    floor
+        What it costs at best.
+    why_not
+        Says why a target cannot have it, or nothing.
+    """
+
+    name: str
+    exact: bool
+    make: Callable[[Situation], Setting]
+    floor: Callable[[Situation], Floor]
+    why_not: Callable[[Situation], str] = lambda known: ""
+
+
+def candidates(target: Target) -> tuple[Candidate, ...]:
+    """Return the candidates for a target, by its kind."""
+    if isinstance(target, DiscreteTarget):
+        return (GIBBS,)
+    return (EXCHANGE,) if isinstance(target, DoublyIntractableTarget) else TALL
+
+
+def _walk(known: Situation) -> RandomWalk:
+    """Return a walk of 2.38 / sqrt(d) posterior standard deviations (Roberts, Gelman and Gilks 1997)."""
+    return RandomWalk(2.38 / math.sqrt(known.dim), preconditioner=known.fit)
+
+
+def _exact_walk(known: Situation) -> Setting:
+    return Setting(known.target, MetropolisHastings(_walk(known), ExactTest()))
+
+
+def _independent_draws(known: Situation) -> Setting:
+    independent = PreconditionedCrankNicolson(0.0, known.law)
+    proposal = Mixture([independent, _walk(known)], weights=[1.0 - SHARE_OF_WALKS, SHARE_OF_WALKS])
+    return Setting(known.target, MetropolisHastings(proposal, ExactTest()))
+
+
+def _langevin(known: Situation) -> Setting:
+    # 1.65^2 d^(-1/3) and .574 are best in high dimension (Roberts and Rosenthal 1998).
+    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.fit, target_acceptance=0.574)
+    return Setting(known.target, MetropolisHastings(step, ExactTest()))
+
+
+def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Setting]:
+    return lambda known: Setting(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
+
+
+def _no_gradient(known: Situation) -> str:
+    """Say why Langevin steps are none for this target, or nothing."""
+    if not isinstance(known.target, DifferentiableTarget):
+        return "the target has no gradient"
+    try:
+        known.target.compile_gradient()
+    except IncompatibleError as error:
+        return f"the target has no gradient: {error}"
+    return ""
+
+
+def _no_mode(known: Situation) -> str:
+    """Say why there is no expansion, or nothing."""
+    return "the posterior has no mode to expand at" if math.isnan(known.law.decrement) else ""
+
+
+def _passes(count: Callable[[int], float]) -> Callable[[Situation], Floor]:
+    """Return the floor of a candidate that reads all data `count(dim)` times for an effective draw."""
+    return lambda known: Floor(0.0, known.pass_seconds * count(known.dim))
+
+
+def _expansion(known: Situation) -> Floor:
+    """Return the floor of core rows: passes for first and second derivatives, and next to nothing for a draw."""
+    passes = EXPANSION_PASSES * (1 if isinstance(known.target, LinearTarget) else known.dim)
+    return Floor(known.pass_seconds * passes, SURROGATE_STEP)
+
+
+# Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
+TALL = (
+    Candidate("independent draws and a walk, exact test", True, _independent_draws, _passes(lambda dim: 1.0)),
+    # A step reads the data twice, for gradient and density, and forgets at most half its variance.
+    Candidate("Langevin steps, exact test", True, _langevin, _passes(lambda dim: 1.5 * dim ** (1 / 3)), _no_gradient),
+    # Best efficiencies of walks are near .33 / d.
+    Candidate("random walk, exact test", True, _exact_walk, _passes(lambda dim: max(1.0, float(dim)))),
+    Candidate("core rows, surrogate transitions, exact test", True, _surrogate(None), _expansion, _no_mode),
+    Candidate(
+        "core rows, surrogate transitions, t-test",
+        False,
+        _surrogate(SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)),
+        _expansion,
+        _no_mode,
+    ),
+)
+GIBBS = Candidate(
+    "Gibbs, exact", True, lambda known: Setting(known.target, Gibbs(ExactTest())), _passes(lambda dim: 0.0)
+)
+EXCHANGE = Candidate(
+    "exchange",
+    True,
+    lambda known: Setting(known.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
+    _passes(lambda dim: 0.0),
+)

@@ -1,0 +1,377 @@
+"""The sampler for a user who named none: the lever that answers first, by what short trials measure.
+
+1. The mode and the curvature there; where there is no mode, mean and covariance of an exact pilot chain.
+2. Every candidate has a floor: seconds below which it cannot answer. The one with the lowest floor is tried first.
+3. A trial measures seconds per step, effective draws per step, and the error of a test. That gives a *price*,
+
+       seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+
+   s the seconds of an effective draw, the risk in squared posterior standard deviations.
+4. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
+   the answer is near, or trials have taken their share of the budget.
+5. Exact, where that is nearly as fast; else the fastest whose predicted error is allowed.
+"""
+
+import dataclasses
+import math
+import time
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Target
+from approxmcmc.design.candidates import Candidate, Setting, Situation, candidates
+from approxmcmc.design.normal_by_pilot import normal_by_pilot
+from approxmcmc.design.trial import Measured, Trial
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.sampling.initial import start_law
+from approxmcmc.targets import Laplace, laplace
+
+WANTED = 400  # effective draws: standard errors of .05 posterior standard deviations
+ALLOWED_BIAS = 0.02  # posterior standard deviations
+NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
+SOON = 0.5  # seconds: who could answer by then needs no rival, whose compilation takes longer
+SHARE_OF_TRIALS = 0.15  # of the budget
+SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
+LEAST_TRIAL = 0.1  # seconds
+PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
+COLUMNS = (
+    "candidate",
+    "exact",
+    "verdict",
+    "price",
+    "us_per_step",
+    "data_per_step",
+    "ess_per_step",
+    "ess_per_second",
+    "predicted_error",
+    "compile_seconds",
+    "set_up_seconds",
+    "trial_seconds",
+)
+
+
+class Goal(NamedTuple):
+    """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
+
+    target_ess: float
+    time_limit: float | None
+    bias: float
+    prefers_exact: bool
+    threads: int
+
+    def price(self, set_up: float, per_draw: float, error: float = 0.0) -> float:
+        """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
+        per_draw /= self.threads
+        if self.time_limit is None:
+            return set_up + self.target_ess * per_draw
+        left = self.time_limit - set_up
+        return error**2 + per_draw / left if left > 0.0 else math.inf
+
+    def seconds(self, per_draw: float) -> float:
+        """Return the budget of a sampler."""
+        return self.target_ess * per_draw / self.threads if self.time_limit is None else self.time_limit
+
+    @property
+    def near(self) -> float:
+        """The price at which nobody looks further; none where the end is given."""
+        return SOON if self.time_limit is None else 0.0
+
+    @property
+    def unit(self) -> str:
+        """What a price is."""
+        if self.time_limit is None:
+            return f"seconds to {self.target_ess:g} effective draws"
+        return f"risk at {self.time_limit:g} s, posterior sd squared"
+
+
+@dataclasses.dataclass
+class Entry:
+    """A candidate, its price at best, and what its trial found."""
+
+    candidate: Candidate
+    floor: float
+    verdict: str = ""
+    price: float = math.nan
+    setting: Setting | None = None
+    measured: Measured | None = None
+    set_up_seconds: float = 0.0
+    trial_seconds: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the candidate is."""
+        return self.candidate.exact
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the columns of the table."""
+        found = self.measured
+        figures = (
+            (math.nan,) * 6
+            if found is None
+            else (
+                found.seconds_per_step * 1e6,
+                found.data_per_step,
+                found.ess_per_step,
+                1.0 / found.seconds_per_draw,
+                found.error,
+                found.compile_seconds,
+            )
+        )
+        spent = self.set_up_seconds, self.trial_seconds
+        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Choice:
+    """What `choose_sampler` chose, and why.
+
+    Parameters
+    ----------
+    target
+        The posterior, in the form that the sampler needs: the user's target, or its `CoreRows`.
+    sampler
+        What to run on it.
+    initvals
+        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps.
+    tune
+        Tuning steps that suffice from there.
+    table
+        A `pandas.DataFrame` with a row for each candidate, the chosen one first.
+    sentence
+        One line for the user.
+    attrs
+        What the choice cost, its sentence and the table as JSON: for the trace.
+    """
+
+    target: Target
+    sampler: Any
+    initvals: np.ndarray
+    tune: int
+    table: pd.DataFrame
+    sentence: str
+    attrs: dict[str, Any]
+
+
+def choose_sampler(
+    target: Any,
+    *,
+    time_limit: float | None = None,
+    target_ess: float | None = None,
+    bias: float | str | None = None,
+    chains: int = 4,
+    cores: int = 1,
+    random_seed: Any = None,
+) -> Choice:
+    """Return the sampler that answers first, and the table of what was measured.
+
+    Parameters
+    ----------
+    target
+        A target of the library.
+    time_limit
+        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
+    target_ess
+        Effective draws wanted of every parameter. With neither, 400.
+    bias
+        ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
+        exact sampler wherever one needs at most twice the time of the fastest.
+    chains, cores
+        Of the run that follows.
+    random_seed
+        Of the trials.
+
+    Returns
+    -------
+    Choice
+        Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`, which does all of
+        this itself where it is given no sampler.
+
+    Raises
+    ------
+    InvalidInputError
+        When an argument is out of range, or the target's initial point has no finite log density.
+    IncompatibleError
+        When no candidate fits the target.
+    NotFiniteError
+        When a term or the prior is NaN or infinite on the way to the mode, or in a pilot.
+
+    Notes
+    -----
+    Prices are measured, so that a choice between two that are equally fast may differ from run to run; what is drawn
+    depends on the seed and on the choice alone. `predicted_error` is E|alpha^ - alpha| times steps per effective draw,
+    which is of the size of the bias of the worst parameter, or above it. A sampler that was not tried has its floor as
+    price, and its verdict says so.
+
+    References
+    ----------
+    Land and Doig (1960), for branch and bound.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> X, y = amc.datasets.synthetic_logistic(2000, 3)
+    >>> choice = amc.choose_sampler(amc.targets.LogisticRegression(X, y), random_seed=1)
+    >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
+    ('chosen', True)
+    """
+    goal = _goal(time_limit, target_ess, bias, min(chains, cores))
+    seed, began = _seed(random_seed), time.perf_counter()
+    known = _survey(target, seed)
+    entries = [Entry(one, goal.price(*one.floor(known)), one.why_not(known)) for one in candidates(target)]
+    while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
+        best = _best(entries, goal)
+        # Who can answer soon needs no better floor: then the first in the table, with less to compile.
+        entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
+        entry.verdict = _why_not_tried(entry, best, goal, _spent(entries, best))
+        if not entry.verdict:
+            _try(entry, known, goal, best, chains, seed)
+    chosen = _best(entries, goal)
+    if chosen is None:
+        reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
+        raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
+    _judge(entries, chosen, goal)
+    return _choice(entries, chosen, known, goal, time.perf_counter() - began)
+
+
+def _goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Goal:
+    """Check what the user wants."""
+    if target_ess is not None and not 0.0 < target_ess < math.inf:
+        raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
+    if (bias != "none") if isinstance(bias, str) else not (bias is None or bias >= 0.0):
+        raise InvalidInputError(
+            f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'
+        )
+    allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
+    wanted = WANTED if target_ess is None else float(target_ess)
+    return Goal(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
+
+
+def _seed(random_seed: Any) -> int:
+    """Return a seed for trials, apart from the one of the run that follows."""
+    return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
+
+
+def _survey(target: Any, seed: int) -> Situation:
+    """Find the mode, or what stands in for it, and time a pass over the data."""
+    if not isinstance(target, Target):
+        raise IncompatibleError(f"choose_sampler needs a target, found {type(target).__name__}")
+    if isinstance(target, (DiscreteTarget, DoublyIntractableTarget)):
+        return Situation(target, None, 0.0)
+    fit = _normal_law(target, seed)
+    compiled = target.compile()
+    seconds: list[float] = []
+    while len(seconds) < 2 or (len(seconds) < 5 and sum(seconds) < 0.01):
+        began = time.perf_counter()
+        full_terms(compiled.log_terms, fit.mode, compiled.data, compiled.n_obs)
+        seconds.append(time.perf_counter() - began)
+    return Situation(target, fit, min(seconds))
+
+
+def _normal_law(target: Any, seed: int) -> Laplace:
+    try:
+        return laplace(target)
+    except InvalidInputError:
+        return normal_by_pilot(target, random_seed=seed)
+
+
+def _spent(entries: list[Entry], best: Entry | None) -> float:
+    """Return the seconds that trials have taken; the set-up of the best is not lost."""
+    return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
+
+
+def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -> str:
+    """Return why a candidate need not be tried, or nothing."""
+    if not entry.exact and goal.bias == 0.0:
+        return "not tried: it is biased, and exact was asked for"
+    if best is None or best.measured is None:
+        return ""
+    if best.price < goal.near:
+        return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
+    prefers = goal.prefers_exact and entry.exact != best.exact
+    if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
+        return f"not tried: it cannot ask less than {entry.floor:.2g}"
+    if spent > max(SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), SOON):
+        return "not tried: trials have taken their share of the budget"
+    return ""
+
+
+def _try(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains: int, seed: int) -> None:
+    """Make the candidate and measure it; an entry that failed says why."""
+
+    def hopeless(seconds_per_step: float) -> bool:
+        return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
+
+    def worth(seconds_per_draw: float) -> float:
+        fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
+        return max(SHARE_OF_TRIAL * goal.seconds(fastest), LEAST_TRIAL)
+
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
+            setting = entry.candidate.make(known)
+            entry.set_up_seconds = time.perf_counter() - began
+            law = start_law(setting.target, setting.sampler) if known.fit is None else known.law.draw
+            trial = Trial(setting, law, chains=chains, random_seed=seed, hopeless=hopeless)
+            found = trial.measure(worth, audited=not entry.exact)
+    except ApproxMCMCError as error:
+        entry.verdict = f"not possible: {error}"
+        return
+    entry.trial_seconds = time.perf_counter() - began - entry.set_up_seconds - trial.compile_seconds
+    if found is None:
+        entry.verdict = "given up after a few steps: each takes too long"
+        return
+    entry.setting, entry.measured = setting, found
+    entry.price = goal.price(0.0, found.seconds_per_draw, found.error)
+
+
+def _best(entries: list[Entry], goal: Goal) -> Entry | None:
+    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap."""
+    allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
+    exact = [entry for entry in allowed if entry.exact]
+    cheapest = min(allowed, key=lambda entry: entry.price, default=None)
+    if goal.prefers_exact and exact and cheapest is not None:
+        nearest = min(exact, key=lambda entry: entry.price)
+        return nearest if nearest.price <= NEARLY * cheapest.price else cheapest
+    return cheapest
+
+
+def _judge(entries: list[Entry], chosen: Entry, goal: Goal) -> None:
+    """Write the verdicts of those that were tried."""
+    for entry in entries:
+        if entry is chosen:
+            entry.verdict = "chosen"
+        elif entry.measured is not None and not entry.measured.error <= goal.bias:
+            entry.verdict = f"predicted error above the allowed {goal.bias:g}"
+        elif entry.measured is not None:
+            entry.verdict = "slower" if entry.price >= chosen.price else "faster, but biased, and by less than twice"
+        elif math.isnan(entry.price):
+            entry.price = entry.floor
+
+
+def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Goal, seconds: float) -> Choice:
+    """Put the answer together."""
+    setting, found = chosen.setting, chosen.measured
+    assert setting is not None and found is not None
+    ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))
+    table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
+    table.attrs["price"] = goal.unit
+    rivals = [entry for entry in ranked[1:] if entry.measured is not None]
+    beside = f"; {rivals[0].candidate.name} {rivals[0].price:.2g}" if rivals else "; no rival could be faster"
+    guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
+    sentence = f"{chosen.candidate.name} ({guarantee}): {goal.unit} about {chosen.price:.2g}{beside}"
+    fit = known.fit
+    attrs = {
+        "setup_mode_seconds": fit.seconds if fit else 0.0,
+        "setup_mode_passes": fit.passes if fit else 0,
+        "setup_design_seconds": seconds - (fit.seconds if fit else 0.0),
+        "chosen": sentence,
+        "choice": table.to_json(orient="records"),
+    }
+    low, high = PILOT_TUNE
+    tune = int(np.clip(10.0 / found.ess_per_step, low, high))
+    return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs)

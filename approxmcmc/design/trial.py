@@ -1,0 +1,166 @@
+"""A short run of a candidate: what a step costs, how much it is worth, and how far its test is off.
+
+Chains burn in for a fixed number of steps, then run for levels that double, until they have said enough or a budget is
+spent. With n steps of all chains, s seconds a step and the smallest bulk ESS over parameters,
+
+    seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS.
+
+Short chains flatter a sampler that mixes badly, by a small factor: n steps of a chain that has not moved count as one
+effective draw.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
+from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.design.candidates import Setting
+from approxmcmc.diagnostics.convergence import BULK
+from approxmcmc.diagnostics.gates import distance
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import NotFiniteError
+from approxmcmc.sampling.initial import starting_points
+
+BURN_IN = 50  # steps of each chain, in which proposals adapt
+GLANCE = 5  # steps after which a candidate that is much too slow is given up
+LEVELS = (50, 100, 200, 400, 800)  # steps of each chain
+ENOUGH = 100.0  # effective draws: the seconds of one are known to some 20 %
+FEWEST_AUDITS, MOST_AUDITS = 20, 100
+MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a millisecond for each
+
+
+class Measured(NamedTuple):
+    """What a trial found: per step of one chain, and per effective draw.
+
+    `starts` has shape (chains, dim): where the chains were after a fixed number of steps. `error` is the accumulated
+    error, 0 for an exact sampler, NaN where it was not measured.
+    """
+
+    seconds_per_step: float
+    data_per_step: float
+    ess_per_step: float
+    error: float
+    compile_seconds: float
+    starts: np.ndarray
+
+    @property
+    def seconds_per_draw(self) -> float:
+        """Seconds of one thread for an effective draw."""
+        return self.seconds_per_step / self.ess_per_step
+
+
+class Trial:
+    """Chains of one candidate, compiled and burnt in; `measure` runs them further.
+
+    Raises
+    ------
+    NotFiniteError
+        When a chain cannot start or a log density is NaN.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        draw_start: Callable[[np.random.Generator], np.ndarray],
+        *,
+        chains: int,
+        random_seed: int,
+        hopeless: Callable[[float], bool],
+    ) -> None:
+        self.dim = setting.target.variables.size
+        began = time.perf_counter()
+        program = setting.sampler.build(setting.target, audit_every="auto")
+        self.compile_seconds = time.perf_counter() - began
+        own = [streams(sequence) for sequence in seed_sequences(random_seed, chains)[0]]
+        points, _ = starting_points(program, setting.target.variables, draw_start, None, own)
+        self.chains = [program.start(theta, each, BURN_IN) for theta, each in zip(points, own, strict=True)]
+        self.draws = np.empty((chains, 0, self.dim))
+        self.seconds, self.touched = 0.0, 0.0
+        self.gave_up = False
+        self._burn_in(hopeless)
+
+    def _burn_in(self, hopeless: Callable[[float], bool]) -> None:
+        """Run the chains in; stop after a glance where `hopeless(seconds per step)`."""
+        self._advance(1)  # loads code and data
+        self._forget()
+        self._advance(GLANCE)
+        if hopeless(self.seconds / self.draws[..., 0].size):
+            self.gave_up = True
+            return
+        self._advance(BURN_IN - GLANCE - 1)
+        self.starts = self.draws[:, -1].copy()
+        self._forget()
+
+    def measure(self, worth: Callable[[float], float], *, audited: bool) -> Measured | None:
+        """Run level after level, as long as one costs less than `worth(seconds per effective draw)`; then audit.
+
+        None where the trial was given up.
+        """
+        if self.gave_up:
+            return None
+        for steps in LEVELS:
+            self._advance(steps)
+            ess = self._ess()
+            n_steps = self.draws[..., 0].size
+            if ess >= ENOUGH or 2.0 * self.seconds > worth(self.seconds / ess):
+                break
+        return Measured(
+            self.seconds / n_steps,
+            self.touched / n_steps,
+            ess / n_steps,
+            self._accumulated_error(worth(self.seconds / ess)) if audited else 0.0,
+            self.compile_seconds,
+            self.starts,
+        )
+
+    def _accumulated_error(self, seconds: float) -> float:
+        """Audit steps from the trial's draws for some seconds; return E|alpha^ - alpha| times steps per draw."""
+        makers = [chain.auditor for chain in self.chains]
+        auditors = [make(draws) for make, draws in zip(makers, self.draws, strict=True) if make is not None]
+        if not auditors:
+            return math.nan
+        began = time.perf_counter()
+        errors: list[float] = []
+        noises: list[float] = []
+        while len(errors) < FEWEST_AUDITS or (len(errors) < MOST_AUDITS and time.perf_counter() - began < seconds):
+            k = len(errors) % len(auditors)
+            place = len(errors) * self.draws.shape[1] // MOST_AUDITS
+            found = auditors[k](self.draws[k, place], BURN_IN + place)
+            if found is None:
+                return math.nan
+            errors.append(found["audit_acceptance_error"])
+            noises.append(found["audit_acceptance_noise"])
+        off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
+        return off * self.draws[..., 0].size / self._ess()
+
+    def _advance(self, steps: int) -> None:
+        """Make so many steps of each chain, in turn."""
+        rows = []
+        for chain in self.chains:
+            draws, counts = np.empty((steps, self.dim)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
+            values = np.empty((steps, len(VALUE_NAMES)))
+            began = time.perf_counter()
+            made = chain.advance(steps, 1, draws, counts, values)
+            self.seconds += time.perf_counter() - began
+            self._refuse_failure(chain, made, steps)
+            self.touched += float(counts[:, TOUCHED].sum())
+            rows.append(draws)
+        self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)
+
+    def _refuse_failure(self, chain: Chain, made: int, wanted: int) -> None:
+        if made < wanted:
+            raise NotFiniteError(f"a trial run stopped: {chain.explain_failure()}")
+
+    def _forget(self) -> None:
+        self.draws, self.seconds, self.touched = self.draws[:, :0], 0.0, 0.0
+
+    def _ess(self) -> float:
+        """Return the smallest bulk ESS, at least 1; a parameter that never moved counts as 1."""
+        some = self.draws[..., :: math.ceil(self.dim / MOST_PARAMETERS)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ess = np.atleast_1d(BULK.of(some))
+        return float(np.nan_to_num(ess, nan=1.0).min(initial=self.draws[..., 0].size).clip(1.0))

@@ -1,0 +1,133 @@
+"""What every target made of a PyMC model shares: its variables, its data, its hash, and the model itself."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.model.transform.basic import remove_minibatched_nodes
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, value_of
+from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.rows import Rows, refuse_unsuitable
+from approxmcmc.interop.variables import flat
+
+
+class ModelOfPyMC:
+    """A model that was read: rows of its observed variable, the flat symbolic theta, and where that starts.
+
+    Raises
+    ------
+    IncompatibleError
+        When it is no model, or one whose likelihood is no sum over rows as far as this can be told at once.
+    """
+
+    def __init__(self, model: Any, row_dim: str | None) -> None:
+        if not isinstance(model, pm.Model):
+            raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
+        self.given = model
+        refuse_unsuitable(model)
+        if _has_minibatches(model):  # only then: the copy has its variables in another order
+            model = remove_minibatched_nodes(model)
+        self.model, self.observed = model, model.observed_RVs[0]
+        self.start = model.initial_point()
+        self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+        self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
+        self.rows = Rows(model, row_dim)
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+        self.hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
+
+    def log_priors(self) -> list[Any]:
+        """Return the log densities of free variables and potentials as graphs of the value variables.
+
+        Raises
+        ------
+        IncompatibleError
+            When a potential reads the data.
+        """
+        model = self.model
+        terms = list(model.logp(vars=model.free_RVs, sum=False, jacobian=True))
+        for potential in model.potentials:
+            if self.rows.are_read_by(potential):
+                raise IncompatibleError(
+                    f"from_pymc: the potential {potential.name!r} depends on the data, and nobody can tell which part "
+                    "of it belongs to which row; write it as a likelihood (pm.CustomDist), or keep it to parameters"
+                )
+            terms += model.replace_rvs_by_values([potential])
+        frozen = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(terms) if is_shared(leaf)}
+        return rebuild(terms, frozen)
+
+    def refuse_changed_data(self) -> None:
+        """Refuse to go on where the model's data are no longer those that were read."""
+        changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
+        if changed:
+            raise InvalidInputError(
+                f"PyMCTarget: the data {changed} were changed (pm.set_data) after the target was made from the model; "
+                "call from_pymc(model) again"
+            )
+
+    def initial_point(self) -> np.ndarray:
+        """Return the model's initial point, unconstrained; shape (dim,)."""
+        return flat(self.start, self.values)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, under the variable's name."""
+        return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
+        observed = self.model.rvs_to_values[self.observed]
+        data = [variable for variable in self.model.data_vars if variable is not observed]
+        return {variable.name: np.asarray(evaluate(variable)) for variable in data}
+
+    @property
+    def names(self) -> str:
+        """The free variables, for messages."""
+        return ", ".join(variable.name for variable in self.model.free_RVs)
+
+
+class TargetOfPyMC:
+    """What a target made of a model answers in the model's words; mixed into targets that set `source`."""
+
+    source: ModelOfPyMC
+    n_obs: int
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, under the variable's name."""
+        return self.source.observed_data
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
+        return self.source.constant_data
+
+    def initial_point(self) -> np.ndarray:
+        """Return the model's initial point, unconstrained; shape (dim,)."""
+        return self.source.initial_point()
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
+        self.source.refuse_changed_data()
+        return content_hash("PyMCTarget", self.source.hash)
+
+    def to_pymc(self) -> Any:
+        """Return the model itself."""
+        return self.source.given
+
+    def __repr__(self) -> str:
+        """Say what is observed, how many rows it has, and the free variables."""
+        return f"{type(self).__name__}({self.source.observed.name}: {self.n_obs} rows; {self.source.names})"
+
+
+def _has_minibatches(model: Any) -> bool:
+    graphs = [*model.observed_RVs, *(model.rvs_to_values[variable] for variable in model.observed_RVs)]
+    return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in ancestors(graphs))

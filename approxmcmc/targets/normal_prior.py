@@ -1,0 +1,64 @@
+"""Independent normal priors with a mean and a scale for each parameter; inf is flat."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.engine.batches import LOG_PRIOR
+from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT
+from approxmcmc.engine.pinned import with_context
+from approxmcmc.targets.tall_data import Prior
+
+
+class Normals(NamedTuple):
+    """Means and precisions; shape (dim,) each."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+
+
+def log_normals(theta: np.ndarray, known: Normals) -> float:
+    """Return the log density, up to a constant."""
+    total = 0.0
+    for j in range(theta.shape[0]):
+        total += known.precision[j] * (theta[j] - known.mean[j]) ** 2
+    return -0.5 * total
+
+
+def add_slopes(theta: np.ndarray, out: np.ndarray, known: Normals) -> None:
+    """Add its gradient to `out`."""
+    for j in range(theta.shape[0]):
+        out[j] -= known.precision[j] * (theta[j] - known.mean[j])
+
+
+class NormalPrior(Prior):
+    """N(mean_j, scale_j^2), independent; the code is compiled once for all means and scales.
+
+    Parameters
+    ----------
+    mean, scale
+        Shape (dim,) each; a scale of inf is flat.
+    """
+
+    def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
+        super().__init__(1.0, None, who="NormalPrior")
+        self.scale = float("nan")  # there is no one scale
+        self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
+
+    def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and precisions."""
+        return self.known.mean, self.known.precision
+
+    def compile(self, dim: int) -> Any:
+        """Return the compiled log prior."""
+        return with_context(log_normals, LOG_PRIOR.signature, self.known)
+
+    def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
+        """Return its gradient."""
+        return with_context(add_slopes, ADD_PRIOR_GRADIENT, self.known)
+
+    def identity(self) -> str:
+        """Return a hash of what the prior is."""
+        return content_hash("normal", *self.known)

@@ -1,0 +1,169 @@
+"""The sampler for a user who named none: measured, not guessed; with a mode, and for a hierarchy that has none."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.design import choice as module
+from approxmcmc.design import choose_sampler
+from approxmcmc.design.normal_by_pilot import normal_by_pilot
+from approxmcmc.design.trial import Measured
+
+pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+GROUPS, N = 3, 60
+GROUP = np.arange(N) % GROUPS
+Y = 0.1 * GROUP + np.random.default_rng(0).normal(size=N)
+
+
+def _loglik(theta, data, i):
+    group, y = data
+    return -0.5 * (y[i] - theta[1 + group[i]]) ** 2
+
+
+def _logprior(theta):
+    """Effects ~ N(0, tau), tau ~ HalfNormal(1), theta_0 = log tau: rises without bound where tau falls to 0."""
+    tau = np.exp(theta[0])
+    return -0.5 * tau**2 + theta[0] - 3 * theta[0] - 0.5 * np.sum(theta[1:] ** 2) / tau**2
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    return amc.Target(_loglik, _logprior, data=(GROUP, Y), n_obs=N, dim=1 + GROUPS)
+
+
+def _moments_of_log_tau():
+    """Return mean and sd of log tau by quadrature; the effects are integrated out in closed form."""
+    grid = np.linspace(-12.0, 4.0, 4001)
+    tau2 = np.exp(2.0 * grid)
+    means = np.array([Y[k == GROUP].mean() for k in range(GROUPS)])
+    total = tau2 + GROUPS / N
+    log_density = -0.5 * tau2 + grid
+    log_density += np.sum([-0.5 * np.log(total) - 0.5 * mean**2 / total for mean in means], axis=0)
+    weight = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weight)
+    return mean, math.sqrt(np.average((grid - mean) ** 2, weights=weight))
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    X, y = amc.datasets.synthetic_logistic(2000, 3)
+    return amc.targets.LogisticRegression(X, y)
+
+
+def test_an_answer_that_is_near_needs_no_rivals(logistic):
+    choice = choose_sampler(logistic, random_seed=1)
+    table = choice.table.set_index("candidate")
+    assert (table["verdict"] == "chosen").sum() == 1 and table["exact"].iloc[0]
+    rest = table["verdict"].iloc[1:]
+    assert rest.str.startswith("not tried").all() and "answers in" in rest.iloc[0]
+    assert choice.target is logistic and choice.initvals.shape == (4, 3)
+    assert json.loads(choice.attrs["choice"])[0]["verdict"] == "chosen"
+
+
+def test_the_table_tells_what_was_measured(logistic):
+    """Prices and efficiencies of what was tried agree."""
+    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
+    tried = choice.table[choice.table["us_per_step"].notna()]
+    assert tried["exact"].all()
+    per_second = tried["ess_per_step"] / tried["us_per_step"] * 1e6
+    np.testing.assert_allclose(tried["ess_per_second"], per_second)
+    np.testing.assert_allclose(tried["price"], 1e6 / per_second)
+    assert (tried["data_per_step"] > 0).all()
+
+
+@pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
+def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
+    """The rows that are tried are made equally fast but for the biased one, which is much faster."""
+    monkeypatch.setattr(module, "SOON", 0.0)
+    monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(module, "Trial", FakeTrial)
+    choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
+    assert choice.table["exact"].iloc[0] == exact
+    biased = choice.table[~choice.table["exact"]].iloc[0]
+    assert biased["verdict"] == ("chosen" if not exact else "not tried: it is biased, and exact was asked for")
+
+
+def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
+    monkeypatch.setattr(module, "SOON", 0.0)
+    monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(module, "Trial", FakeTrial)
+    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
+    assert choice.table["exact"].iloc[0]
+    assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
+    monkeypatch.setattr(module, "ALLOWED_BIAS", 1.0)
+    assert not choose_sampler(logistic, target_ess=1e6, random_seed=1).table["exact"].iloc[0]
+
+
+class FakeTrial:
+    """A trial that measured: a biased sampler is a hundred times as fast, with an error of .5."""
+
+    compile_seconds = 0.0
+
+    def __init__(self, setting, draw_start, *, chains, random_seed, hopeless):
+        self.starts = np.zeros((chains, setting.target.variables.size))
+
+    def measure(self, worth, *, audited):
+        seconds, error = (1e-6, 0.5) if audited else (1e-4, 0.0)
+        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts)
+
+
+def test_less_time_is_a_price_in_risk(logistic):
+    choice = choose_sampler(logistic, time_limit=2.0, random_seed=1)
+    assert "risk at 2 s" in choice.sentence
+    row = choice.table.iloc[0]
+    assert row["price"] == pytest.approx(1.0 / (row["ess_per_second"] * 2.0))
+
+
+def test_without_a_gradient_nothing_is_tried_that_needs_one():
+    target = amc.Target(
+        lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2, lambda theta: 0.0, data=(Y,), n_obs=N, dim=1
+    )
+    table = choose_sampler(target, random_seed=1).table.set_index("candidate")
+    assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
+
+
+def test_discrete_states_get_gibbs():
+    target = amc.targets.BinaryMRF(2, [[0, 1]], [[[0.0, 1.0], [1.0, 0.0]]])
+    choice = choose_sampler(target, random_seed=1)
+    assert isinstance(choice.sampler, amc.Gibbs) and choice.table["verdict"].tolist() == ["chosen"]
+
+
+def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
+    target = amc.targets.Ising(np.ones((3, 3), dtype=int), prior_scale=1.0)
+    choice = choose_sampler(target, random_seed=1)
+    assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
+
+
+def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
+    with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
+        amc.laplace(hierarchy)
+    choice = choose_sampler(hierarchy, random_seed=1)
+    assert choice.attrs["setup_mode_passes"] > 1000
+    table = choice.table.set_index("candidate")
+    assert "no mode to expand at" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [({"bias": "some"}, "bias must be"), ({"bias": -1.0}, "bias must be"), ({"target_ess": 0.0}, "target_ess must be")],
+)
+def test_what_cannot_be_wanted_is_refused(logistic, bad, match):
+    with pytest.raises(amc.errors.InvalidInputError, match=match):
+        choose_sampler(logistic, **bad)
+
+
+def test_the_pilot_measures_mean_and_scale(hierarchy):
+    fit = normal_by_pilot(hierarchy, random_seed=1)
+    mean, sd = _moments_of_log_tau()
+    assert abs(fit.mode[0] - mean) < sd
+    assert 0.5 < fit.sd[0] / sd < 2.0  # what a random walk asks of a scale
+
+
+def test_separable_classes_under_a_flat_prior_are_called_improper():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
+    with pytest.warns(amc.errors.SamplingWarning, match=r"beta\[x.\] still grew .* may be improper"):
+        normal_by_pilot(target, random_seed=1)
