@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 def long_run_risk(
     T: Any,
-    settings: Mapping[float, Any],
+    settings: Mapping[Any, Any],
     values: Any,
     *,
-    costs: Mapping[float, float],
+    costs: Mapping[Any, float],
     budgets: Any,
     knob: str = "setting",
 ) -> "xr.Dataset":

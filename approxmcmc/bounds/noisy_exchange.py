@@ -175,7 +175,7 @@ def uniform_exchange_bound(
     n_auxiliary
         N.
     largest_theta, largest_statistic
-        T = sup |theta| over the set, S = sup |s(y)|.
+        T, the largest norm of theta in the set, and S, that of s(y) over all data.
     volume
         V, of the set, in units of theta.
     prior_constant, proposal_constant

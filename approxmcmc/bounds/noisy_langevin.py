@@ -127,7 +127,7 @@ def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statisti
     variance
         ||Sigma||, the largest eigenvalue of the covariance of a step.
     largest_statistic
-        S = sup |s(y)|.
+        S, the largest absolute value of s(y) over all data.
     dim
         k, the number of parameters.
 
@@ -176,7 +176,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     prior_scale
         Standard deviation of the normal prior with mean 0.
     largest_statistic
-        S = sup |s(y)|; the statistic's part of the drift is at most Sigma S.
+        S, the largest absolute value of s(y); the statistic's part of the drift is at most Sigma S.
 
     Returns
     -------

@@ -93,26 +93,26 @@ def transition_matrix(
             f"transition_matrix knows MetropolisHastings, Gibbs and Exchange, found {type(sampler).__name__}"
         )
     proposal = proposal_matrix(sampler.proposal, points, target)
-    n_auxiliary = _auxiliary_draws(target, sampler)
-    if n_auxiliary is None:
-        acceptance, used = _acceptance(target, sampler.test, points, proposal > 0.0, method)
+    error, wanted = 0.0, proposal > 0.0
+    if isinstance(target, DoublyIntractableTarget):
+        n_auxiliary = _auxiliary_draws(target, sampler)
+        acceptance, used = exchange_acceptance(target, n_auxiliary, points, wanted)
+        error = lattice_error(n_auxiliary)
+    elif isinstance(sampler, MetropolisHastings):
+        acceptance, used = _acceptance(target, sampler.test, points, wanted, method)
     else:
-        acceptance, used = exchange_acceptance(target, n_auxiliary, points, proposal > 0.0)
+        raise IncompatibleError(f"transition_matrix: Exchange needs a doubly intractable target, found {target!r}")
     matrix = proposal * acceptance
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
-    return _labelled(
-        matrix, np.where(proposal > 0.0, acceptance, np.nan), used, 1, error=lattice_error(n_auxiliary or 0)
-    )
+    return _labelled(matrix, np.where(wanted, acceptance, np.nan), used, 1, error=error)
 
 
-def _auxiliary_draws(target: Any, sampler: Any) -> float | None:
-    """Return N of an exchange sampler, inf for Metropolis-Hastings on its target, None for targets without Z."""
+def _auxiliary_draws(target: Any, sampler: Any) -> float:
+    """Return N of an exchange sampler, inf for Metropolis-Hastings on its target."""
     if isinstance(sampler, Exchange):
         refuse_inexact_draws(sampler)
-        return sampler.n_auxiliary
-    if not isinstance(target, DoublyIntractableTarget):
-        return None
+        return float(sampler.n_auxiliary)
     if sampler.test != ExactTest():
         raise IncompatibleError(
             f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing to "

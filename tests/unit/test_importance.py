@@ -88,7 +88,7 @@ def law_of_average(mu, nu, f, n):
 
 @pytest.mark.parametrize("n", [8, 300])
 def test_theorem_1_2_holds_by_enumeration(n):
-    """Three states: every count of n draws. The theorem is loose; a root forgotten in it is seen by the digits above."""
+    """Three states: every count of n draws. It is loose; a root forgotten in it is seen by the digits above."""
     mu, nu, f = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4]), np.array([0.0, 0.0, 1.0])
     log_rho = np.log(nu / mu)
     kl, norm = float(nu @ log_rho), np.sqrt(float(nu @ f**2))
