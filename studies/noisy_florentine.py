@@ -18,12 +18,11 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import content_hash
 from approxmcmc.datasets import florentine_business
-from approxmcmc.diagnostics import split_population
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from studies.tools.chain_figures import chain_figures
+from studies.tools.chain_figures import chain_figures, draws_of, grid_marginals
 from studies.tools.network_figure import network_figure
 
 SEED = 2016
@@ -176,14 +175,6 @@ def rows_of(results) -> list[dict]:
     return rows
 
 
-def draws_of(traces) -> np.ndarray:
-    """Return the draws of all replicates, cut to the shortest; the members of a population as chains of their own."""
-    populations = "adapted_n_members" in traces[0]["posterior"].attrs
-    found = [split_population(trace) if populations else trace["posterior"] for trace in traces]
-    n = min(posterior.sizes["draw"] for posterior in found)
-    return np.concatenate([posterior["theta"].values[:, :n] for posterior in found])
-
-
 def table_1(results) -> list:
     """Tabulate means and sds, the exact ones on top, the paper's beside."""
     import pandas as pd
@@ -269,19 +260,12 @@ def step_matrix(results) -> list:
 
 def figures_3_to_5(results) -> list:
     """Draw the network, and chains, densities and autocorrelations of the paper's samplers and of the exact one."""
-    labels = [label for _, label in results.traces()]
-    shown = {label: paper_label(label) or label for label in labels if paper_label(label) or label == "exact_draws"}
-    weight = exact_posterior(results)["weight"]
-    marginals = {name: weight.sum([other for other in NAMES if other != name]) for name in NAMES}
-    truth = {
-        name: (m[name].values, m.values / (m.values.sum() * np.diff(m[name].values)[0]))
-        for name, m in marginals.items()
-    }
+    shown = {label: paper_label(label) or label for _, label in results.traces()}
+    shown = {label: name for label, name in shown.items() if name in (*PUBLISHED, "exact_draws")}
+    truth = grid_marginals(exact_posterior(results)["weight"])
     leads = ("Figure 4 of the paper.", "Figure 4 of the paper.", "Figure 5 of the paper.")
-    return [
-        network_figure(florentine_business(), "Figure 3 of the paper."),
-        *chain_figures(results, shown, NAMES, truth=truth, truth_name="the exact posterior", leads=leads),
-    ]
+    network = network_figure(florentine_business(), "Figure 3 of the paper.")
+    return [network, *chain_figures(results, shown, truth, "the exact posterior", leads=leads)]
 
 
 study = Study(

@@ -16,11 +16,10 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import content_hash
 from approxmcmc.datasets import molecule
-from approxmcmc.diagnostics import split_population
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, vary
 from approxmcmc.study.report import Table
-from studies.tools.chain_figures import chain_figures
+from studies.tools.chain_figures import chain_figures, draw_marginals, draws_of
 from studies.tools.network_figure import network_figure
 
 SEED = 2016
@@ -129,14 +128,6 @@ def moments(theta: np.ndarray) -> dict[str, tuple[float, float, float]]:
     }
 
 
-def draws_of(traces) -> np.ndarray:
-    """Return the draws of all replicates, cut to the shortest; the members of a population as chains of their own."""
-    populations = "adapted_n_members" in traces[0]["posterior"].attrs
-    found = [split_population(trace) if populations else trace["posterior"] for trace in traces]
-    n = min(posterior.sizes["draw"] for posterior in found)
-    return np.concatenate([posterior["theta"].values[:, :n] for posterior in found])
-
-
 def row_of(label: str, found, published=None) -> dict:
     """Return one line of table 2."""
     row: dict = {"sampler": label}
@@ -188,18 +179,10 @@ def table_2(results) -> list:
 
 def figures_6_to_8(results) -> list:
     """Draw the network, and chains, densities and autocorrelations of every sampler, beside the reference's density."""
-    gold = reference(results).reshape(-1, 4)
-    truth = {}
-    for k, name in enumerate(NAMES):
-        edges = np.linspace(*np.quantile(gold[:, k], [0.002, 0.998]), 31)
-        height = np.histogram(gold[:, k], bins=edges)[0] / len(gold) / (edges[1] - edges[0])
-        truth[name] = (0.5 * (edges[1:] + edges[:-1]), height)
     labels = {label: label for _, label in results.traces()}
     leads = ("", "Figure 7 of the paper.", "Figure 8 of the paper.")
-    return [
-        network_figure(molecule(), "Figure 6 of the paper."),
-        *chain_figures(results, labels, NAMES, truth=truth, truth_name="the reference", leads=leads),
-    ]
+    pictures = chain_figures(results, labels, draw_marginals(reference(results), NAMES), "the reference", leads=leads)
+    return [network_figure(molecule(), "Figure 6 of the paper."), *pictures]
 
 
 def step_matrix(results) -> list:
