@@ -23,15 +23,24 @@ def austerity(epsilon: float, batch_size: int):
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size))
 
 
+def bernstein(delta: float, batch_size: int):
+    """Return the empirical Bernstein test: an error of at most delta for terms of any law, at a price in data."""
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.BernsteinTest(delta, batch_size))
+
+
 def exact():
     """Return the exact sampler."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest())
 
 
 def samplers(batch_size: int) -> dict:
-    """Return the settings of the paper, and the exact sampler."""
+    """Return the settings of the paper, the exact sampler, and the test of Bardenet, Doucet and Holmes (2014)."""
     epsilon = knob(0.0, 0.01, 0.05, 0.1, 0.2)
-    return {"austerity": vary(austerity, epsilon=epsilon, batch_size=batch_size), "exact": vary(exact)}
+    return {
+        "austerity": vary(austerity, epsilon=epsilon, batch_size=batch_size),
+        "bernstein": vary(bernstein, delta=0.1, batch_size=batch_size),
+        "exact": vary(exact),
+    }
 
 
 def data_used(results) -> list:

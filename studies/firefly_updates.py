@@ -94,8 +94,8 @@ def updates_and_bounds(results: Any) -> list[Any]:
     table = pd.DataFrame(rows)
     caption = (
         "Expected bright: equation 3, sum over the data of 1 - B / L, averaged over draws of full-data chains. "
-        "Realised: mean number of bright data along the Firefly chain. Bulk effective sample size, median over coordinates. "
-        "Student intervals over chains."
+        "Realised: mean number of bright data along the Firefly chain. Bulk effective sample size, median over "
+        "coordinates. Student intervals over chains."
     )
     return [Table("Updates of z and bounds", caption, table), brightness(table)] if rows else []
 
