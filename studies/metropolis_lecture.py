@@ -81,7 +81,7 @@ def two_modes(results: Any) -> list[Any]:
             "scale": setting.knobs["scale"],
             "acceptance": float(np.mean([t["sample_stats"]["acceptance_rate"].mean() for t in traces])),
             "share of the right mode": float(np.mean([(t["posterior"]["x"] > 0.0).mean() for t in traces])),
-            "ESS per 1000 draws": 1000.0 / x.size * float(np.mean([az.ess(t["posterior"]["x"].values) for t in traces])),
+            "ESS per 1000": 1000.0 / x.size * float(np.mean([az.ess(t["posterior"]["x"].values) for t in traces])),
         })  # fmt: skip
     axes[-1, 0].set_xlabel("step")
     axes[-1, 1].set_xlabel("density")
@@ -181,8 +181,8 @@ def gibbs(results: Any) -> list[Figure]:
     axes[0].set_ylabel("moves")
     caption = (
         f"All {len(rows[0])} moves of one variable between two states of the alarm network, enumerated. A "
-        "proposal from the full conditional is always accepted: its density ratio cancels that of the target. That says "
-        "nothing of speed."
+        "proposal from the full conditional is always accepted: its density ratio cancels that of the target. That "
+        "says nothing of speed."
     )
     return [Figure("Gibbs as Metropolis-Hastings", caption, figure, pd.concat(rows))]
 

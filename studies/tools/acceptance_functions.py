@@ -21,8 +21,8 @@ def acceptance_functions(results: Any) -> list[Figure]:
     axis.set(xlabel="log ratio s", ylabel="acceptance probability g(s)", ylim=(0.0, 1.05))
     axis.legend(fontsize=8, loc="upper left")
     caption = (
-        "Any g with g(s) = exp(s) g(-s) leaves the posterior invariant. Metropolis' is the largest of them; Barker's is "
-        "at least half as large, and smooth: it is the distribution function of the logistic law, which the noise of a "
+        "Any g with g(s) = exp(s) g(-s) leaves the posterior invariant. Metropolis' is the largest of them; Barker's "
+        "is at least half as large, and smooth: it is the distribution function of the logistic law, which the noise of a "
         "minibatch can be a part of."
     )
     return [Figure("Acceptance functions", caption, figure, data)]
