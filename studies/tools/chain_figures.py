@@ -73,7 +73,7 @@ def chain_figures(
     if not long:
         return []
     first = _dataset(long, names)
-    pooled = _dataset({name: _spread(np.concatenate(draws_of(traces))) for name, traces in chains.items()}, names)
+    pooled = _dataset({name: _spread(np.concatenate(draws_of(chains[name]))) for name in long}, names)
     thin = int(next(iter(chains.values()))[0]["sample_stats"].attrs.get("thin", 1))
     every = "" if thin == 1 else f", of which every {thin}th is kept"
     one = (
@@ -82,14 +82,14 @@ def chain_figures(
         else "one replicate"
     )
     lines = f"the first {min(SHOWN, first.sizes['draw'])} draws of {one}{every}."
-    lines += "".join(f" {name} made fewer than {FEWEST}." for name in chains if name not in long)
+    short = "".join(f" {name} made fewer than {FEWEST} draws." for name in chains if name not in long)
     lags = max(2, max_lag // thin)
     return [
-        _figure("Chains", f"{leads[0]} Chains: {lines}", _grid(_shown(first), "plot_trace", names, "draw")),
+        _figure("Chains", f"{leads[0]} Chains: {lines}{short}", _grid(_shown(first), "plot_trace", names, "draw")),
         _figure(
             "Densities of all samplers",
             f"{leads[1]} Marginal densities, kernel estimates from {pooled.sizes['draw']} draws spread over all "
-            f"replicates; dashed: {truth_name}.",
+            f"replicates; dashed: {truth_name}. A chain that stood still for long makes a spike.{short}",
             _densities(pooled, names, truth, truth_name),
         ),
         _figure(
