@@ -22,7 +22,7 @@ def acceptance_functions(results: Any) -> list[Figure]:
     axis.legend(fontsize=8, loc="upper left")
     caption = (
         "Any g with g(s) = exp(s) g(-s) leaves the posterior invariant. Metropolis' is the largest of them; Barker's "
-        "is at least half as large, and smooth: it is the distribution function of the logistic law, of which the noise "
+        "is at least half as large, and smooth: the distribution function of the logistic law, of which the noise "
         "of a minibatch can be a part."
     )
     return [Figure("Acceptance functions", caption, figure, data)]
