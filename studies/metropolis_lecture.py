@@ -56,8 +56,9 @@ def two_modes(results: Any) -> list[Any]:
     import arviz as az
     import pandas as pd
 
-    found = {setting: results.traces().get(("bimodal", setting.label), []) for setting in results.study.settings()}
-    found = {setting: traces for setting, traces in found.items() if traces}
+    made = results.traces()
+    settings = [setting for setting in results.study.settings() if ("bimodal", setting.label) in made]
+    found = [(setting.knobs["scale"], made["bimodal", setting.label]) for setting in settings]
     if not found:
         return []
     figure, axes = subplots(
@@ -68,17 +69,15 @@ def two_modes(results: Any) -> list[Any]:
         2 * math.pi
     )
     rows, frames = [], []
-    for (left, right), (setting, traces) in zip(axes, found.items(), strict=True):
+    for (left, right), (scale, traces) in zip(axes, found, strict=True):
         x = traces[0]["posterior"]["x"].values[0]
         left.plot(x[:SHOWN], color=COLOURS[0], linewidth=0.8)
-        left.set_ylabel(f"scale {setting.knobs['scale']:g}")
+        left.set_ylabel(f"scale {scale:g}")
         right.hist(x, bins=56, range=(-7.0, 7.0), density=True, orientation="horizontal", color=COLOURS[0], alpha=0.5)
         right.plot(density, grid, color=INK, linestyle="--", linewidth=1.4)
-        frames.append(
-            pd.DataFrame({"scale": setting.knobs["scale"], "step": np.arange(len(x[:SHOWN])), "x": x[:SHOWN]})
-        )
+        frames.append(pd.DataFrame({"scale": scale, "step": np.arange(len(x[:SHOWN])), "x": x[:SHOWN]}))
         rows.append({
-            "scale": setting.knobs["scale"],
+            "scale": scale,
             "acceptance": float(np.mean([t["sample_stats"]["acceptance_rate"].mean() for t in traces])),
             "share of the right mode": float(np.mean([(t["posterior"]["x"] > 0.0).mean() for t in traces])),
             "ESS per 1000": 1000.0 / x.size * float(np.mean([az.ess(t["posterior"]["x"].values) for t in traces])),
