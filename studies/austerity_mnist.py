@@ -28,18 +28,26 @@ def austerity(epsilon: float, batch_size: int, order: str):
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), test)
 
 
+def bernstein(delta: float, batch_size: int):
+    """Return the empirical Bernstein test: an error of at most delta for terms of any law, at a price in data."""
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.BernsteinTest(delta, batch_size))
+
+
 def exact():
     """Return the exact sampler."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest())
 
 
 def samplers(batch_size: int) -> dict:
-    """Return the settings of the paper in both orders of the data, and the exact sampler."""
+    """Return the settings of the paper in both orders of the data, the exact sampler, and Bernstein's test.
+
+    That one is of Bardenet, Doucet and Holmes (2014).
+    """
     family = {
         order: vary(austerity, epsilon=knob(*EPSILONS), batch_size=batch_size, order=order)
         for order in ("rows", "blocks")
     }
-    return {**family, "exact": vary(exact)}
+    return {**family, "bernstein": vary(bernstein, delta=0.1, batch_size=batch_size), "exact": vary(exact)}
 
 
 def data_used(results) -> list:

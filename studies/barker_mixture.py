@@ -1,4 +1,4 @@
-"""Minibatch Barker on a million data: two modes, a tempered likelihood, and four tests of one proposal.
+"""Minibatch Barker on a million data: two modes, a tempered likelihood, and five tests of one proposal.
 
 Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI, section 6.1: the
 mixture with tied means of Welling and Teh (2011), N = 10^6, temperature 10^4, so that the posterior is as wide as that
@@ -13,6 +13,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Table
+from studies.tools.acceptance_functions import acceptance_functions
 from studies.tools.efficiency import acceptance_error, effective_samples
 
 SCALE = 0.3  # standard deviation of the random walk
@@ -47,6 +48,14 @@ def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
 def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the sequential test of Korattikara, Chen and Welling (2014)."""
     return amc.presets.austerity(SCALE, epsilon=epsilon, batch_size=batch_size)
+
+
+def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
+    """Return the empirical Bernstein test; nobody bounds these terms, so that it takes the range of those it has read.
+
+    That is a guess and voids its guarantee: the audits of the report say how far it errs.
+    """
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.BernsteinTest(delta, batch_size, range="observed"))
 
 
 def exact(rule: str) -> "amc.MetropolisHastings":
@@ -101,6 +110,7 @@ study = Study(
     samplers={
         "barker": vary(barker, target_variance=knob(0.25, 0.81, 1.0), batch_size=100),
         "austerity": vary(austerity, epsilon=knob(0.0, 0.005, 0.05), batch_size=100),
+        "bernstein": vary(bernstein, delta=knob(0.01, 0.1), batch_size=100),
         "exact": vary(exact, rule=knob("metropolis", "barker")),
     },
     estimands={"right_mode": right_mode, "distance_of_means": distance_of_means},
@@ -110,7 +120,7 @@ study = Study(
     gold=Gold(chains=10, draws=8000, tune=1000),  # the modes mix slowly: one effective draw in six
     seed=2017,
     start=start,
-    analyses=(effective_samples, acceptance_error, grid),
+    analyses=(effective_samples, acceptance_error, grid, acceptance_functions),
     presets={
         "smoke": {
             "targets": {"mixture": small},

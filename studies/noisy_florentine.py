@@ -11,8 +11,8 @@ none. The study shows it: exchange is run with exact auxiliary draws, and with c
 full and both starts. This is our explanation of the paper's table, not the paper's.
 
 Noisy Langevin has two steps. The paper gives it the step that MALA-exchange is tuned to, here about 1.5 posterior
-covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved too
-much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
+covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved
+too much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
 """
 
 import functools
@@ -26,7 +26,7 @@ from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from studies.tools.chain_figures import chain_figures
+from studies.tools.chain_figures import chain_figures, grid_marginals
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
 from studies.tools.network_figure import network_figure
@@ -263,19 +263,12 @@ def step_matrix(results) -> list:
 
 def figures_3_to_5(results) -> list:
     """Draw the network, and chains, densities and autocorrelations of the paper's samplers and of the exact one."""
-    labels = [label for _, label in results.traces()]
-    shown = {label: label.partition("[")[0] for label in labels if label in PUBLISHED or label == "exact_draws"}
-    weight = exact_posterior(results)["weight"]
-    marginals = {name: weight.sum([other for other in NAMES if other != name]) for name in NAMES}
-    truth = {
-        name: (m[name].values, m.values / (m.values.sum() * np.diff(m[name].values)[0]))
-        for name, m in marginals.items()
-    }
+    shown = {label: label.partition("[")[0] for _, label in results.traces()}
+    shown = {label: name for label, name in shown.items() if label in (*PUBLISHED, "exact_draws")}
+    truth = grid_marginals(exact_posterior(results)["weight"])
     leads = ("Figure 4 of the paper.", "Figure 4 of the paper.", "Figure 5 of the paper.")
-    return [
-        network_figure(florentine_business(), "Figure 3 of the paper."),
-        *chain_figures(results, shown, NAMES, truth=truth, truth_name="the exact posterior", leads=leads),
-    ]
+    network = network_figure(florentine_business(), "Figure 3 of the paper.")
+    return [network, *chain_figures(results, shown, truth, "the exact posterior", leads=leads)]
 
 
 study = Study(

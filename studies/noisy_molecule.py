@@ -22,7 +22,7 @@ from approxmcmc.datasets import molecule
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Table
-from studies.tools.chain_figures import chain_figures
+from studies.tools.chain_figures import chain_figures, draw_marginals
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
 from studies.tools.network_figure import network_figure
@@ -196,18 +196,10 @@ def langevin_steps(results) -> list:
 
 def figures_6_to_8(results) -> list:
     """Draw the network, and chains, densities and autocorrelations of every sampler, beside the reference's density."""
-    gold = reference(results).reshape(-1, 4)
-    truth = {}
-    for k, name in enumerate(NAMES):
-        edges = np.linspace(*np.quantile(gold[:, k], [0.002, 0.998]), 31)
-        height = np.histogram(gold[:, k], bins=edges)[0] / len(gold) / (edges[1] - edges[0])
-        truth[name] = (0.5 * (edges[1:] + edges[:-1]), height)
     labels = {label: label for _, label in results.traces()}
     leads = ("", "Figure 7 of the paper.", "Figure 8 of the paper.")
-    return [
-        network_figure(molecule(), "Figure 6 of the paper."),
-        *chain_figures(results, labels, NAMES, truth=truth, truth_name="the reference", leads=leads),
-    ]
+    pictures = chain_figures(results, labels, draw_marginals(reference(results), NAMES), "the reference", leads=leads)
+    return [network_figure(molecule(), "Figure 6 of the paper."), *pictures]
 
 
 def step_matrix(results) -> list:

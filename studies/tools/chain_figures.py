@@ -9,23 +9,44 @@ import xarray as xr
 from approxmcmc.diagnostics import split_population
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.svg import COLOURS, INK
+from studies.tools.members import draws_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from approxmcmc.study.results import StudyResults
 
+FEWEST = 60  # draws of a chain that is shown; one row with fewer would cut all others
 SHOWN = 500  # draws of a chain, or of a density: a picture needs no more, and a page with more is slow
 Curve = tuple[np.ndarray, np.ndarray]
+
+
+def grid_marginals(weight: xr.DataArray) -> dict[str, Curve]:
+    """Return points and marginal density of every coordinate of a law on a regular grid, of any total weight."""
+    names = [str(name) for name in weight.dims]
+    curves = {}
+    for name in names:
+        points, mass = weight[name].values, weight.sum([other for other in names if other != name]).values
+        curves[name] = (points, mass / (mass.sum() * (points[1] - points[0])))
+    return curves
+
+
+def draw_marginals(theta: np.ndarray, names: Sequence[str], bins: int = 30) -> dict[str, Curve]:
+    """Return histograms of draws, shape (..., dim), over the middle 99.6 % of each coordinate."""
+    curves = {}
+    for name, draws in zip(names, theta.reshape(-1, theta.shape[-1]).T, strict=True):
+        edges = np.linspace(*np.quantile(draws, [0.002, 0.998]), bins + 1)
+        height = np.histogram(draws, bins=edges)[0] / draws.size / (edges[1] - edges[0])
+        curves[name] = (0.5 * (edges[1:] + edges[:-1]), height)
+    return curves
 
 
 def chain_figures(
     results: "StudyResults",
     labels: Mapping[str, str],
-    names: Sequence[str],
-    *,
     truth: Mapping[str, Curve],
     truth_name: str,
+    *,
     leads: tuple[str, str, str] = ("", "", ""),
     max_lag: int = 100,
 ) -> list[Figure]:
@@ -35,10 +56,9 @@ def chain_figures(
     ----------
     labels
         What to call each setting, by its label in the results; others are left out.
-    names
-        Names of the coordinates.
     truth
-        Points and density of what the marginals are held against, by coordinate; its points set the frame.
+        Points and density of what the marginals are held against, by the names of the coordinates in their order; the
+        points set the frame.
     truth_name
         What it is.
     leads
@@ -46,22 +66,31 @@ def chain_figures(
     max_lag
         Longest lag, in steps.
     """
+    names = list(truth)
     chains = {labels[label]: traces for (_, label), traces in results.traces().items() if label in labels}
     if not chains:
         return []
-    first = _dataset({name: _first_chain(traces) for name, traces in chains.items()}, names)
-    pooled = _dataset({name: _spread(_pooled(traces)) for name, traces in chains.items()}, names)
+    long = {name: chain for name, traces in chains.items() if len(chain := _first_chain(traces)) >= FEWEST}
+    if not long:
+        return []
+    first = _dataset(long, names)
+    pooled = _dataset({name: _spread(np.concatenate(draws_of(chains[name]))) for name in long}, names)
     thin = int(next(iter(chains.values()))[0]["sample_stats"].attrs.get("thin", 1))
     every = "" if thin == 1 else f", of which every {thin}th is kept"
-    one = "one replicate of each setting, one member of a population" if _has_population(chains) else "one replicate"
+    one = (
+        "one replicate of each setting, one member of a population"
+        if any(_is_population(t[0]) for t in chains.values())
+        else "one replicate"
+    )
     lines = f"the first {min(SHOWN, first.sizes['draw'])} draws of {one}{every}."
+    short = "".join(f" {name} made fewer than {FEWEST} draws." for name in chains if name not in long)
     lags = max(2, max_lag // thin)
     return [
-        _figure("Chains", f"{leads[0]} Chains: {lines}", _grid(_shown(first), "plot_trace", names, "draw")),
+        _figure("Chains", f"{leads[0]} Chains: {lines}{short}", _grid(_shown(first), "plot_trace", names, "draw")),
         _figure(
             "Densities of all samplers",
             f"{leads[1]} Marginal densities, kernel estimates from {pooled.sizes['draw']} draws spread over all "
-            f"replicates; dashed: {truth_name}.",
+            f"replicates; dashed: {truth_name}. A chain that stood still for long makes a spike.{short}",
             _densities(pooled, names, truth, truth_name),
         ),
         _figure(
@@ -76,27 +105,23 @@ def chain_figures(
 # --- draws ---
 
 
-def _has_population(chains: Mapping[str, Any]) -> bool:
-    return any("adapted_n_members" in traces[0]["posterior"].attrs for traces in chains.values())
-
-
 def _members(trace: "xr.DataTree") -> np.ndarray:
     """Return the chains of a trace, the members of a population one by one; shape (chain, draw, dim)."""
-    population = "adapted_n_members" in trace["posterior"].attrs
-    return np.asarray((split_population(trace) if population else trace["posterior"])["theta"].values)
+    posterior = split_population(trace) if _is_population(trace) else trace["posterior"]
+    return np.asarray(posterior["theta"].values)
+
+
+def _is_population(trace: "xr.DataTree") -> bool:
+    return "adapted_n_members" in trace["posterior"].attrs
 
 
 def _first_chain(traces: Sequence["xr.DataTree"]) -> np.ndarray:
     return _members(traces[0])[0]
 
 
-def _pooled(traces: Sequence["xr.DataTree"]) -> np.ndarray:
-    return np.concatenate([chain for trace in traces for chain in _members(trace)])
-
-
 def _spread(theta: np.ndarray) -> np.ndarray:
-    """Return some draws, equally far apart."""
-    return theta[:: max(1, len(theta) // (4 * SHOWN))]
+    """Return as many draws of every sampler, equally far apart; of a short run some twice."""
+    return theta[np.linspace(0, len(theta) - 1, 4 * SHOWN).astype(np.int64)]
 
 
 def _dataset(draws: Mapping[str, np.ndarray], names: Sequence[str]) -> xr.Dataset:
@@ -128,8 +153,9 @@ def _grid(data: xr.Dataset, plot: str, names: Sequence[str], x_name: str, **sett
 
     samplers = data["sampler"].values
     collection = _collection(
-        PlotCollection.grid, data, (9.6, 0.9 + 1.1 * len(samplers)), rows=["sampler"], cols=["__variable__"]
-    )
+        PlotCollection.grid, data, (9.6, 0.9 + 1.1 * len(samplers)), rows=["sampler"], cols=["__variable__"],
+        aes={"color": ["chain"]}, color=list(COLOURS[:1]),
+    )  # fmt: skip
     hidden = {"title": False, "xlabel": False, "credible_interval": False}
     if plot == "plot_trace":
         hidden.pop("credible_interval")

@@ -14,17 +14,31 @@ ROUNDS = 500  # of majorisation; twenty nodes settle in a hundred
 
 
 def layout(adjacency: np.ndarray) -> np.ndarray:
-    """Return places of the nodes in the plane, shape (n, 2), by stress majorisation.
+    """Return places of the nodes in the plane, shape (n, 2): those with ties by their distances, the others in a row.
 
-    Minimises sum_{i < j} d_ij^-2 (|x_i - x_j| - d_ij)^2 over the places x, d the number of ties between two nodes;
-    nodes that no path joins are to lie one step further apart than any that one does. Each round moves every node to
-    the weighted mean of where its partners want it, which never raises the stress (Gansner, Koren and North 2005,
-    section 3). It starts from classical scaling, so that nothing is random.
+    The places x of the nodes with ties make sum_{i < j} d_ij^-2 (|x_i - x_j| - d_ij)^2 small, d the number of ties
+    between two nodes (stress majorisation; Gansner, Koren and North 2005, section 3). Each move puts a node at the
+    weighted mean of where its partners want it, which never raises the sum. Classical scaling is the start, so that
+    nothing is random. The longest direction lies across the page. Ties must join all nodes that have any.
     """
+    tied = np.flatnonzero(adjacency.sum(axis=0) > 0)
+    alone = np.setdiff1d(np.arange(len(adjacency)), tied)
+    places = np.empty((len(adjacency), 2))
+    places[tied] = _settle(distances(adjacency[np.ix_(tied, tied)]))
+    low, high = places[tied].min(axis=0), places[tied].max(axis=0)
+    places[alone, 0] = np.linspace(low[0], high[0], len(alone) + 2)[1:-1]
+    places[alone, 1] = low[1] - 1.0
+    return places
+
+
+def distances(adjacency: np.ndarray) -> np.ndarray:
+    """Return the number of ties on the shortest path between two nodes; infinite where there is none."""
     from scipy.sparse.csgraph import shortest_path
 
-    distance = shortest_path(adjacency, unweighted=True)
-    distance[np.isinf(distance)] = distance[np.isfinite(distance)].max() + 1.0
+    return np.asarray(shortest_path(adjacency, unweighted=True))
+
+
+def _settle(distance: np.ndarray) -> np.ndarray:
     n = len(distance)
     weight = 1.0 / (distance + np.eye(n)) ** 2 - np.eye(n)
     centre = np.eye(n) - 1.0 / n
@@ -36,17 +50,9 @@ def layout(adjacency: np.ndarray) -> np.ndarray:
             length = np.linalg.norm(away, axis=1)[:, None]
             wanted = places + distance[i][:, None] * away / np.where(length > 0.0, length, 1.0)
             places[i] = weight[i] @ wanted / weight[i].sum()
-    return places
-
-
-def stress(adjacency: np.ndarray, places: np.ndarray) -> float:
-    """Return the sum that `layout` makes small, over pairs that a path joins."""
-    from scipy.sparse.csgraph import shortest_path
-
-    distance = shortest_path(adjacency, unweighted=True)
-    i, j = np.nonzero(np.triu(np.isfinite(distance) & (distance > 0.0)))
-    found = np.linalg.norm(places[i] - places[j], axis=1)
-    return float((((found - distance[i, j]) / distance[i, j]) ** 2).sum())
+    places -= places.mean(axis=0)
+    _, axes = np.linalg.eigh(places.T @ places)
+    return np.asarray(places @ axes[:, ::-1])
 
 
 def network_figure(network: "Network", lead: str = "") -> Figure:
@@ -54,14 +60,14 @@ def network_figure(network: "Network", lead: str = "") -> Figure:
     import pandas as pd
 
     places = layout(network.adjacency)
-    figure, axis = subplots(figsize=(6.4, 4.6))
+    figure, axis = subplots(figsize=(7.6, 4.2))
     ties = np.argwhere(np.triu(network.adjacency))
     for i, j in ties:
         axis.plot(*places[[i, j]].T, color=INK, linewidth=1.0, alpha=0.6, zorder=1)
     axis.scatter(*places.T, s=40, color=COLOURS[0], zorder=2)
-    middle = places.mean(axis=0)
-    for place, label in zip(places, network.labels, strict=True):
-        above = place[1] >= middle[1]
+    for place, label, partners in zip(places, network.labels, network.adjacency, strict=True):
+        # On the side where its ties do not leave.
+        above = not partners.any() or place[1] >= places[partners > 0, 1].mean()
         axis.annotate(
             label, place, (0, 6 if above else -6), textcoords="offset points", ha="center",
             va="bottom" if above else "top", fontsize=8,

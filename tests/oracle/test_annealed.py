@@ -26,9 +26,9 @@ EPSILONS = (0.0, 0.001, 0.01, 0.05, 0.2)
 
 
 def advance(chain, steps: int) -> np.ndarray:
-    """Return the next steps of a chain, shape (steps, 2)."""
+    """Return the next steps of a chain, shape (steps, 3)."""
     draws, counts, values = (
-        np.empty((steps, 2)),
+        np.empty((steps, 3)),
         np.empty((steps, len(COUNT_NAMES)), np.int64),
         np.empty((steps, len(VALUE_NAMES))),
     )
@@ -95,10 +95,10 @@ class TestChains:
             for part in (test, dataclasses.replace(test, untested=30))
         )
         own = streams(seed_sequences(7, 1)[0][0])
-        chain = whole.start(np.zeros(2), own, 0)
+        chain = whole.start(np.zeros(3), own, 0)
         path = advance(chain, 90)
         again = streams(seed_sequences(7, 1)[0][0])
-        np.testing.assert_array_equal(advance(whole.start(np.zeros(2), again, 0), 30), path[:30])
+        np.testing.assert_array_equal(advance(whole.start(np.zeros(3), again, 0), 30), path[:30])
         np.testing.assert_array_equal(advance(late.start(path[29], again, 0), 60), path[30:])
         assert (np.diff(path[:30], axis=0) != 0.0).all() and (np.diff(path[30:], axis=0) == 0.0).any()
 

@@ -22,6 +22,9 @@ from approxmcmc.samplers.firefly.implicit_z import (
 from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity, log_joint, log_joint_at
 from approxmcmc.samplers.firefly.step import go_to_candidate
 from approxmcmc.targets import LogisticRegression
+from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients
+from studies.firefly_updates import expected_bright
+from studies.tools.one_by_one_z import OneByOneZ
 from tests import firefly as textbook
 from tests.coins import outcomes
 from tests.models import logistic
@@ -138,6 +141,20 @@ def test_jumps_choose_as_a_uniform_for_each_datum_would(q_bright):
     gaps, z_update = np.array([0.0, 0.3, 2.0]), implicit(0.4, q_bright)
     scanned = z_kernel(z_update, gaps, {choose_dark: choose_by_scan})
     np.testing.assert_allclose(z_kernel(z_update, gaps), scanned, atol=1e-14)
+
+
+def test_the_loop_of_the_study_has_the_law_of_the_jumps():
+    gaps = np.array([0.0, 0.3, 2.0])
+    np.testing.assert_allclose(z_kernel(OneByOneZ(0.4), gaps), z_kernel(implicit(0.4), gaps), atol=1e-14)
+
+
+def test_expected_brightness_is_equation_3():
+    """On two data by hand: 1 - B / L with the bounds in closed form, s = y theta'x."""
+    target, theta = logistic(2, 2), np.array([[0.7, -0.4], [2.0, 1.0]])
+    a, c = jaakkola_coefficients(np.array([1.5]))
+    s = np.where(target.y > 0, 1.0, -1.0) * (theta @ target.X.T)
+    by_hand = 1.0 - np.exp(a * s**2 + 0.5 * s + c) * (1.0 + np.exp(-s))
+    np.testing.assert_allclose(expected_bright(target, "untuned", theta), by_hand.sum(axis=1), rtol=1e-9)
 
 
 def do_nothing(*arguments):

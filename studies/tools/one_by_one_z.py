@@ -1,0 +1,60 @@
+"""The implicit update of z as it is first written down: every dark datum is asked, with a uniform each.
+
+Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the law of :class:`approxmcmc.ImplicitZ`,
+which jumps from one asked datum to the next (algorithm 5), and as many likelihood evaluations; its price is a uniform
+for each of N data in every step. Only studies that show this price need it.
+"""
+
+import dataclasses
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.contracts import Component
+from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
+from approxmcmc.engine.compile import compiled
+from approxmcmc.samplers.firefly.bright import Bright
+from approxmcmc.samplers.firefly.implicit_z import ImplicitState, brighten, darken
+from approxmcmc.samplers.firefly.joint_density import JointDensity
+from approxmcmc.samplers.firefly.z_update import CompiledZUpdate, ZUpdate
+
+
+@compiled
+def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
+    """Choose each datum from a place on with probability q; return how many."""
+    n = 0
+    for place in range(first_dark, bright.order.shape[0]):
+        if rng.random() < state.q[0]:
+            state.candidates[n] = bright.order[place]
+            n += 1
+    return n
+
+
+@compiled
+def update_one_by_one(
+    rng: np.random.Generator,
+    theta: np.ndarray,
+    joint: JointDensity,
+    bright: Bright,
+    state: ImplicitState,
+    count: np.ndarray,
+) -> bool:
+    """Let bright data go dark or stay, and each dark datum, asked in turn, go bright or stay."""
+    first_dark = bright.size[0]
+    darken(rng, bright, state)
+    n = ask_each(rng, bright, first_dark, state)
+    count[TOUCHED] += first_dark + n
+    count[EVALUATIONS] += n
+    count[DARK] += n
+    return brighten(rng, theta, joint, bright, state, n)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneByOneZ(Component, ZUpdate):
+    """Ask every dark datum with probability q, in (0, 1]; bright ones are all asked."""
+
+    q: float = 0.01
+
+    def build_z_update(self) -> CompiledZUpdate:
+        """Compile the update, on the state of the jumping one."""
+        return CompiledZUpdate(update_one_by_one, amc.ImplicitZ(self.q).build_z_update().make_state)
