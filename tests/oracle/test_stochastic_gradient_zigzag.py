@@ -65,6 +65,16 @@ def of_minibatches(x):
 
 
 class TestOrder:
+    @pytest.mark.parametrize("noise", [0.0, 1.0, 4.0])
+    def test_the_constant_is_the_rate_of_turns(self, noise):
+        def noisy(x):
+            yield -x - noise
+            yield -x + noise
+
+        near, nearer = ((stationary_variance(h, noisy) - 1.0) / h for h in (0.1, 0.05))
+        x = np.random.default_rng(0).standard_normal(1_000_000)  # right to .001
+        assert 2.0 * nearer - near == pytest.approx(0.5 * np.abs(x + noise).mean(), abs=0.01)
+
     def test_with_all_data_it_is_the_first_with_the_constant_of_the_docstring(self):
         errors = np.array([(stationary_variance(h, of_all_data) - 1.0) / h for h in (0.2, 0.1, 0.05)])
         expected = 1.0 / np.sqrt(2.0 * np.pi)

@@ -40,7 +40,7 @@ def normal_target(dim):
 def quadrature(target, fit):
     """Return mean and second moments of phi under the posterior, on a grid."""
     program, dim = amc.ZigZag(fit).build(target), fit.mode.size
-    axis = np.linspace(-9.0, 9.0, 241 if dim == 2 else 4001)
+    axis = np.linspace(-30.0, 20.0, 301 if dim == 2 else 4001)  # a wall of the logistic example has a tail to -20
     grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     thetas = fit.mode + grid @ fit.cholesky.T
     eta = thetas @ target.X.T
