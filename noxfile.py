@@ -78,6 +78,9 @@ PLAIN = [
     "tests/oracle/test_exchange_textbook.py",
     "tests/oracle/test_gibbs.py",
     "tests/oracle/test_langevin.py",
+    "tests/oracle/test_poisson_gibbs.py",
+    "tests/oracle/test_slice.py",
+    "tests/oracle/test_stochastic_gradient_zigzag.py",
     "tests/oracle/test_textbook.py",
 ]
 

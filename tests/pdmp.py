@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import expit
 
 import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
 
 
@@ -26,8 +27,6 @@ def draws_of(target, sampler, *, steps, seed, start, chain=0):
 
 def advance(program, start, own, steps):
     """Advance one chain of a program."""
-    from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-
     running = program.start(np.array(start, dtype=np.float64), own, 0)
     draws, counts = np.empty((steps, len(start))), np.empty((steps, len(COUNT_NAMES)), np.int64)
     made = running.advance(steps, 1, draws, counts, np.empty((steps, len(VALUE_NAMES))))

@@ -9,6 +9,7 @@ from scipy.stats import poisson
 import approxmcmc as amc
 from approxmcmc.acceptance.thinning import ROWS
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
+from approxmcmc.engine.alias_table import alias_table
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.samplers.gibbs import poisson_counts
 from tests.planting import plant
@@ -120,8 +121,6 @@ def test_planted_bugs_break_the_balance(wrong):
 
 def alias_draw(rng, weights):
     """Draw a row by the alias method, with two uniforms; the table is built as Vose (1991) does."""
-    from approxmcmc.engine.alias_table import alias_table
-
     keep, _, other, _ = alias_table(weights)[row := int(rng.random() * len(weights))]
     return row if rng.random() < keep else int(other)
 

@@ -39,15 +39,14 @@ def normal_target(dim):
 
 def quadrature(target, fit):
     """Return mean and second moments of phi under the posterior, on a grid."""
-    program, dim = amc.ZigZag(fit).build(target), fit.mode.size
-    axis = np.linspace(-9.0, 9.0, 241 if dim == 2 else 4001)
+    dim = fit.mode.size
+    axis = np.linspace(-30.0, 20.0, 301 if dim == 2 else 4001)  # a wall of the logistic example has a tail to -20
     grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     thetas = fit.mode + grid @ fit.cholesky.T
     eta = thetas @ target.X.T
     logs = -0.5 * np.square(thetas).sum(axis=1) / target.prior_scale**2
     logs += sum(np.vectorize(target._loglik_eta)(eta[:, i], target.y[i]) for i in range(target.n_obs))
     weights = np.exp(logs - logs.max())
-    assert program.split.center.size == dim
     return moments(grid).T @ weights / weights.sum()
 
 
@@ -98,13 +97,11 @@ class TestPlantedBugs:
         plant(monkeypatch, wrong)
         return np.abs(scores(target, sampler(fit), quadrature(target, fit), seed, chains)).max() > LIMIT
 
-    def test_a_control_variate_without_its_bend_is_rejected(self, monkeypatch, seed):
-        def without(split, record, position):
-            delta = record[SCALARS:] @ position
-            slope = slope_of.py_func if hasattr(slope_of, "py_func") else slope_of
-            return 0.0 * slope(split, record, position) if abs(delta) < 10.0 else 0.0
+    def test_rows_that_turn_nothing_are_rejected(self, monkeypatch, seed):
+        def silent(split, record, position):
+            return 0.0
 
-        assert self.rejected(monkeypatch, {slope_of: without}, seed)
+        assert self.rejected(monkeypatch, {slope_of: silent}, seed)
 
     def test_a_forgotten_refreshment_is_rejected(self, monkeypatch, seed):
         def never(rng, flight):
