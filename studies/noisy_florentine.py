@@ -11,8 +11,8 @@ none. The study shows it: exchange is run with exact auxiliary draws, and with c
 full and both starts. This is our explanation of the paper's table, not the paper's.
 
 Noisy Langevin has two steps. The paper gives it the step that MALA-exchange is tuned to, here about 1.5 posterior
-covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved too
-much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
+covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved
+too much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
 """
 
 import functools
@@ -28,7 +28,8 @@ from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
-from studies.tools.published import moments_of, table_of_moments
+from studies.tools.noisy_paper import EXCHANGE, TABLE_1, table_of_moments
+from studies.tools.published import moments_of
 from studies.tools.unadjusted import beyond_stability, points_of, unadjusted_steps
 
 SEED = 2016
@@ -40,20 +41,6 @@ WALK = 1.2  # times the square root of that covariance
 STEPS = (0.03, 1.5)  # of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
 GRID_POINTS = {"smoke": 41, "quick": 81, "paper": 161}
 BOUNDS = ((-5.5, 0.5), (-0.55, 0.60))
-PAPER_EXCHANGE = f"exchange[start='observed', n_updates={UPDATES}]"
-# Table 1 of the paper: edge mean, sd, 2-star mean, sd; what else differs from its runs.
-PUBLISHED = {
-    "bergm": (-2.675, 0.647, 0.188, 0.155),
-    PAPER_EXCHANGE: (-2.573, 0.568, 0.146, 0.133),
-    "noisy_exchange": (-2.686, 0.526, 0.167, 0.122),
-    "noisy_langevin[step_size=1.5]": (-2.281, 0.513, 0.081, 0.119),
-    "mala_exchange": (-2.518, 0.620, 0.136, 0.128),
-    "noisy_mala": (-2.584, 0.498, 0.144, 0.113),
-}
-DIFFERS = {
-    "bergm": "two hours of CPU there, the budget of the other settings here",
-    "noisy_langevin[step_size=1.5]": "step tuned like MALA's, whose size the paper does not print",
-}
 
 
 @functools.cache
@@ -156,6 +143,11 @@ def exact_moments(results) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(square)
 
 
+def paper_label(label: str) -> str | None:
+    """Return the row of table 1 that a setting repeats, if any."""
+    return label.partition("[")[0] if label in TABLE_1 else None
+
+
 def rows_of(results) -> list[dict]:
     """Return mean and sd of every setting, the replicates together, with MCSE."""
     import arviz as az
@@ -224,9 +216,8 @@ def auxiliary_length(results) -> list:
     for k, (axis, name) in enumerate(zip(axes, NAMES, strict=True)):
         axis.axhspan(mean[k] - sd[k], mean[k] + sd[k], color=INK, alpha=0.07, linewidth=0)
         axis.axhline(mean[k], color=INK, linestyle="--", linewidth=1.2, label="exact mean, ± sd")
-        for sampler, style in (("bergm", ":"), (PAPER_EXCHANGE, (0, (1, 3)))):
-            name_of = sampler.partition("[")[0]
-            axis.axhline(PUBLISHED[sampler][2 * k], color=COLOURS[3], linestyle=style, label=f"paper, {name_of}")
+        for label, style in (("bergm", ":"), (EXCHANGE, (0, (1, 3)))):
+            axis.axhline(TABLE_1[label][k][0], color=COLOURS[3], linestyle=style, label=f"paper, {paper_label(label)}")
         for j, (word, curve) in enumerate(data.groupby("start", sort=False)):
             axis.errorbar(
                 curve["n_updates"], curve[f"{name} mean"], yerr=1.96 * curve[f"{name} mcse"],
@@ -274,9 +265,7 @@ study = Study(
     start=start,
     analyses=(table_1, langevin_steps, auxiliary_length, step_matrix),
     measures=moments_of("theta", NAMES),
-    paper_values=table_of_moments(
-        {label: (row[:2], row[2:]) for label, row in PUBLISHED.items()}, NAMES, "table 1", DIFFERS
-    ),
+    paper_values=table_of_moments(TABLE_1, NAMES, "table 1"),
     presets={
         "smoke": {
             "samplers": samplers((100, 1000), ("both", "observed")),
