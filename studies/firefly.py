@@ -1,10 +1,10 @@
 """Firefly Monte Carlo: what exact subsampling saves, on three models, in likelihood evaluations and on the clock.
 
-Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, UAI, section 4 and table 1; its numbers
-as reported in secondary sources. Logistic regression of the digits 7 and 9 on 50 principal components and a constant;
-softmax regression of three classes (there: CIFAR-10; here: generated); robust regression with Student-t errors (there:
-1.8 million molecules; here: generated). Columns have unit variance, so that one scale serves all coordinates; every
-proposal tunes it on its own chain. All chains start at a draw of the Laplace approximation.
+Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, UAI, section 4 and table 1 (numbers as
+reported in secondary sources). Logistic regression of the digits 7 and 9 on 50 principal components and
+a constant; softmax regression of three classes (there: CIFAR-10; here: generated); robust regression with Student-t
+errors (there: 1.8 million molecules; here: generated). Columns have unit variance, so that one scale serves all
+coordinates; every proposal tunes it on its own chain. All chains start at a draw of the Laplace approximation.
 """
 
 import functools
