@@ -30,7 +30,8 @@ from studies.tools.chain_figures import chain_figures, grid_marginals
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
 from studies.tools.network_figure import network_figure
-from studies.tools.published import moments_of, table_of_moments
+from studies.tools.noisy_paper import EXCHANGE, TABLE_1, table_of_moments
+from studies.tools.published import moments_of
 from studies.tools.unadjusted import beyond_stability, points_of, unadjusted_steps
 
 SEED = 2016
@@ -42,20 +43,6 @@ WALK = 1.2  # times the square root of that covariance
 STEPS = (0.03, 1.5)  # of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
 GRID_POINTS = {"smoke": 41, "quick": 81, "paper": 161}
 BOUNDS = ((-5.5, 0.5), (-0.55, 0.60))
-PAPER_EXCHANGE = f"exchange[start='observed', n_updates={UPDATES}]"
-# Table 1 of the paper: edge mean, sd, 2-star mean, sd; what else differs from its runs.
-PUBLISHED = {
-    "bergm": (-2.675, 0.647, 0.188, 0.155),
-    PAPER_EXCHANGE: (-2.573, 0.568, 0.146, 0.133),
-    "noisy_exchange": (-2.686, 0.526, 0.167, 0.122),
-    "noisy_langevin[step_size=1.5]": (-2.281, 0.513, 0.081, 0.119),
-    "mala_exchange": (-2.518, 0.620, 0.136, 0.128),
-    "noisy_mala": (-2.584, 0.498, 0.144, 0.113),
-}
-DIFFERS = {
-    "bergm": "two hours of CPU there, the budget of the other settings here",
-    "noisy_langevin[step_size=1.5]": "step tuned like MALA's, whose size the paper does not print",
-}
 
 
 @functools.cache
@@ -158,6 +145,11 @@ def exact_moments(results) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(square)
 
 
+def paper_label(label: str) -> str | None:
+    """Return the row of table 1 that a setting repeats, if any."""
+    return label.partition("[")[0] if label in TABLE_1 else None
+
+
 def rows_of(results) -> list[dict]:
     """Return mean and sd of every setting, the replicates together, with MCSE."""
     import arviz as az
@@ -226,9 +218,8 @@ def auxiliary_length(results) -> list:
     for k, (axis, name) in enumerate(zip(axes, NAMES, strict=True)):
         axis.axhspan(mean[k] - sd[k], mean[k] + sd[k], color=INK, alpha=0.07, linewidth=0)
         axis.axhline(mean[k], color=INK, linestyle="--", linewidth=1.2, label="exact mean, ± sd")
-        for sampler, style in (("bergm", ":"), (PAPER_EXCHANGE, (0, (1, 3)))):
-            name_of = sampler.partition("[")[0]
-            axis.axhline(PUBLISHED[sampler][2 * k], color=COLOURS[3], linestyle=style, label=f"paper, {name_of}")
+        for label, style in (("bergm", ":"), (EXCHANGE, (0, (1, 3)))):
+            axis.axhline(TABLE_1[label][k][0], color=COLOURS[3], linestyle=style, label=f"paper, {paper_label(label)}")
         for j, (word, curve) in enumerate(data.groupby("start", sort=False)):
             axis.errorbar(
                 curve["n_updates"], curve[f"{name} mean"], yerr=1.96 * curve[f"{name} mcse"],
@@ -264,7 +255,7 @@ def step_matrix(results) -> list:
 def figures_3_to_5(results) -> list:
     """Draw the network, and chains, densities and autocorrelations of the paper's samplers and of the exact one."""
     shown = {label: label.partition("[")[0] for _, label in results.traces()}
-    shown = {label: name for label, name in shown.items() if label in (*PUBLISHED, "exact_draws")}
+    shown = {label: name for label, name in shown.items() if label in (*TABLE_1, "exact_draws")}
     truth = grid_marginals(exact_posterior(results)["weight"])
     leads = ("Figure 4 of the paper.", "Figure 4 of the paper.", "Figure 5 of the paper.")
     network = network_figure(florentine_business(), "Figure 3 of the paper.")
@@ -286,9 +277,7 @@ study = Study(
     start=start,
     analyses=(table_1, langevin_steps, figures_3_to_5, auxiliary_length, step_matrix),
     measures=moments_of("theta", NAMES),
-    paper_values=table_of_moments(
-        {label: (row[:2], row[2:]) for label, row in PUBLISHED.items()}, NAMES, "table 1", DIFFERS
-    ),
+    paper_values=table_of_moments(TABLE_1, NAMES, "table 1"),
     presets={
         "smoke": {
             "samplers": samplers((100, 1000), ("both", "observed")),

@@ -29,9 +29,9 @@ def figure_3() -> dict[str, PaperValue]:
 
 def figures_5_and_6(step_sizes: tuple[float, float]) -> dict[str, PaperValue]:
     """Return the legends of figures 5 and 6, the first at the first step size."""
-    values = {}
+    values: dict[str, PaperValue] = {}
     for figure, step in zip(("figure 5", "figure 6"), step_sizes, strict=True):
-        ends = {"SGLD": f"sgld[step_size={step!r}]", "MH": f"exact[step_size={step!r}]"}
+        ends: dict[str | float, str] = {"SGLD": f"sgld[step_size={step!r}]", "MH": f"exact[step_size={step!r}]"}
         counts = {
             ends.get(name) or f"corrected[step_size={step!r}, epsilon={name!r}]": steps
             for name, steps in CORRECTED_SGLD.items()

@@ -1,4 +1,4 @@
-"""Published tables as values of a study: moments of parameters, and numbers of steps in a given time."""
+"""Measures of moments, and published numbers of steps in a given time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -9,8 +9,6 @@ from approxmcmc.study import PaperValue
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Moments = Sequence[tuple[float, float]]
 
 
 def moment(variable: str, place: int, kind: str) -> "Callable[[xr.DataTree], float]":
@@ -26,28 +24,6 @@ def moment(variable: str, place: int, kind: str) -> "Callable[[xr.DataTree], flo
 def moments_of(variable: str, names: Sequence[str]) -> "dict[str, Callable[[xr.DataTree], float]]":
     """Return the measures "mean of NAME" and "sd of NAME" of the coordinates of a variable."""
     return {f"{kind} of {name}": moment(variable, k, kind) for k, name in enumerate(names) for kind in ("mean", "sd")}
-
-
-def table_of_moments(
-    rows: Mapping[str, Moments], names: Sequence[str], printed: str, differs: Mapping[str, str]
-) -> dict[str, PaperValue]:
-    """Return the values of a published table of posterior moments.
-
-    Parameters
-    ----------
-    rows
-        (mean, sd) of every name, by the label of the setting.
-    differs
-        What else differs from the paper's run, by label.
-    """
-    return {
-        f"{label}: {kind} of {name}": PaperValue(
-            value, "log odds", printed, measure=f"{kind} of {name}", setting=label, differs=differs.get(label, "")
-        )
-        for label, moments in rows.items()
-        for name, pair in zip(names, moments, strict=True)
-        for kind, value in zip(("mean", "sd"), pair, strict=True)
-    }
 
 
 def steps_made(

@@ -46,7 +46,7 @@ def unadjusted_steps(
         for target in results.study.targets:
             found = traces.get((target, setting.label))
             if found and setting.sampler_name == kind:
-                rows.append({"setting": setting.label} | _row(setting.sampler.step_size, found, mean, sd))
+                rows.append({"setting": setting.label} | _row(float(setting.knobs["step_size"]), found, mean, sd))
     sizes = [step for (_, label), found in traces.items() if label.startswith(tuned) for step in _tuned_steps(found)]
     caption = (
         "Unadjusted Langevin by step size a, in units of the shape of the steps. On a normal law the step alone "
