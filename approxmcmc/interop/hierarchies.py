@@ -6,9 +6,12 @@ no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 
 .. math:: \log p(a, \sigma) = \log p(z = a / \sigma, \sigma) - J \log|\sigma|,
 
-J the length of z. It is the same posterior whatever else the model does with z and sigma; draws come back as z.
+J the length of z. It is the same posterior whatever else the model does with z and sigma; draws come back as z. Where
+the groups hardly differ it is the other way round: sigma may go to 0, and a with it, without a mode.
 """
 
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +26,8 @@ from approxmcmc.interop.graphs import evaluate
 
 ROWS_PER_GROUP = 100  # below, the prior may hold more of an effect than its rows do, and z is the better coordinate
 AXES = ("DimShuffle", "ExpandDims")
+VARIANCE_RATIO = 10.0  # below, groups hardly differ: sigma may be 0, and sigma * z has no mode there
+DIFFERENCE = 1e-4
 INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)  # not all in every PyTensor
 
 
@@ -37,16 +42,20 @@ class Effects(NamedTuple):
     reason: str
 
 
-def group_effects(model: Any, n_rows: int) -> list[Effects]:
-    """Judge every standard normal vector of a model: does one positive variable scale it, and has it many rows?"""
+def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
+    """Judge every standard normal vector of a model: one positive variable has to scale it, and many rows know it.
+
+    ``score()`` compiles the gradient of the log-likelihood in the flat vector of the model; it is asked for where the
+    graph does not decide.
+    """
     users: dict[Any, list[Any]] = {}
     for variable in ancestors([*model.observed_RVs, *model.deterministics]):
         for read in set(variable.owner.inputs) if variable.owner is not None else ():
             users.setdefault(read, []).append(variable.owner)
-    return [_judged(model, v, n_rows // _length(model, v), users) for v in model.free_RVs if _is_standard_normal(v)]
+    return [_judged(model, v, n_rows, users, score) for v in model.free_RVs if _is_standard_normal(v)]
 
 
-def _judged(model: Any, effect: Any, rows: int, users: dict[Any, list[Any]]) -> Effects:
+def _judged(model: Any, effect: Any, n_rows: int, users: dict[Any, list[Any]], score: Callable[[], Any]) -> Effects:
     factors = set(_factors(effect, users))
     positive = [factor for factor in factors if isinstance(model.rvs_to_transforms.get(factor), LogTransform)]
     if len(factors) != 1 or not positive:
@@ -54,13 +63,37 @@ def _judged(model: Any, effect: Any, rows: int, users: dict[Any, list[Any]]) -> 
         return Effects(
             effect, None, f"{effect.name} is moved as it is: one positive variable must scale it, not {found}"
         )
-    product = f"{positive[0].name} * {effect.name}"
+    rows, other = n_rows // _length(model, effect), f", not as {positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
-        reason = (
-            f"{effect.name} is moved as it is, not as {product}: {rows} rows for each entry are under {ROWS_PER_GROUP}"
-        )
-        return Effects(effect, None, reason)
-    return Effects(effect, positive[0], f"{effect.name} is moved as {product}: it has {rows} rows for each entry")
+        few = f"{rows} rows for each entry are under {ROWS_PER_GROUP}"
+        return Effects(effect, None, f"{effect.name} is moved as it is{other}: {few}")
+    ratio = variance_ratio(model, effect, score())
+    told = f"its entries differ by {ratio:.3g} times the variance that rows leave them (limit {VARIANCE_RATIO:g})"
+    if not ratio > VARIANCE_RATIO:
+        return Effects(effect, None, f"{effect.name} is moved as it is{other}: {told}")
+    return Effects(effect, positive[0], f"{effect.name} is moved as {positive[0].name} * {effect.name}: {told}")
+
+
+def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.ndarray]) -> float:
+    """Return F = var(e_j) mean(I_j), e_j = s_j / I_j one Newton step for each entry from the initial point.
+
+    Score s and information I are those of the rows; I is a difference of scores, since no row knows two entries. For
+    normal rows F is that of a one-way analysis of variance: about 1 where groups do not differ. NaN for one entry.
+    """
+    start, place = model.initial_point(), 0
+    for value in (model.rvs_to_values[variable] for variable in model.free_RVs):
+        entries = slice(place, place + np.size(start[value.name]))
+        if value is model.rvs_to_values[effect]:
+            break
+        place = entries.stop
+    here = np.concatenate([np.ravel(start[model.rvs_to_values[v].name]) for v in model.free_RVs]).astype(np.float64)
+    there = here.copy()
+    there[entries] += DIFFERENCE
+    slope = score(here)[entries]
+    information = (slope - score(there)[entries]) / DIFFERENCE
+    if slope.size < 2 or not (information > 0.0).all():
+        return math.nan
+    return float(np.var(slope / information, ddof=1) * information.mean())
 
 
 def _length(model: Any, variable: Any) -> int:

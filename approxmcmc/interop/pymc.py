@@ -73,7 +73,8 @@ def from_pymc(
         Whether the trace holds the model's deterministics that have no axis as long as the data.
     scale_effects
         Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
-        sigma multiplies, where there are 100 rows or more for each entry of z. Draws come back as z either way.
+        sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
+        variance that the rows leave them. Draws come back as z either way.
 
     Returns
     -------
@@ -98,8 +99,7 @@ def from_pymc(
     Many rows per group know sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
     follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
     the factor |sigma|^-J of the Jacobian, J the length of z, and is the same posterior whatever else the model does
-    with z. Where the groups hardly differ (n sigma^2 far below the variance of a row, n rows per group), z is the
-    better coordinate: ``scale_effects=False``.
+    with z. Where groups hardly differ, z is the better coordinate, and is kept.
 
     The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
 
@@ -138,7 +138,7 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
         self.n_obs, self.data = rows.n_rows, rows.data
         self._shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
         self._rows = rows
-        self.effects = group_effects(model, self.n_obs) if scale_effects else []
+        self.effects = group_effects(model, self.n_obs, self._score) if scale_effects else []
         scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
         self._scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}
         [terms] = over_flat([rows.terms()], self._theta, self._values, self._start, self._scales)
@@ -149,6 +149,11 @@ class PyMCTarget(Target, DifferentiableTarget, TwinnedTarget):
         self._hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
         self._compile_terms()
         self._check_rows()
+
+    def _score(self) -> Any:
+        """Return the gradient of the log-likelihood of all rows, in the model's own coordinates."""
+        [full] = over_flat([self._rows.all_terms().sum()], self._theta, self._values, self._start)
+        return pytensor.function([self._theta], pt.grad(full, self._theta), mode="FAST_COMPILE")
 
     def _log_prior(self, rows: Rows) -> Any:
         model = self._model

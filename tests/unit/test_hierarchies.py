@@ -2,16 +2,20 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 
-from approxmcmc.interop.hierarchies import group_effects
+from approxmcmc.interop.graphs import over_flat
+from approxmcmc.interop.hierarchies import group_effects, variance_ratio
 from approxmcmc.interop.pymc import from_pymc
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
 
 N, GROUPS = 600, 3
 RNG = np.random.default_rng(0)
-GROUP, Y = RNG.integers(0, GROUPS, N), RNG.normal(size=N)
+GROUP = np.arange(N) % GROUPS
+Y = np.array([-1.0, 0.5, 1.0])[GROUP] + RNG.normal(size=N)
 WRITTEN = {
     "scaled, then picked": lambda mu, sigma, z: (mu + sigma * z)[GROUP],
     "picked, then scaled": lambda mu, sigma, z: mu + z[GROUP] * sigma,
@@ -19,13 +23,22 @@ WRITTEN = {
 }
 
 
-def hierarchy(effect, *, loc=0.0, scale=1.0, sigma=None):
+def hierarchy(effect, *, loc=0.0, scale=1.0, sigma=None, observed=Y):
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 2.0)
         sigma = pm.HalfNormal("sigma", 1.0) if sigma is None else sigma()
         z = pm.Normal("z", loc, scale, shape=GROUPS)
-        pm.Normal("y", effect(mu, sigma, z), 1.0, observed=Y)
+        pm.Normal("y", effect(mu, sigma, z), 1.0, observed=observed)
     return model
+
+
+def never():
+    raise AssertionError("the graph decides")
+
+
+def differing():
+    """Return the score of 200 normal rows for each entry, whose means are those of `effects`: F = 200 / 3 var."""
+    return lambda theta: np.r_[0.0, 0.0, 200.0 * (np.array([0.0, 0.4, 0.6928]) - theta[2:])]
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +50,9 @@ def targets():
 
 @pytest.mark.parametrize("written", WRITTEN)
 def test_effects_are_found_however_they_are_written(written):
-    [found] = group_effects(hierarchy(WRITTEN[written]), N)
+    [found] = group_effects(hierarchy(WRITTEN[written]), N, differing)
     assert (found.effect.name, found.scale.name) == ("z", "sigma")
-    assert found.reason == "z is moved as sigma * z: it has 200 rows for each entry"
+    assert found.reason.startswith("z is moved as sigma * z: its entries differ by 24.2 times the variance that rows")
 
 
 @pytest.mark.parametrize(
@@ -55,18 +68,35 @@ def test_effects_are_found_however_they_are_written(written):
     ids=["no scale", "two scales", "a scale of either sign"],
 )
 def test_other_effects_are_left_as_they_are_and_why_is_told(arguments, reason):
-    [found] = group_effects(hierarchy(**arguments), N)
+    [found] = group_effects(hierarchy(**arguments), N, never)
     assert found.scale is None and reason in found.reason
 
 
+@pytest.mark.parametrize("differ", [True, False])
+def test_whether_groups_differ_is_told_by_an_analysis_of_variance(differ):
+    y = Y if differ else np.random.default_rng(2).normal(size=N)
+    model = hierarchy(WRITTEN["named"], observed=y)
+    means = [y[group == GROUP].mean() for group in range(GROUPS)]
+    expected = np.var(means, ddof=1) * N / GROUPS
+    assert (expected > 10.0) == differ
+    theta = pt.vector("theta", shape=(2 + GROUPS,))
+    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+    [total] = over_flat([model.logp(vars=model.observed_RVs)], theta, values, model.initial_point())
+    score = pytensor.function([theta], pt.grad(total, theta), mode="FAST_COMPILE")
+    assert variance_ratio(model, model["z"], score) == pytest.approx(expected, rel=1e-3)
+    [found] = group_effects(model, N, lambda: score)
+    assert (found.scale is not None) == differ
+    assert f"differ by {expected:.3g} times" in found.reason
+
+
 def test_few_rows_keep_the_written_coordinates():
-    [found] = group_effects(hierarchy(WRITTEN["named"]), 299)
+    [found] = group_effects(hierarchy(WRITTEN["named"]), 299, never)
     assert found.scale is None and "not as sigma * z: 99 rows for each entry are under 100" in found.reason
 
 
 @pytest.mark.parametrize("law", [{"loc": 1.0}, {"scale": 2.0}], ids=str)
 def test_normals_that_are_not_standard_are_none_of_our_business(law):
-    assert group_effects(hierarchy(WRITTEN["named"], **law), N) == []
+    assert group_effects(hierarchy(WRITTEN["named"], **law), N, never) == []
 
 
 def test_the_density_is_that_of_the_model_times_the_jacobian(targets):
