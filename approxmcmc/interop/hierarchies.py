@@ -7,7 +7,7 @@ no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 .. math:: \log p(a, \sigma) = \log p(z = a / \sigma, \sigma) - J \log|\sigma|,
 
 J the length of z. It is the same posterior whatever else the model does with z and sigma; draws come back as z. Where
-the groups hardly differ it is the other way round: sigma may go to 0, and a with it, without a mode.
+the groups hardly differ sigma may go to 0, and a with it, without a mode: there the model's own coordinates are kept.
 """
 
 import math

@@ -98,8 +98,8 @@ def from_pymc(
 
     Many rows per group know sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
     follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
-    the factor |sigma|^-J of the Jacobian, J the length of z, and is the same posterior whatever else the model does
-    with z. Where groups hardly differ, z is the better coordinate, and is kept.
+    the factor ``sigma ** -J`` of the Jacobian, J the length of z, and is the same posterior whatever else the model
+    does with z. Where groups hardly differ it has no mode, and the model's own coordinates are kept.
 
     The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
 
