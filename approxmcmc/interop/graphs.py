@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -97,14 +98,26 @@ def _are_same(one: Any, other: Any) -> bool:
     return one is other or (isinstance(one, TensorConstant) and bool(one.equals(other)))
 
 
-def over_flat(graphs: Sequence[Any], theta: Any, values: Sequence[Any], start: Mapping[str, Any]) -> list[Any]:
-    """Rebuild graphs of the value variables as graphs of the flat vector."""
+def over_flat(
+    graphs: Sequence[Any],
+    theta: Any,
+    values: Sequence[Any],
+    start: Mapping[str, Any],
+    scales: Mapping[Any, Any] = MappingProxyType({}),
+) -> list[Any]:
+    """Rebuild graphs of the value variables as graphs of the flat vector.
+
+    Where `scales` has a graph for a value variable, the vector holds their product.
+    """
     pieces, position = {}, 0
     for value in values:
         shape = np.shape(start[value.name])
         stop = position + math.prod(shape)
         pieces[value] = theta[position:stop].reshape(shape).astype(value.dtype)
         position = stop
+    for value, scale in scales.items():
+        [divisor] = rebuild([scale], {other: piece for other, piece in pieces.items() if other not in scales})
+        pieces[value] = pieces[value] / divisor
     return rebuild(graphs, pieces)
 
 

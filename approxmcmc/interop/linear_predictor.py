@@ -20,10 +20,9 @@ from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.errors import ApproxMCMCError
-from approxmcmc.interop.graphs import over_flat, simplify
+from approxmcmc.interop.graphs import simplify
 from approxmcmc.interop.kernels import log_prior_kernel, numba_function, prior_gradient_kernel
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
-from approxmcmc.interop.variables import describe_variables
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.linear import LinearTarget, LogisticRegression
 from approxmcmc.targets.normal_prior import NormalPrior
@@ -129,7 +128,7 @@ class PriorOfPyMC(Prior):
 def log_prior_of(source: ModelOfPyMC) -> Any:
     """Return the sum of the log densities of variables and potentials, as a graph of the flat theta."""
     total = sum(term.sum() for term in source.log_priors())
-    return over_flat([total], source.theta, source.values, source.start)[0].astype("float64")
+    return source.over_flat([total])[0].astype("float64")
 
 
 def linear_target(source: ModelOfPyMC) -> LinearTarget:
@@ -156,7 +155,7 @@ def linear_target(source: ModelOfPyMC) -> LinearTarget:
     target = family.make(X, y)
     target.source = source  # type: ignore[attr-defined]
     target.prior = _prior(source)
-    target.variables = describe_variables(source.model, source.theta, source.start, [])
+    target.variables = source.describe()
     _compare(source, target)
     return target
 
@@ -191,7 +190,7 @@ def _design(source: ModelOfPyMC, predictor: Any) -> np.ndarray:
     n_rows, dim = source.rows.n_rows, int(source.theta.type.shape[0])
     if n_rows * dim * 8 > LARGEST_DESIGN:
         raise NoLinearPredictorError(f"its design of {n_rows} x {dim} numbers would be too large")
-    [graph] = over_flat([predictor], source.theta, source.values, source.start)
+    [graph] = source.over_flat([predictor])
     if source.theta not in set(ancestors([graph])):
         raise NoLinearPredictorError("its predictor does not depend on the parameters")
     function = pytensor.function([source.theta], graph, mode="FAST_COMPILE")
@@ -226,7 +225,7 @@ def _prior(source: ModelOfPyMC) -> Prior:
     """Return independent normal priors where all are, else the prior's graph."""
     model = source.model
     means, scales = [], []
-    if model.potentials:
+    if model.potentials or source.scales:
         return PriorOfPyMC(source)
     for variable, value in zip(model.free_RVs, source.values, strict=True):
         node = variable.owner
@@ -243,7 +242,7 @@ def _prior(source: ModelOfPyMC) -> Prior:
 
 def _compare(source: ModelOfPyMC, target: LinearTarget) -> None:
     """Refuse terms that differ from PyMC's by more than a constant of each row."""
-    [full] = over_flat([source.rows.all_terms()], source.theta, source.values, source.start)
+    [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
     compiled, own = target.compile(), np.empty(target.n_obs)
     rng, dim, before = np.random.default_rng(1), target.variables.size, None

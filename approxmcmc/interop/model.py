@@ -1,11 +1,12 @@
 """What every target made of a PyMC model shares: its variables, its data, its hash, and the model itself."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
@@ -13,10 +14,11 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, value_of
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
+from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import model_hash
 from approxmcmc.interop.rows import Rows, refuse_unsuitable
-from approxmcmc.interop.variables import flat
+from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier
 
 
 class ModelOfPyMC:
@@ -28,7 +30,7 @@ class ModelOfPyMC:
         When it is no model, or one whose likelihood is no sum over rows as far as this can be told at once.
     """
 
-    def __init__(self, model: Any, row_dim: str | None) -> None:
+    def __init__(self, model: Any, row_dim: str | None, *, scale_effects: bool = True) -> None:
         if not isinstance(model, pm.Model):
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         self.given = model
@@ -42,6 +44,23 @@ class ModelOfPyMC:
         self.rows = Rows(model, row_dim)
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
         self.hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
+        self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
+        scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
+        self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}
+        self._multiply = multiplier(self.theta, self.values, self.start, self.scales)
+
+    def over_flat(self, graphs: Sequence[Any]) -> list[Any]:
+        """Rebuild graphs of the value variables as graphs of the flat vector that samplers move."""
+        return over_flat(graphs, self.theta, self.values, self.start, self.scales)
+
+    def _score(self) -> Any:
+        """Return the gradient of the log-likelihood of all rows, in the model's own coordinates."""
+        [full] = over_flat([self.rows.all_terms().sum()], self.theta, self.values, self.start)
+        return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
+
+    def describe(self, deterministics: Sequence[Any] = ()) -> ModelVariables:
+        """Return the variables that the flat vector stands for, and these deterministics."""
+        return describe_variables(self.model, self.theta, self.start, deterministics, self.scales)
 
     def log_priors(self) -> list[Any]:
         """Return the log densities of free variables and potentials as graphs of the value variables.
@@ -61,6 +80,7 @@ class ModelOfPyMC:
                 )
             terms += model.replace_rvs_by_values([potential])
         frozen = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(terms) if is_shared(leaf)}
+        terms += [-np.size(self.start[value.name]) * pt.log(pt.abs(scale)) for value, scale in self.scales.items()]
         return rebuild(terms, frozen)
 
     def refuse_changed_data(self) -> None:
@@ -74,7 +94,7 @@ class ModelOfPyMC:
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""
-        return flat(self.start, self.values)
+        return self._multiply(flat(self.start, self.values))
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
@@ -117,7 +137,17 @@ class TargetOfPyMC:
     def content_hash(self) -> str:
         """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
         self.source.refuse_changed_data()
-        return content_hash("PyMCTarget", self.source.hash)
+        return content_hash("PyMCTarget", self.source.hash, *(value.name for value in self.source.scales))
+
+    @property
+    def effects(self) -> list[Effects]:
+        """Which group effects are moved in what coordinates, and why."""
+        return self.source.effects
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """In which coordinates group effects are moved, and why; for the trace's attributes."""
+        return {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
 
     def to_pymc(self) -> Any:
         """Return the model itself."""

@@ -11,7 +11,7 @@ This room alone stands on the semi-private surface of PyTensor and PyMC: here th
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import merge_branches, over_flat, simplify
+from approxmcmc.interop.graphs import merge_branches, simplify
 from approxmcmc.interop.kernels import (
     gradient_kernel,
     log_prior_kernel,
@@ -32,14 +32,19 @@ from approxmcmc.interop.kernels import (
 from approxmcmc.interop.linear_predictor import NoLinearPredictorError, describe, linear_target, log_prior_of
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.rows import first_line
-from approxmcmc.interop.variables import ModelVariables, describe_variables
+from approxmcmc.interop.variables import ModelVariables
 from approxmcmc.targets.linear import LinearTarget
 
 CHECKED_POINTS, CHECKED_ROWS = 3, 64
 
 
 def from_pymc(
-    model: Any, row_dim: str | None = None, *, deterministics: bool = False, structure: bool = True
+    model: Any,
+    row_dim: str | None = None,
+    *,
+    deterministics: bool = False,
+    structure: bool = True,
+    scale_effects: bool = True,
 ) -> "PyMCTarget | LinearTarget":
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
@@ -55,12 +60,17 @@ def from_pymc(
         read as it stands.
     structure
         Whether to look for a linear predictor, see Notes. False reads the graph as it stands.
+    scale_effects
+        Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
+        sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
+        variance that the rows leave them. Draws come back as z either way.
 
     Returns
     -------
     PyMCTarget, LinearTarget
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws come back
-        constrained, under the model's names, dims and coords, as from ``pm.sample``.
+        constrained, under the model's names, dims and coords, as from ``pm.sample``. The attribute ``effects`` and the
+        trace's attribute ``group_effects`` say which group effects are moved in what coordinates, and why.
 
     Raises
     ------
@@ -80,6 +90,11 @@ def from_pymc(
     Otherwise PyTensor compiles the terms of all rows. At construction these, evaluated in random groups, are compared
     with the full log-likelihood at three points: a coupling of rows that the graph hides is found there.
 
+    Many rows per group know sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
+    follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
+    the factor ``sigma ** -J`` of the Jacobian, J the length of z, and is the same posterior whatever else the model
+    does with z. Where groups hardly differ it has no mode, and the model's own coordinates are kept.
+
     The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
 
     Examples
@@ -94,7 +109,7 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
-    source = ModelOfPyMC(model, row_dim)
+    source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
     found = _find_structure(source) if structure and not deterministics else "it was not looked for"
     return found if isinstance(found, LinearTarget) else PyMCTarget(source, deterministics=deterministics)
 
@@ -125,9 +140,11 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     source = ModelOfPyMC(model, row_dim)
     found = _find_structure(source)
     rows = f"{source.observed.name}, {source.rows.n_rows} rows"
+    effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, LinearTarget):
-        return f"{rows}: {describe(found)}; it runs in the fast form"
-    return f"{rows}: {found}; the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
+        return f"{rows}: {describe(found)}; it runs in the fast form{effects}"
+    slow = "the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
+    return f"{rows}: {found}; {slow}{effects}"
 
 
 def _find_structure(source: ModelOfPyMC) -> LinearTarget | str:
@@ -147,20 +164,17 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
         self.source = source
         self.n_obs, self.data = source.rows.n_rows, source.rows.data
         self._theta = source.theta
-        [terms] = self._over_flat([source.rows.terms()])
+        [terms] = source.over_flat([source.rows.terms()])
         self._terms: Any = merge_branches(simplify(terms))
         self._prior: Any = simplify(log_prior_of(source))
         self.variables = self._describe_variables(deterministics)
         self._compile_terms()
         self._check_rows()
 
-    def _over_flat(self, graphs: Sequence[Any]) -> list[Any]:
-        return over_flat(graphs, self._theta, self.source.values, self.source.start)
-
     def _describe_variables(self, deterministics: bool) -> ModelVariables:
         source = self.source
         wanted = [v for v in source.model.deterministics if not source.rows.leaves & set(ancestors([v]))]
-        return describe_variables(source.model, self._theta, source.start, wanted if deterministics else [])
+        return source.describe(wanted if deterministics else [])
 
     def _compile_terms(self) -> None:
         inputs = [self._theta, *self.source.rows.inputs]
@@ -186,7 +200,7 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
 
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
-        [full] = self._over_flat([self.source.rows.all_terms()])
+        [full] = self.source.over_flat([self.source.rows.all_terms()])
         function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
         rng = np.random.default_rng(0)
         impossible = np.full(self.n_obs, True)

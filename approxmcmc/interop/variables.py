@@ -53,12 +53,20 @@ class ModelVariables(Variables):
 
 
 def describe_variables(
-    model: Any, theta: Any, start: Mapping[str, np.ndarray], deterministics: Sequence[Any]
+    model: Any,
+    theta: Any,
+    start: Mapping[str, np.ndarray],
+    deterministics: Sequence[Any],
+    scales: Mapping[Any, Any],
 ) -> ModelVariables:
-    """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`."""
+    """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`.
+
+    Where `scales` has a graph for a value variable, theta holds their product.
+    """
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
     wanted = [*model.free_RVs, *deterministics]
-    graphs = over_flat(model.replace_rvs_by_values(wanted), theta, values, start)
+    graphs = over_flat(model.replace_rvs_by_values(wanted), theta, values, start, scales)
+    multiply = multiplier(theta, values, start, scales)
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
     function = pytensor.function([many], vectorize_graph(graphs, {theta: many}), mode="FAST_COMPILE")
     names = [variable.name for variable in wanted]
@@ -68,20 +76,25 @@ def describe_variables(
 
     def unconstrain(given: Mapping[str, Any]) -> np.ndarray:
         overrides = {model[name]: np.asarray(value) for name, value in given.items()}
-        return flat(make_initial_point_fn(model=model, overrides=overrides)(0), values)
+        return multiply(flat(make_initial_point_fn(model=model, overrides=overrides)(0), values))
 
-    first = {name: value[0] for name, value in constrain(flat(start, values)[None, :]).items()}
+    first = {name: value[0] for name, value in constrain(multiply(flat(start, values))[None, :]).items()}
     defaults = {variable.name: first[variable.name] for variable in model.free_RVs}
     named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
     dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
     coords = {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
-    pairs = [(value.name, variable.name) for value, variable in zip(values, model.free_RVs, strict=True)]
-    same = {own: dims[name] for own, name in pairs if name in dims and np.shape(start[own]) == defaults[name].shape}
+    names_of = {value: f"{value.name}_scaled__" if value in scales else value.name for value in values}
+    pairs = [
+        (names_of[value], value.name, variable.name) for value, variable in zip(values, model.free_RVs, strict=True)
+    ]
+    same = {
+        own: dims[name] for own, key, name in pairs if name in dims and np.shape(start[key]) == defaults[name].shape
+    }
     return ModelVariables(
         shapes={name: value.shape for name, value in defaults.items()},
         dims=dims,
         coords=coords,
-        unconstrained=Variables({value.name: np.shape(start[value.name]) for value in values}, same, coords),
+        unconstrained=Variables({names_of[value]: np.shape(start[value.name]) for value in values}, same, coords),
         defaults=defaults,
         constrain=constrain,
         unconstrain=unconstrain,
@@ -91,3 +104,22 @@ def describe_variables(
 def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
     """Return the values of a point, as PyMC names them, one after the other; shape (dim,)."""
     return np.concatenate([np.ravel(point[value.name]) for value in values]).astype(np.float64)
+
+
+def multiplier(
+    theta: Any, values: Sequence[Any], start: Mapping[str, Any], scales: Mapping[Any, Any]
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what multiplies the parts of a flat vector that `scales` names; a scale depends on none of these."""
+    if not scales:
+        return lambda point: point
+    function = pytensor.function([theta], over_flat(list(scales.values()), theta, values, start), mode="FAST_COMPILE")
+    stops = np.cumsum([np.size(start[value.name]) for value in values])
+    ends = dict(zip(values, stops, strict=True))
+
+    def multiply(point: np.ndarray) -> np.ndarray:
+        scaled = point.copy()
+        for value, scale in zip(scales, function(point), strict=True):
+            scaled[ends[value] - np.size(start[value.name]) : ends[value]] *= scale
+        return scaled
+
+    return multiply
