@@ -4,7 +4,7 @@ Surrogate transitions on core rows, decided by every exact test and by t-tests; 
 with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior means, in
 squared posterior standard deviations and averaged over coefficients, against seconds and against data read; the
 references are long exact chains, NUTS where it is fast. All chains start at a draw of the Laplace approximation.
-Set-up, of seconds, is in a column of its own.
+Set-up has a table of its own.
 """
 
 import functools
@@ -107,17 +107,13 @@ def setups(results) -> list:
     """Tabulate what set-up cost, and what it found."""
     import pandas as pd
 
-    names = ("setup_core_rows", "setup_light_spread", "setup_expected_reads", "setup_pilot_seconds")
-    names += ("setup_expansion_seconds", "setup_mode_seconds")
-    rows = [
-        {
-            "data": data,
-            "sampler": label,
-            **{name.removeprefix("setup_"): attrs.get(name, float("nan")) for name in names},
-        }
-        for (data, label), traces in results.traces().items()
-        if "setup_core_rows" in (attrs := traces[0]["posterior"].attrs)
-    ]
+    kinds = ("core_rows", "light_spread", "expected_reads", "pilot_seconds", "expansion_seconds")
+    rows = []
+    for (data, label), traces in results.traces().items():
+        attrs = traces[0]["posterior"].attrs
+        if "setup_core_rows" in attrs:
+            found = {kind: attrs.get(f"setup_{kind}", float("nan")) for kind in kinds}
+            rows.append({"data": data, "sampler": label, **found})
     caption = "Core rows, standard deviation of the light remainder, predicted reads of a decision, and seconds."
     return [Table("Set-up", caption, pd.DataFrame(rows))] if rows else []
 

@@ -262,7 +262,7 @@ def two_directions(surrogate, moves, log_step):
 def test_one_transition_leaves_the_surrogate_invariant(kernel, bug):
     """Draws of S stay draws of S. Kolmogorov's test on 3000 of them rejects with p < 1e-6: a false fail in 10^6.
 
-    Power: the planted bugs give p < 1e-9 here.
+    Power: each planted bug is rejected; two of them, the first in the list, with p < 1e-9.
     """
     surrogate, axes, weights = surrogate_on_a_grid()
     rng = np.random.default_rng(11)
