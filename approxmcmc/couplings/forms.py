@@ -26,7 +26,6 @@ from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.samplers.audits import TestedSteps
 
 
 class Record(NamedTuple):
@@ -64,7 +63,8 @@ Audit = tuple[Record, Meeting | None]
 class AuditForm:
     """Form (A): the sampler's own steps, their acceptance probabilities on all data and by the test.
 
-    `auditors` and `couplings` are those of the chains, each with the steps that its tuning has settled on; `roulette`
+    `auditors` (`TestedSteps`) and `couplings` are those of the chains, each with the steps that its tuning has settled
+    on; `roulette`
     is c.
     """
 
@@ -75,7 +75,7 @@ class AuditForm:
         self,
         target: Any,
         couplings: Sequence[Coupling],
-        auditors: Sequence[TestedSteps],
+        auditors: Sequence[Any],
         rule: str,
         orders: int,
         max_steps: int,
