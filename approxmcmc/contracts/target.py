@@ -190,15 +190,18 @@ class CompiledSurrogate(NamedTuple):
     """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
 
     ``move(rng, state, theta, count) -> acceptance`` makes one transition in place that is reversible for the surrogate,
-    and books in `count` what it read. ``make_state()`` returns its state for a new chain, tuned. Of its members others
+    and books in `count` what it read; ``move_both(rng, state, other, x, y, count)`` makes one of two chains together,
+    so that they come near each other. ``make_state()`` returns its state for a new chain, tuned. Of its members others
     read ``log_density(theta)``, the surrogate; `value`, one number, the surrogate at theta, which a move finds and
     leaves; and `n_core`, the number of rows that it reads. `normal_law` holds mean and covariance where the surrogate
-    is a normal law, which can be drawn from, else None.
+    is a normal law, which can be drawn from, else None. `cov` is the covariance of its draws, (dim, dim).
     """
 
     move: Callable[..., float]
+    move_both: Callable[..., None]
     make_state: Callable[[], Any]
     normal_law: tuple[np.ndarray, np.ndarray] | None
+    cov: np.ndarray
 
 
 class SurrogateTarget(abc.ABC):

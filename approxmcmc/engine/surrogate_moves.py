@@ -103,48 +103,82 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 
 
 @compiled
-def move_or_stay(
-    rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float
-) -> float:
-    """Accept the position, where S is `there`, or stay; return the acceptance probability."""
+def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
+    """Accept the position, where S is `there`, if u is below exp(log_ratio), or stay; return the probability."""
     acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
-    if rng.random() < acceptance:
+    if u < acceptance:
         assign(theta, state.position)
         state.value[0] = there
     return acceptance
 
 
 @compiled
-def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
-    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
-    position, momentum = state.position, state.momentum
-    for k in range(momentum.shape[0]):
-        momentum[k] = rng.standard_normal()
-    assign(position, theta)
-    energy = kinetic_energy(momentum) - state.value[0]
+def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
+    """Draw a momentum, and return the step of a trajectory and the number of its steps."""
+    for k in range(state.momentum.shape[0]):
+        state.momentum[k] = rng.standard_normal()
     step = jittered_step(rng, state)
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
-    steps = min(MOST_STEPS, max(1, int(length / step + 0.5)))
+    return step, min(MOST_STEPS, max(1, int(length / step + 0.5)))
+
+
+@compiled
+def follow_trajectory(
+    state: SurrogateState, theta: np.ndarray, step: float, steps: int, count: np.ndarray
+) -> tuple[float, float]:
+    """Write the end of the trajectory with the drawn momentum to ``position``; return S there, and the log ratio."""
+    position, momentum = state.position, state.momentum
+    assign(position, theta)
+    energy = kinetic_energy(momentum) - state.value[0]
     push(state, position, 0.5 * step, count)
     for k in range(steps):
         drift(state, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
     there = state.log_density(position)
     count[EVALUATIONS] += state.n_core
-    return move_or_stay(rng, state, theta, there, energy - (kinetic_energy(momentum) - there))
+    return there, energy - (kinetic_energy(momentum) - there)
+
+
+@compiled
+def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
+    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
+    step, steps = trajectory_of(rng, state)
+    there, log_ratio = follow_trajectory(state, theta, step, steps, count)
+    return move_or_stay(state, theta, there, log_ratio, rng.random())
+
+
+@compiled
+def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
+    """Draw a direction, and return the step of a walk."""
+    for k in range(state.momentum.shape[0]):
+        state.momentum[k] = rng.standard_normal()
+    return jittered_step(rng, state)
+
+
+@compiled
+def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> tuple[float, float]:
+    """Write theta plus the step to ``position``; return S there, and the log ratio."""
+    assign(state.position, theta)
+    drift(state, state.position, step)
+    there = state.log_density(state.position)
+    count[EVALUATIONS] += state.n_core
+    return there, there - state.value[0]
 
 
 @compiled
 def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
     """Make one step of a random walk, and accept it or stay; return the acceptance probability."""
-    position, momentum = state.position, state.momentum
-    for k in range(momentum.shape[0]):
-        momentum[k] = rng.standard_normal()
-    assign(position, theta)
-    drift(state, position, jittered_step(rng, state))
-    there = state.log_density(position)
-    count[EVALUATIONS] += state.n_core
-    return move_or_stay(rng, state, theta, there, there - state.value[0])
+    there, log_ratio = follow_walk(state, theta, step_of_walk(rng, state), count)
+    return move_or_stay(state, theta, there, log_ratio, rng.random())
+
+
+class Line(NamedTuple):
+    """The surrogate along a wall through theta: slope and curvature of the quadratic, S here, and a slice's level."""
+
+    tilt: float
+    curvature: float
+    here: float
+    level: float
 
 
 @compiled
@@ -160,42 +194,79 @@ def log_density_on_line(
 
 
 @compiled
-def move_along_wall(
-    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
-) -> None:
-    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
+def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
+    """Return the line along a wall, with a slice at log_u below the density at theta."""
     direction, bend = state.walls[wall], state.wall_bends[wall]
     tilt = curvature = 0.0
     for j in range(theta.shape[0]):
         tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
         curvature += direction[j] * bend[j]
     here = log_density_on_line(state, wall, theta, tilt, curvature, 0.0)
-    level = here + math.log1p(-rng.random())
-    left = -WIDTH * rng.random()
+    return Line(tilt, curvature, here, here + log_u)
+
+
+@compiled
+def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float) -> float:
+    """Return S(theta + t w), up to the constant of ``line.here``."""
+    return log_density_on_line(state, wall, theta, line.tilt, line.curvature, t)
+
+
+@compiled
+def step_out(
+    state: SurrogateState, wall: int, theta: np.ndarray, line: Line, left: float, to_the_left: int, count: np.ndarray
+) -> tuple[float, float]:
+    """Return the interval that begins at `left` and grows while its ends lie in the slice."""
     right = left + WIDTH
-    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
     to_the_right = MOST_INTERVALS - 1 - to_the_left
     evaluations = 1
-    while to_the_left > 0 and log_density_on_line(state, wall, theta, tilt, curvature, left) > level:
+    while to_the_left > 0 and log_density_along(state, wall, theta, line, left) > line.level:
         left -= WIDTH
         to_the_left -= 1
         evaluations += 1
-    while to_the_right > 0 and log_density_on_line(state, wall, theta, tilt, curvature, right) > level:
+    while to_the_right > 0 and log_density_along(state, wall, theta, line, right) > line.level:
         right += WIDTH
         to_the_right -= 1
         evaluations += 1
-    t, there = 0.0, here
-    while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
-        t = left + (right - left) * rng.random()
-        evaluations += 1
-        there = log_density_on_line(state, wall, theta, tilt, curvature, t)
-        if there > level:
-            break
-        left, right, t, there = (t, right, 0.0, here) if t < 0.0 else (left, t, 0.0, here)
-    state.value[0] += there - here
     count[EVALUATIONS] += evaluations * state.n_core
+    return left, right
+
+
+@compiled
+def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, t: float, rise: float) -> None:
+    """Move theta by t w, on which S rises so much, and the predictors of the core with it."""
+    state.value[0] += rise
+    direction, slopes = state.walls[wall], state.wall_slopes[wall]
     for j in range(theta.shape[0]):
         theta[j] += t * direction[j]
-    slopes = state.wall_slopes[wall]
     for i in range(slopes.shape[0]):
         state.eta[i] += t * slopes[i]
+
+
+@compiled
+def move_along_wall(
+    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
+) -> None:
+    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
+    line = line_along(state, wall, theta, math.log1p(-rng.random()))
+    left = -WIDTH * rng.random()
+    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
+    left, right = step_out(state, wall, theta, line, left, to_the_left, count)
+    t, there = 0.0, line.here
+    while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
+        t = left + (right - left) * rng.random()
+        count[EVALUATIONS] += state.n_core
+        there = log_density_along(state, wall, theta, line, t)
+        if there > line.level:
+            break
+        left, right, t, there = (t, right, 0.0, line.here) if t < 0.0 else (left, t, 0.0, line.here)
+    go_along_wall(state, wall, theta, t, there - line.here)
+
+
+@compiled
+def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
+    """Draw which move comes next, among those that are left."""
+    other = place + int(rng.random() * (order.shape[0] - place))
+    chosen = order[other]
+    order[other] = order[place]
+    order[place] = chosen
+    return chosen

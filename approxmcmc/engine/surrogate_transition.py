@@ -16,9 +16,16 @@ from numba import types as nb
 
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.coupled_surrogate import make_move_both, move_both_by_trajectory, move_both_by_walk
 from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.surrogate_moves import SurrogateState, move_along_wall, move_by_trajectory, move_by_walk
+from approxmcmc.engine.surrogate_moves import (
+    SurrogateState,
+    move_along_wall,
+    move_by_trajectory,
+    move_by_walk,
+    next_of,
+)
 from approxmcmc.engine.vectors import assign
 
 FASTEST = 0.3  # change of the log step in one step of tuning
@@ -29,20 +36,21 @@ class SurrogateKernel(NamedTuple):
     """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
-    returns the acceptance probability that its step is tuned by. `length` is that of a trajectory in posterior standard
-    deviations, 0 for one step.
+    returns the acceptance probability that its step is tuned by. ``move_both(rng, state, other, x, y, count)`` moves
+    two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step.
     """
 
     move: Callable[..., float]
+    move_both: Callable[..., None]
     length: float
     acceptance: float
     along_walls: bool = False
 
 
 MOVES = {  # acceptance rates: Beskos et al. (2013) and above, Roberts and Rosenthal (1998), Roberts et al. (1997)
-    "hmc": SurrogateKernel(move_by_trajectory, 2.2, 0.8),
-    "mala": SurrogateKernel(move_by_trajectory, 0.0, 0.574),
-    "walk": SurrogateKernel(move_by_walk, 0.0, 0.234),
+    "hmc": SurrogateKernel(move_by_trajectory, move_both_by_trajectory, 2.2, 0.8),
+    "mala": SurrogateKernel(move_by_trajectory, move_both_by_trajectory, 0.0, 0.574),
+    "walk": SurrogateKernel(move_by_walk, move_both_by_walk, 0.0, 0.234),
 }
 KERNELS = tuple(f"{name}{walls}" for name in MOVES for walls in (WITH_WALLS, ""))
 """Names of the kernels."""
@@ -56,10 +64,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
         order = state.order
         acceptance, predicted = 1.0, False
         for place in range(order.shape[0]):
-            other = place + int(rng.random() * (order.shape[0] - place))
-            chosen = order[other]
-            order[other] = order[place]
-            order[place] = chosen
+            chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
                 if not predicted:
                     state.predict(theta, state.eta)
@@ -77,7 +82,8 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 def kernel_named(name: str) -> SurrogateKernel:
     """Return one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
-    return chosen._replace(move=make_move(chosen.move), along_walls=name.endswith(WITH_WALLS))
+    move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
+    return chosen._replace(move=move, move_both=move_both, along_walls=name.endswith(WITH_WALLS))
 
 
 @compiled

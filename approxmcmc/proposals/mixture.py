@@ -45,6 +45,30 @@ def make_propose_either(first: Callable[..., float], second: Callable[..., float
 
 
 @cached_by_content(maxsize=64)
+def make_couple_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., tuple[float, float]]:
+    """Return the coupling of two mixtures: both chains let the same member propose."""
+
+    def couple(
+        rng: np.random.Generator,
+        state: MixtureState,
+        other: MixtureState,
+        x: np.ndarray,
+        y: np.ndarray,
+        x_new: np.ndarray,
+        y_new: np.ndarray,
+        noise: np.ndarray,
+        count: np.ndarray,
+    ) -> tuple[float, float]:
+        if rng.random() < state.share:
+            state.chosen[0] = FIRST
+            return first(rng, state.first, other.first, x, y, x_new, y_new, noise, count)  # type: ignore[no-any-return]
+        state.chosen[0] = SECOND
+        return second(rng, state.second, other.second, x, y, x_new, y_new, noise, count)  # type: ignore[no-any-return]
+
+    return compiled(couple)
+
+
+@cached_by_content(maxsize=64)
 def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., None] | None) -> Callable[..., None]:
     """Return the adaptation of the one that proposed last."""
 
@@ -116,6 +140,18 @@ class Mixture(Component, Proposal):
         """The proposals of which one moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
+    def settled(self, adapted: Mapping[str, float]) -> Proposal | None:
+        """Return the mixture of what its members have settled on; their names end in their numbers."""
+        parts = {name.rpartition("_")[::2]: value for name, value in adapted.items()}
+        members = [
+            member.settled({name: value for (name, number), value in parts.items() if number == str(k)})
+            for k, member in enumerate(self.proposals)
+        ]
+        if any(member is None for member in members):
+            return None
+        unchanged = all(one is other for one, other in zip(members, self.proposals, strict=True))
+        return self if unchanged else dataclasses.replace(self, proposals=tuple(members))
+
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what chooses; its state holds the choice and the members' states."""
         members = [member.build_proposal(target) for member in self.proposals]
@@ -157,6 +193,7 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         make_state,
         make_adapt_either(first.adapt, second.adapt) if tunes else None,
         describe,
+        couple=make_couple_either(first.couple, second.couple) if first.couple and second.couple else None,
         refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
         attrs={**first.attrs, **second.attrs},

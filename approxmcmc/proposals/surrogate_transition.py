@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledProposal, Component, Proposal, SurrogateTarget, Target
+from approxmcmc.contracts import CompiledProposal, CompiledSurrogate, Component, Proposal, SurrogateTarget, Target
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import compiled
@@ -26,6 +26,12 @@ from approxmcmc.engine.surrogate_transition import KERNELS
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.crank_nicolson import crank_nicolson
+from approxmcmc.proposals.mixture import Mixture
+from approxmcmc.proposals.random_walk import RandomWalk
+
+# Of coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and leads two chains that are
+# 1/50 sd apart to one point as often.
+MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
 
 
 class TransitionState(NamedTuple):
@@ -64,6 +70,35 @@ def make_propose(move: Callable[..., float]) -> Callable[..., float]:
         return before - state.values[1]
 
     return compiled(propose)
+
+
+@cached_by_content(maxsize=16)
+def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, float]]:
+    """Return what moves two chains as the surrogate does, with the same momenta and slices."""
+
+    def couple(
+        rng: np.random.Generator,
+        state: TransitionState,
+        other: TransitionState,
+        x: np.ndarray,
+        y: np.ndarray,
+        x_new: np.ndarray,
+        y_new: np.ndarray,
+        noise: np.ndarray,
+        count: np.ndarray,
+    ) -> tuple[float, float]:
+        before, before_y = log_density_at(state, x), log_density_at(other, y)
+        state.surrogate.value[0], other.surrogate.value[0] = before, before_y
+        assign(x_new, x)
+        assign(y_new, y)
+        for _ in range(state.steps):
+            move_both(rng, state.surrogate, other.surrogate, x_new, y_new, count)
+        for each, point in ((state, x_new), (other, y_new)):
+            each.values[1] = each.surrogate.value[0]
+            assign(each.there, point)
+        return before - state.values[1], before_y - other.values[1]
+
+    return compiled(couple)
 
 
 @cached_by_content(maxsize=16)
@@ -149,12 +184,16 @@ class SurrogateTransition(Component, Proposal):
         """Compile what samples the surrogate itself."""
         return self._compile(target, make_move_freely)
 
+    def with_meetings(self, target: Target) -> Proposal:
+        """Return a mixture with short steps of a random walk: near chains meet by them, as transitions never do."""
+        known = _surrogate_of(target, self.kernel)
+        if known.normal_law is not None:
+            return self
+        walk = RandomWalk(MEETING_SCALE, preconditioner=known.cov)
+        return Mixture([self, walk], weights=[1.0 - MEETING_SHARE, MEETING_SHARE])
+
     def _compile(self, target: Target, make: Callable[..., Callable[..., float]]) -> CompiledProposal:
-        if not isinstance(target, SurrogateTarget):
-            raise IncompatibleError(
-                f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
-            )
-        known = target.compile_surrogate(self.kernel)
+        known = _surrogate_of(target, self.kernel)
         if known.normal_law is not None:
             center, cov = known.normal_law
             return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
@@ -164,4 +203,14 @@ class SurrogateTransition(Component, Proposal):
             points = np.full((2, dim), np.nan)  # a NaN equals nothing
             return TransitionState(known.make_state(), self.steps, points[0], points[1], np.empty(2))
 
-        return CompiledProposal(make(known.move), make_state, records=("gradient_evaluations",))
+        couple = make_couple(known.move_both)
+        return CompiledProposal(make(known.move), make_state, couple=couple, records=("gradient_evaluations",))
+
+
+def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:
+    """Return the surrogate of a target, or say that it has none."""
+    if not isinstance(target, SurrogateTarget):
+        raise IncompatibleError(
+            f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
+        )
+    return target.compile_surrogate(kernel)

@@ -26,6 +26,7 @@ from approxmcmc.contracts import (
     content_hash,
 )
 from approxmcmc.engine.shuffled import check_rows_are_terms
+from approxmcmc.engine.surrogate_moves import SurrogateState
 from approxmcmc.engine.surrogate_transition import kernel_named, run
 from approxmcmc.engine.term_range import reach_around
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
@@ -235,14 +236,19 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
         moves = kernel_named(kernel)
         if self.laplace is not self.pilot:
-            return CompiledSurrogate(moves.move, lambda: None, (self.laplace.mode, self.laplace.cov))
+            law = self.laplace.mode, self.laplace.cov
+            return CompiledSurrogate(moves.move, moves.move_both, lambda: None, law, self.laplace.cov)
         directions = self.surrogate.directions(self.pilot.cholesky, along_walls=moves.along_walls)
         if kernel not in self._tuned:
             state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
             run(np.random.default_rng(2), moves, state, self.pilot.draws[-1].copy(), TUNING_STEPS)
             self._tuned[kernel] = float(state.log_step[0])
         step = self._tuned[kernel]
-        return CompiledSurrogate(moves.move, lambda: self.surrogate.new_state(directions, moves.length, step), None)
+
+        def make_state() -> SurrogateState:
+            return self.surrogate.new_state(directions, moves.length, step)
+
+        return CompiledSurrogate(moves.move, moves.move_both, make_state, None, self.pilot.cov)
 
     def compile_term_range(self) -> CompiledTermRange:
         r"""Compile a bound of the range of the light terms, for `BernsteinTest`.
