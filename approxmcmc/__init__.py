@@ -26,6 +26,7 @@ _HOMES = {
     "approxmcmc.acceptance.laws.correction": ("correction_distribution",),
     "approxmcmc.acceptance.laws.recursion": ("acceptance_probability_error",),
     "approxmcmc.api": ("importance_sampling", "sample"),
+    "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
     "approxmcmc.design": ("design_sgld", "design_test", "plan_annealing", "robbins_monro"),

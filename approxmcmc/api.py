@@ -130,7 +130,7 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
-    target = _as_target(target)
+    target = as_target(target)
     counts = {"draws": (draws, 0), "tune": (tune, 0), "chains": (chains, 1), "thin": (thin, 1)}
     draws, tune, chains, thin = (checked_integer(value, name, least) for name, (value, least) in counts.items())
     cores = min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
@@ -188,7 +188,7 @@ def sample(
         keep_warmup=not discard_tuned_samples,
         settings=sampler.to_dict(),
     )
-    return _told(trace)
+    return told(trace)
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
@@ -253,10 +253,10 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
         keep_warmup=False,
         settings=described,
     )
-    return _told(trace)
+    return told(trace)
 
 
-def _told(trace: xr.DataTree) -> xr.DataTree:
+def told(trace: xr.DataTree) -> xr.DataTree:
     """Write what is wrong with a run into its trace, and warn of it once."""
     found = findings(trace)
     trace["posterior"].attrs.update(attributes(found))
@@ -280,7 +280,7 @@ def _choose_sampler(target: Any, initvals: Any, random_seed: int, *, say: bool) 
     return chosen.sampler, chosen.laplace if initvals is None else initvals, chosen.attrs
 
 
-def _as_target(target: Any) -> Any:
+def as_target(target: Any) -> Any:
     """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
     if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
         from approxmcmc.interop.pymc import from_pymc

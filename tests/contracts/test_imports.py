@@ -24,6 +24,7 @@ ORDER = (
     {"design", "plots"},
     {"bounds"},
     {"api"},
+    {"auditing"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )
