@@ -56,7 +56,7 @@ _HOMES = {
         "StochasticGradientNoseHoover",
         "SurrogateTransition",
     ),
-    "approxmcmc.reference": ("Gates", "reference_posterior"),
+    "approxmcmc.reference": ("Gates", "reference_posterior", "stein_discrepancy"),
     "approxmcmc.samplers": (
         "Exchange",
         "ExplicitZ",

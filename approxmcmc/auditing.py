@@ -156,7 +156,7 @@ def _check_origin(trace: xr.DataTree, target: Target, sampler: Any) -> None:
             f"audit: the trace was made by {attrs['inference_library_settings']}, and not by {sampler!r}; name that "
             "sampler, or None to judge the draws alone"
         )
-    if attrs.get("target_content_hash", target.content_hash()) != target.content_hash():
+    if "target_content_hash" in attrs and attrs["target_content_hash"] != target.content_hash():
         raise InvalidInputError(
             f"audit: the trace was made on another target than {target!r}, or on other data; name the target that the "
             "sampler had, or sampler=None to hold its draws against this one"

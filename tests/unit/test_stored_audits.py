@@ -68,6 +68,7 @@ def test_they_are_those_of_sample(name, ticks, tmp_path):
     xr.testing.assert_identical(stored.sample_stats.to_dataset(), plain.sample_stats.to_dataset())
 
 
+@pytest.mark.recompiles
 def test_a_chain_selected_after_the_run_keeps_what_it_had_tuned():
     target, sampler = logistic(), SAMPLERS["t-test"]
     trace = quietly(amc.sample, target, sampler, audit_every=None, **RUN)
