@@ -29,6 +29,7 @@ _HOMES = {
     "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
+    "approxmcmc.couplings": ("bias", "debias"),
     "approxmcmc.design": ("design_sgld", "design_test", "plan_annealing", "robbins_monro"),
     "approxmcmc.diagnostics": (
         "chatterjee_diaconis_bound",

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix
-from approxmcmc.bounds.meeting import Meet, couple_gibbs, couple_states, couple_walks
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
 from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.couplings.finite import CoupledStates
+from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.sampling.progress import progress
@@ -116,14 +116,14 @@ def couplings(
     """
     for name, value, least in (("lag", lag, 1), ("n_couplings", n_couplings, 2), ("max_steps", max_steps, lag + 1)):
         checked_integer(value, name, least, who="couplings", whole_floats=True)
-    meet, draw_start = _prepared(target, sampler, initvals, lag, max_steps)
+    meet, draw_start = _prepared(target, sampler, initvals)
     [sequence], seed = seed_sequences(random_seed, 1)
     times = np.empty(n_couplings, dtype=np.int64)
     started = time.perf_counter()
     with progress(n_couplings, show=progressbar, label=f"coupling with lag {lag}", time_limit=None) as shown:
         for k in range(n_couplings):
             rng = np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, k)))
-            met = meet(rng, draw_start(rng), draw_start(rng))
+            met = meet(rng, draw_start(rng), draw_start(rng), lag, max_steps)
             times[k] = max_steps + 1 if met < 0 else met
             shown.update(k + 1)
     found = coupling_bound(times, lag, confidence=confidence, max_steps=max_steps)
@@ -200,24 +200,19 @@ def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, flo
     return 2.0 * float((bound[positive] * np.exp(-slope * times[positive])).max()), rho
 
 
-def _prepared(
-    target: Any, sampler: Any, initvals: Any, lag: int, max_steps: int
-) -> tuple[Meet, Callable[[np.random.Generator], np.ndarray]]:
+Meet = Callable[[np.random.Generator, np.ndarray, np.ndarray, int, int], int]
+
+
+def _prepared(target: Any, sampler: Any, initvals: Any) -> tuple[Meet, Callable[[np.random.Generator], np.ndarray]]:
     """Return what makes one coupling, and what draws from pi_0."""
     if sampler is None:
         matrix = checked_matrix(target, "couplings: the matrix")
-        return couple_states(matrix, lag, max_steps), _state_to_start_in(initvals, len(matrix))
-    if isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.temperature != 1.0:
-        raise IncompatibleError(f"couplings follows the posterior itself, not a tempered one; found {sampler!r}")
-    if isinstance(sampler, MetropolisHastings) and isinstance(sampler.proposal, RandomWalk):
-        meet = couple_walks(target, sampler, lag, max_steps)
-    elif isinstance(sampler, Gibbs) and isinstance(target, DiscreteTarget) and target.n_states.max() == 2:
-        meet = couple_gibbs(target, sampler, lag, max_steps)
-    else:
-        raise IncompatibleError(
-            "couplings knows random-walk Metropolis-Hastings, Gibbs on binary sites, and transition matrices; found "
-            f"{sampler!r} on {target!r}"
-        )
+        return CoupledStates(matrix).meeting_time, _state_to_start_in(initvals, len(matrix))
+    coupling = coupling_of(target, sampler)
+
+    def meet(rng: np.random.Generator, x: np.ndarray, y: np.ndarray, lag: int, max_steps: int) -> int:
+        return coupling.meet(rng, x, y, lag, max_steps, record=False).time
+
     if callable(initvals):
         return meet, lambda rng: np.array(initvals(rng), dtype=np.float64)
     if initvals is None:

@@ -26,6 +26,11 @@ class CompiledProposal(NamedTuple):
     up, and no `forget` is needed where it has none. `refresh` draws anew, at the next proposal, what a chain holds
     besides theta, such as a velocity, from its law: for steps that do not follow one another. `records` names the
     members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as ``setup_*``.
+
+    ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
+    together so that they meet: X as `propose` does, with the same numbers of `rng`; Y by the same law given y; the
+    same point for both as often as it can, and always once x = y. `other` is the state of Y, `noise` (2, dim) scratch.
+    None where no coupling is known.
     """
 
     propose: Callable[..., float]
@@ -36,6 +41,7 @@ class CompiledProposal(NamedTuple):
     explain: Callable[[Any], str] = lambda state: ""
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None
+    couple: Callable[..., tuple[float, float]] | None = None
     refresh: Callable[[Any], None] = lambda state: None
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}

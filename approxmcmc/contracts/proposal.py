@@ -37,6 +37,13 @@ class Proposal(abc.ABC):
         """Compile what serves a test that asks for no density ratio; write it where the ratio costs gradients."""
         return self.build_proposal(target)
 
+    def with_meetings(self, target: Target) -> "Proposal":
+        """Return a proposal by which two coupled chains can meet in one point: this one, or a mixture with such steps.
+
+        Asked for the exact kernel that a coupling follows, which may be any kernel of the posterior.
+        """
+        return self
+
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta where a chain may start, shape (dim,), or None: the proposal knows of none."""
         return None

@@ -22,6 +22,7 @@ from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
+from approxmcmc.proposals.reflection import couple_noise
 
 
 class CrankNicolsonState(NamedTuple):
@@ -41,26 +42,64 @@ class CrankNicolsonState(NamedTuple):
 
 
 @compiled
+def recall(state: CrankNicolsonState, theta: np.ndarray) -> None:
+    """Let ``state.phi`` be the whitened coordinates of theta."""
+    if not equal(theta, state.here):
+        if equal(theta, state.there):
+            assign(state.phi, state.phi_there)
+        else:
+            whiten(state.upper, state.center, theta, state.phi)
+        assign(state.here, theta)
+
+
+@compiled
 def propose(
     rng: np.random.Generator, state: CrankNicolsonState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Step in the whitened coordinates phi."""
     center, upper, rho, spread = state.center, state.upper, state.rho, state.spread
-    here, there, phi, phi_there = state.here, state.there, state.phi, state.phi_there
-    if not equal(theta, here):
-        if equal(theta, there):
-            assign(phi, phi_there)
-        else:
-            whiten(upper, center, theta, phi)
-        assign(here, theta)
+    phi, phi_there = state.phi, state.phi_there
+    recall(state, theta)
     assign(out, center)
     change = 0.0
     for j in range(theta.shape[0]):
         phi_there[j] = rho * phi[j] + spread * rng.standard_normal()
         change += (phi_there[j] - phi[j]) * (phi_there[j] + phi[j])
         add_column(upper, j, phi_there[j], out)
-    assign(there, out)
+    assign(state.there, out)
     return 0.5 * change
+
+
+@compiled
+def couple(
+    rng: np.random.Generator,
+    state: CrankNicolsonState,
+    other: CrankNicolsonState,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_new: np.ndarray,
+    y_new: np.ndarray,
+    noise: np.ndarray,
+    count: np.ndarray,
+) -> tuple[float, float]:
+    """Propose one point for both chains, or reflect the noise; with rho = 0 it is always one point."""
+    log_q_ratio = propose(rng, state, x, x_new, count)
+    rho, spread, phi_y, xi, z = state.rho, state.spread, other.phi, noise[0], noise[1]
+    recall(other, y)
+    for j in range(x.shape[0]):
+        xi[j] = (state.phi_there[j] - rho * state.phi[j]) / spread
+        z[j] = rho * (state.phi[j] - phi_y[j]) / spread
+    same = couple_noise(rng, xi, z)
+    change = 0.0
+    assign(y_new, x_new if same else state.center)
+    for j in range(y.shape[0]):
+        there = state.phi_there[j] if same else rho * phi_y[j] + spread * xi[j]
+        other.phi_there[j] = there
+        change += (there - phi_y[j]) * (there + phi_y[j])
+        if not same:
+            add_column(state.upper, j, there, y_new)
+    assign(other.there, y_new)
+    return log_q_ratio, 0.5 * change
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,4 +241,4 @@ def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Targ
     def make_state() -> CrankNicolsonState:
         return CrankNicolsonState(*law, *(np.full(dim, math.nan) for _ in range(4)))
 
-    return CompiledProposal(propose, make_state)
+    return CompiledProposal(propose, make_state, couple=couple)

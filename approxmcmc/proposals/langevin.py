@@ -21,6 +21,7 @@ from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.langevin_step import (
+    add_given_noise,
     add_noise,
     checked_preconditioner,
     checked_step_size,
@@ -29,6 +30,7 @@ from approxmcmc.proposals.langevin_step import (
     spread_of,
     squared_distance,
 )
+from approxmcmc.proposals.reflection import couple_noise
 
 
 class PosteriorGradient(NamedTuple):
@@ -72,26 +74,76 @@ def write_gradient(gradient: PosteriorGradient, theta: np.ndarray, out: np.ndarr
 
 
 @compiled
+def recall(state: LangevinState, theta: np.ndarray, count: np.ndarray) -> None:
+    """Let ``state.slope`` be the gradient at theta."""
+    if not equal(theta, state.here):
+        if equal(theta, state.there):
+            assign(state.slope, state.slope_there)
+        else:
+            write_gradient(state.gradient, theta, state.slope, count)
+        assign(state.here, theta)
+
+
+@compiled
+def squared_way_back(
+    state: LangevinState, alpha: float, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
+) -> float:
+    """Return |theta - m(theta')|^2 / alpha in the metric M, and remember theta' with its gradient."""
+    assign(state.there, proposed)
+    write_gradient(state.gradient, state.there, state.slope_there, count)
+    count[TOUCHED] += state.gradient.n_obs
+    drift(alpha, state.scale, state.upper, state.there, state.slope_there, state.mean)
+    return squared_distance(state.scale, state.upper, state.mean, theta, state.work) / alpha
+
+
+@compiled
 def propose(
     rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Follow the drift, and return the log ratio of the two steps' densities."""
     alpha = state.step_size * math.exp(state.log_factor[0])
-    scale, upper = state.scale, state.upper
-    here, slope, there, slope_there = state.here, state.slope, state.there, state.slope_there
-    if not equal(theta, here):
-        if equal(theta, there):
-            assign(slope, slope_there)
-        else:
-            write_gradient(state.gradient, theta, slope, count)
-        assign(here, theta)
-    drift(alpha, scale, upper, theta, slope, out)
-    squared = add_noise(rng, alpha, scale, upper, out)
-    assign(there, out)
-    write_gradient(state.gradient, there, slope_there, count)
-    count[TOUCHED] += state.gradient.n_obs
-    drift(alpha, scale, upper, there, slope_there, state.mean)
-    return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
+    recall(state, theta, count)
+    drift(alpha, state.scale, state.upper, theta, state.slope, out)
+    squared = add_noise(rng, alpha, state.scale, state.upper, out)
+    return 0.5 * (squared - squared_way_back(state, alpha, theta, out, count))
+
+
+@compiled
+def couple(
+    rng: np.random.Generator,
+    state: LangevinState,
+    other: LangevinState,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_new: np.ndarray,
+    y_new: np.ndarray,
+    noise: np.ndarray,
+    count: np.ndarray,
+) -> tuple[float, float]:
+    """Follow both drifts, with noise that leads to one point, or is reflected."""
+    log_q_ratio = propose(rng, state, x, x_new, count)
+    alpha, scale, upper, xi, z = (
+        state.step_size * math.exp(state.log_factor[0]),
+        state.scale,
+        state.upper,
+        noise[0],
+        noise[1],
+    )
+    recall(other, y, count)
+    drift(alpha, scale, upper, x, state.slope, state.mean)
+    drift(alpha, scale, upper, y, other.slope, other.mean)
+    squared_distance(scale, upper, state.mean, x_new, xi)
+    squared_distance(scale, upper, other.mean, state.mean, z)
+    for j in range(x.shape[0]):
+        xi[j] /= math.sqrt(alpha)
+        z[j] /= math.sqrt(alpha)
+    if couple_noise(rng, xi, z):
+        assign(y_new, x_new)
+    else:
+        assign(y_new, other.mean)
+        add_given_noise(alpha, scale, upper, xi, y_new)
+    squared = squared_distance(scale, upper, other.mean, y_new, other.work) / alpha
+    return log_q_ratio, 0.5 * (squared - squared_way_back(other, alpha, y, y_new, count))
 
 
 @compiled
@@ -185,9 +237,9 @@ class Langevin(Component, Proposal):
         make_state = self._states(target)
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:
-            return CompiledProposal(propose, make_state, forget=forget, records=records)
+            return CompiledProposal(propose, make_state, forget=forget, couple=couple, records=records)
         learns = (adapt_step_size, self._describe, self._restore)
-        return CompiledProposal(propose, make_state, *learns, forget=forget, records=records)
+        return CompiledProposal(propose, make_state, *learns, forget=forget, couple=couple, records=records)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile what serves a sampler that asks for no density ratio."""

@@ -53,6 +53,17 @@ def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: 
 
 
 @compiled
+def add_given_noise(alpha: float, scale: np.ndarray, upper: np.ndarray, xi: np.ndarray, out: np.ndarray) -> None:
+    """Add sqrt(alpha) L xi to `out`."""
+    spread = math.sqrt(alpha)
+    for j in range(out.shape[0]):
+        if upper.shape[0] == 0:
+            out[j] += spread * scale[j] * xi[j]
+        else:
+            add_column(upper, j, spread * xi[j], out)
+
+
+@compiled
 def squared_distance(
     scale: np.ndarray, upper: np.ndarray, center: np.ndarray, theta: np.ndarray, work: np.ndarray
 ) -> float:

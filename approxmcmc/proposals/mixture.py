@@ -45,6 +45,30 @@ def make_propose_either(first: Callable[..., float], second: Callable[..., float
 
 
 @cached_by_content(maxsize=64)
+def make_couple_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., tuple[float, float]]:
+    """Return the coupling of two mixtures: both chains let the same member propose."""
+
+    def couple(
+        rng: np.random.Generator,
+        state: MixtureState,
+        other: MixtureState,
+        x: np.ndarray,
+        y: np.ndarray,
+        x_new: np.ndarray,
+        y_new: np.ndarray,
+        noise: np.ndarray,
+        count: np.ndarray,
+    ) -> tuple[float, float]:
+        if rng.random() < state.share:
+            state.chosen[0] = FIRST
+            return first(rng, state.first, other.first, x, y, x_new, y_new, noise, count)  # type: ignore[no-any-return]
+        state.chosen[0] = SECOND
+        return second(rng, state.second, other.second, x, y, x_new, y_new, noise, count)  # type: ignore[no-any-return]
+
+    return compiled(couple)
+
+
+@cached_by_content(maxsize=64)
 def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., None] | None) -> Callable[..., None]:
     """Return the adaptation of the one that proposed last."""
 
@@ -164,6 +188,7 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         make_adapt_either(first.adapt, second.adapt) if tunes else None,
         describe,
         restore,
+        couple=make_couple_either(first.couple, second.couple) if first.couple and second.couple else None,
         refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
         attrs={**first.attrs, **second.attrs},

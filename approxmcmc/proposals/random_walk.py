@@ -16,7 +16,8 @@ from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
+from approxmcmc.proposals.reflection import couple_noise
 
 
 class WalkState(NamedTuple):
@@ -48,6 +49,59 @@ def propose_correlated(
     for j in range(theta.shape[0]):
         add_column(state.spread, j, factor * rng.standard_normal(), out)
     return 0.0
+
+
+@compiled
+def couple_independent(
+    rng: np.random.Generator,
+    state: WalkState,
+    other: WalkState,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_new: np.ndarray,
+    y_new: np.ndarray,
+    noise: np.ndarray,
+    count: np.ndarray,
+) -> tuple[float, float]:
+    """Step with two walks, their steps equal or reflected."""
+    log_q_ratio = propose_independent(rng, state, x, x_new, count)
+    xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
+    for j in range(x.shape[0]):
+        xi[j] = (x_new[j] - x[j]) / (factor * state.spread[j])
+        z[j] = (x[j] - y[j]) / (factor * state.spread[j])
+    same = couple_noise(rng, xi, z)
+    for j in range(x.shape[0]):
+        y_new[j] = x_new[j] if same else y[j] + factor * state.spread[j] * xi[j]
+    return log_q_ratio, log_q_ratio
+
+
+@compiled
+def couple_correlated(
+    rng: np.random.Generator,
+    state: WalkState,
+    other: WalkState,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_new: np.ndarray,
+    y_new: np.ndarray,
+    noise: np.ndarray,
+    count: np.ndarray,
+) -> tuple[float, float]:
+    """Step with two walks, their steps equal or reflected in the metric of the covariance."""
+    log_q_ratio = propose_correlated(rng, state, x, x_new, count)
+    xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
+    whiten(state.spread, x, x_new, xi)
+    whiten(state.spread, y, x, z)
+    for j in range(x.shape[0]):
+        xi[j] /= factor
+        z[j] /= factor
+    if couple_noise(rng, xi, z):
+        assign(y_new, x_new)
+        return log_q_ratio, log_q_ratio
+    assign(y_new, y)
+    for j in range(y.shape[0]):
+        add_column(state.spread, j, factor * xi[j], y_new)
+    return log_q_ratio, log_q_ratio
 
 
 @compiled
@@ -154,11 +208,12 @@ class RandomWalk(Component, Proposal):
         else:
             spread = np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
         propose = propose_correlated if correlated else propose_independent
+        couple = couple_correlated if correlated else couple_independent
         wanted = self.target_acceptance
 
         def make_state() -> WalkState:
             return WalkState(spread, wanted or 0.0, np.zeros(1))
 
         if wanted is None:
-            return CompiledProposal(propose, make_state)
-        return CompiledProposal(propose, make_state, adapt_factor, describe_factor, restore_factor)
+            return CompiledProposal(propose, make_state, couple=couple)
+        return CompiledProposal(propose, make_state, adapt_factor, describe_factor, restore_factor, couple=couple)

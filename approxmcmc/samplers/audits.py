@@ -38,6 +38,22 @@ class Judge(NamedTuple):
     table: Evidence
 
 
+class AuditedStep(NamedTuple):
+    """A step looked at with all data.
+
+    theta', log pi(theta') - log pi(theta), Lambda, the terms l_i, shape (n_obs,), and the log-likelihood at theta, NaN
+    where it was not evaluated; the test's thresholds T(u), and its Lambda^ for each over an order of its own.
+    """
+
+    proposed: np.ndarray
+    energy_change: float
+    log_ratio: float
+    terms: np.ndarray
+    log_likelihood: float
+    thresholds: np.ndarray
+    log_ratios: np.ndarray
+
+
 class TestedSteps:
     """The audits of a chain whose test looks at the log ratio; see `Auditor`."""
 
@@ -56,23 +72,32 @@ class TestedSteps:
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta."""
+        found = self.look(theta, number)
+        if found is None:
+            return None
+        return {
+            **self.of_the_pair(found.energy_change, found.log_ratio, found.terms),
+            **self.of_the_test(found.log_ratio, found.thresholds, found.log_ratios, scale_of(found.terms)),
+        }
+
+    def look(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
+        """Propose from theta as step `number` does, and put the proposal to all data and to the test."""
         found = self.propose(theta)
         if found is None:
             return None
         proposed, log_q_ratio = found
-        log_prior_ratio, terms, total = compare(self.target, theta, proposed, self.judge.temperature)
+        log_prior_ratio, terms, total, here = compare(self.target, theta, proposed, self.judge.temperature)
         log_rest = log_prior_ratio + log_q_ratio
         if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
         if not log_rest + total < math.inf:
             return None
-        thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number)
+        thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number, orders)
         if np.isnan(log_ratios).any():
             return None
-        return {
-            **self.of_the_pair(log_prior_ratio + total, log_rest + total, terms),
-            **self.of_the_test(log_rest + total, thresholds, log_ratios, scale_of(terms)),
-        }
+        return AuditedStep(
+            proposed.copy(), log_prior_ratio + total, log_rest + total, terms, here, thresholds, log_ratios
+        )
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None where it is NaN."""
@@ -85,11 +110,11 @@ class TestedSteps:
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
 
     def decide(
-        self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int
+        self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int, orders: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return T(u) at stratified u's, and Lambda^ for each over an order of its own."""
         test, table = self.test, self.judge.table
-        n = DECISIONS if test.threshold_form is None else ORDERS
+        n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
         if log_rest == -math.inf:  # outside the support no test is asked
             return thresholds, np.full(n, -math.inf)
@@ -139,7 +164,7 @@ class WalkedSteps:
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit a step from theta."""
         proposed = theta + self.rng.standard_normal(len(self.spread)) @ self.spread
-        log_prior_ratio, _, total = compare(self.target, theta, proposed, 1.0)
+        log_prior_ratio, _, total, _ = compare(self.target, theta, proposed, 1.0)
         log_ratio = log_prior_ratio + total
         if not log_ratio < math.inf:
             return None
@@ -152,20 +177,22 @@ class WalkedSteps:
 
 def compare(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, temperature: float
-) -> tuple[float, np.ndarray, float]:
+) -> tuple[float, np.ndarray, float, float]:
     """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
-    Outside the support the first is -inf and the terms are 0. A sum that is NaN or +inf is that of no density.
+    The last number is the log-likelihood at theta. Outside the support the first is -inf, the terms are 0 and the
+    last is NaN: nothing was evaluated. A sum that is NaN or +inf is that of no density.
     """
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
-        return log_prior, np.zeros(target.n_obs), 0.0
+        return log_prior, np.zeros(target.n_obs), 0.0, math.nan
     here, there = (full_terms(target.log_terms, x, target.data, target.n_obs) for x in (theta, proposed))
     with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
+        at_theta = float(here.sum())
         there -= here
         there /= temperature
         total = float(there.sum())
-    return float(log_prior - target.log_prior(theta)), there, total
+    return float(log_prior - target.log_prior(theta)), there, total, at_theta
 
 
 def kurtosis_of(differences: np.ndarray) -> float:

@@ -22,6 +22,7 @@ ORDER = (
     {"output"},
     {"reference", "diagnostics"},
     {"design", "plots"},
+    {"couplings"},
     {"bounds"},
     {"api"},
     {"auditing"},

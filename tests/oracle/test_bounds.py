@@ -22,7 +22,7 @@ from approxmcmc.bounds.finite import (
     stationary_law,
     total_variation,
 )
-from approxmcmc.bounds.meeting import maximal_coupling
+from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.targets.ising.exact import level_counts
 

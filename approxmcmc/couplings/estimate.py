@@ -1,0 +1,272 @@
+"""The public `bias`: audits of stored draws, couplings from them, and what they add up to."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Sampler, Target
+from approxmcmc.couplings.findings import Finished, as_dataset
+from approxmcmc.couplings.forms import AuditForm, DriftForm, Record, Streams, audit_form, drift_form, why_no_audits
+from approxmcmc.couplings.kernels import chosen_kernel
+from approxmcmc.couplings.measure import Draws, Measure, draws_of, measure_of
+from approxmcmc.couplings.summands import Summands, average
+from approxmcmc.diagnostics.estimands import Estimand
+from approxmcmc.diagnostics.records import check_confidence
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.streams import seed_sequences
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+
+SECONDS = 10.0
+PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time
+FEWEST = 20
+STREAM = 0x62696173  # "bias": a key that no chain uses, so that a seed may serve for both
+FORMS = ("auto", "audit", "drift")
+
+
+def bias(
+    trace: xr.DataTree,
+    target: Any,
+    sampler: Any,
+    estimands: Mapping[str, Estimand] | None = None,
+    *,
+    seconds: float | None = None,
+    n_audits: int | None = None,
+    form: str = "auto",
+    kernel: Any = None,
+    max_steps: int = 2000,
+    replications: int = 16,
+    confidence: float = 0.95,
+    random_seed: Any = None,
+) -> xr.Dataset:
+    r"""Estimate how biased the averages of a run are: signed, with intervals, without a gold standard.
+
+    With :math:`P` an exact kernel of the posterior :math:`\pi`, :math:`\hat\pi` the law of the draws and
+    :math:`g = \sum_t (P^t h - \pi(h))`,
+
+    .. math:: \hat\pi(h) - \pi(h) = \mathrm{E}_{\hat\pi}[(\hat\alpha - \alpha)(g(\theta') - g(\theta))]
+              = \mathrm{E}_{\hat\pi}[g(\theta) - g(\theta_1)],
+
+    :math:`\theta'` proposed as the sampler does, :math:`\theta_1 \sim P(\theta, \cdot)`. Differences of :math:`g` are
+    sums over two coupled exact chains until they meet [1]_ [2]_. The first form, "audit", takes :math:`\hat\alpha` from
+    the sampler's test with the uniform integrated out; the second, "drift", needs the draws alone.
+
+    Parameters
+    ----------
+    trace
+        What `sample` or `load` returned, or draws from elsewhere: a DataTree with a group ``posterior`` whose variables
+        are the target's.
+    target
+        The posterior itself.
+    sampler
+        That of the trace; None for draws from elsewhere.
+    estimands
+        Dict of name -> function of the posterior Dataset (dims chain, draw, ...), as in `risk`. None: all parameters,
+        their squares about the mean of the draws, and the log density ``lp``.
+    seconds
+        Time for the audits; default 10. The number of audits follows from a pilot, and so depends on the clock.
+    n_audits
+        Number of audits, in place of a time; at most one for each draw.
+    form
+        ``"audit"``, ``"drift"``, or ``"auto"``: the one whose pilot needs fewer passes for the same error, and "drift"
+        where there is no test, or a kernel is named.
+    kernel
+        An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as ``(CoreRows(...),
+        MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of the Laplace
+        approximation, and one step in ten of a random walk; Gibbs on binary sites.
+    max_steps
+        Steps after which a coupling is cut off, and counts as unmet.
+    replications
+        Orders of the data over which the test's acceptance probability is averaged.
+    confidence
+        Of the intervals.
+    random_seed
+        As in `sample`. The seed of the trace may be used again: audits have streams of their own.
+
+    Returns
+    -------
+    xarray.Dataset
+        By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior standard
+        deviations; ``debiased`` with its limits, the mean of the draws less the bias; ``mean``; ``posterior_sd``;
+        ``variance_per_audit``; ``largest_share``, that of one audit in the sum of all. ``drift`` (estimand, step) with its
+        limits: how far so many exact steps move the mean. By ``audit``: ``delta``, ``alpha``, ``alpha_hat``, ``weight``,
+        ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``, ``n_couplings``, ``unmet``,
+        ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound on the total variation
+        distance of the draws' law from the posterior, with limits; ``sign_score`` and ``energy_drift``, 0 for exact draws;
+        ``passes``; ``seconds``; ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``.
+
+    Raises
+    ------
+    IncompatibleError
+        When trace, target, sampler and kernel do not fit together, or no coupling is known.
+    InvalidInputError
+        When an argument is out of range.
+    NotFiniteError
+        When a log density is NaN.
+
+    Notes
+    -----
+    Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
+    counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
+    dropped. Where the exact kernel mixes badly all couplings may meet and the interval still be false: the verdict is
+    then "not applicable", as ``tv_bound`` tells. Verdicts, in this order: *not applicable*: a coupling is unmet or
+    ``tv_bound_upper`` is 1 or more; *inconclusive*: one coupling holds over a tenth of the sum; *biased*: some bias is not
+    0 (Bonferroni) and above 0.05 sd; *small*: every upper limit is below 0.1 sd; else *inconclusive*. A mode that no
+    chain has visited is invisible. Cost: two passes over the data for an audit, one to two for a step of a coupling.
+
+    References
+    ----------
+    .. [1] P. W. Glynn, C.-H. Rhee (2014). Exact estimation for Markov chain equilibrium expectations. J. Appl. Probab.
+    .. [2] P. E. Jacob, J. O'Leary, Y. F. Atchade (2020). Unbiased Markov chain Monte Carlo with couplings. JRSS B.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=1000) > 0).astype(int))
+    >>> test = amc.SequentialTTest(epsilon=0.2, batch_size=50)
+    >>> sampler = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), test)
+    >>> trace = amc.sample(target, sampler, draws=1000, chains=2, random_seed=1, progressbar=False)
+    >>> found = amc.bias(trace, target, sampler, n_audits=400, random_seed=1)
+    >>> bool(found.tv_bound_upper < 1.0), int(found.unmet)
+    (True, 0)
+    """
+    _check(target, sampler, form, seconds, confidence)
+    numbers = {"max_steps": max_steps, "replications": replications, "n_audits": 1 if n_audits is None else n_audits}
+    max_steps, replications, wanted = (checked_integer(value, name, who="bias") for name, value in numbers.items())
+    started = time.perf_counter()
+    [sequence], seed = seed_sequences(random_seed, 1)
+    places, *rngs = (
+        np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=(STREAM, k))) for k in range(4)
+    )
+    streams, draws = Streams(*rngs), draws_of(trace, target)
+    if not draws.flat.size:
+        raise InvalidInputError("bias: the trace has no draws")
+    forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
+    measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
+    allowed = SECONDS if seconds is None else float(seconds)
+    for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # what is counted ignores the clock
+    pilots = [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
+    best = min(range(len(forms)), key=lambda k: pilots[k].work)
+    if n_audits is None:
+        left = allowed - (time.perf_counter() - started)
+        wanted = max(FEWEST, int(left / pilots[best].seconds))
+    chosen = _systematic(min(wanted, len(draws.flat)), len(draws.flat), places)
+    run = _audit(forms[best], streams, draws, measure, chosen)
+    finished = Finished(
+        trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
+        time.perf_counter() - started, confidence, max_steps,
+        sum(pilot.passes for pilot in pilots),
+    )  # fmt: skip
+    found = as_dataset(finished)
+    found.attrs |= {
+        "form": forms[best].name, "kernel": forms[best].coupling.name, "replications": replications,
+        "roulette": forms[best].roulette, "seed": str(seed), "confidence": confidence, "max_steps": max_steps,
+    }  # fmt: skip
+    return found
+
+
+def _check(target: Any, sampler: Any, form: str, seconds: Any, confidence: float) -> None:
+    check_confidence(confidence)
+    if not isinstance(target, Target):
+        raise IncompatibleError(f"bias needs a target such as targets.LogisticRegression(X, y), found {target!r:.200}")
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise IncompatibleError(
+            f"bias needs the sampler of the trace, or None for draws from elsewhere; found {sampler!r}"
+        )
+    if form not in FORMS:
+        raise InvalidInputError(f"bias: form must be one of {FORMS}, found {form!r}")
+    if seconds is not None and not seconds > 0.0:
+        raise InvalidInputError(f"bias: seconds must be positive, or None, found {seconds!r}")
+
+
+def _forms(
+    form: str, kernel: Any, target: Target, sampler: Any, draws: Draws, streams: Streams, orders: int, max_steps: int
+) -> list[AuditForm | DriftForm]:
+    """Return the forms among which a pilot chooses."""
+    why = why_no_audits(target, sampler)
+    if form == "audit" and (why or kernel is not None):
+        raise IncompatibleError(
+            f"bias: there is no form 'audit' for {sampler!r}: {why or 'a kernel is named, which form drift follows'}; "
+            "use form='drift', or 'auto'"
+        )
+    found: list[AuditForm | DriftForm] = []
+    if form != "drift" and not why and kernel is None:
+        found.append(audit_form(target, sampler, draws.theta, streams.audit, orders, max_steps))
+    if form != "audit":
+        try:
+            found.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))
+        except (IncompatibleError, InvalidInputError):
+            if not found:  # no mode to start from, say; the other form does not need it
+                raise
+    return found
+
+
+class Run(NamedTuple):
+    """Audits made: their records, which of the wanted ones they are, sums over their couplings, seconds."""
+
+    records: list[Record]
+    made: np.ndarray
+    summands: Summands
+    seconds: float
+
+
+def _audit(form: AuditForm | DriftForm, streams: Streams, draws: Draws, measure: Measure, chosen: np.ndarray) -> Run:
+    """Audit draws, and couple chains from them."""
+    started = time.perf_counter()
+    summands, records, made = Summands(measure, form.max_steps), [], []
+    for k, place in enumerate(chosen):
+        found = form(streams, draws.flat[place], *draws.place(int(place)))
+        if found is None:
+            continue
+        record, meeting = found
+        summands.add(record.weight, meeting)
+        records.append(record)
+        made.append(k)
+    if not records:
+        raise NotFiniteError(f"bias: the log density is NaN at all of {len(chosen)} audited draws or their proposals")
+    return Run(records, np.array(made), summands, time.perf_counter() - started)
+
+
+class Pilot(NamedTuple):
+    """Seconds of an audit, passes of all, and the passes that a given precision takes: mean variance x passes."""
+
+    seconds: float
+    passes: float
+    work: float
+
+
+def _pilot(
+    form: AuditForm | DriftForm,
+    streams: Streams,
+    draws: Draws,
+    measure: Measure,
+    rng: np.random.Generator,
+    allowed: float,
+) -> Pilot:
+    """Make audits that do not count, to learn their cost, their variance and the constant of the roulette."""
+    places = rng.integers(len(draws.flat), size=PILOT)
+    first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
+    deltas = np.array([record.delta for record in first.records])
+    if isinstance(form, AuditForm):
+        form.roulette = float(np.sqrt(np.mean(deltas**2)))
+    more = min(max(allowed / first.seconds - 1.0, 1.0) * FEWEST_OF_PILOT, PILOT - FEWEST_OF_PILOT)
+    run = _audit(form, streams, draws, measure, places[FEWEST_OF_PILOT:][: int(more)])
+    if isinstance(form, AuditForm):
+        deltas = np.append(deltas, [record.delta for record in run.records])
+        form.roulette = float(np.sqrt(np.mean(deltas**2)))
+    rows, _ = run.summands.finish()
+    sd = measure(draws.flat[places], np.zeros(PILOT)).std(axis=0)
+    variance = average(rows).variance[sd > 0.0] / sd[sd > 0.0] ** 2
+    passes = sum(record.passes for record in run.records)
+    work = float(variance.mean()) * passes / len(run.records) if variance.size else 0.0
+    return Pilot(run.seconds / len(run.records), passes, work)
+
+
+def _systematic(n: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Return n places, evenly spread, with a random offset."""
+    return ((np.arange(n) + rng.random()) * n_draws / n).astype(np.int64)

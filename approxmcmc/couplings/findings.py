@@ -1,0 +1,176 @@
+"""The figures of finished audits as one Dataset, with units and meanings."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.stats import norm
+
+from approxmcmc.couplings.debiasing import optimal_share
+from approxmcmc.couplings.forms import Record
+from approxmcmc.couplings.measure import AtDraws, Draws, Measure, at_draws
+from approxmcmc.couplings.summands import Average, Drift, average, shares
+from approxmcmc.couplings.verdict import Evidence, verdict
+from approxmcmc.diagnostics.gates import distance
+
+MEANINGS = {
+    "bias": "bias of the mean of the draws",
+    "bias_sd": "bias in posterior standard deviations",
+    "mean": "mean of the draws",
+    "debiased": "mean of the draws less the bias",
+    "posterior_sd": "standard deviation of the draws",
+    "variance_per_audit": "variance of one audit's estimate of the bias",
+    "largest_share": "share of the largest audit in the sum of all absolute values",
+    "drift": "how far so many exact steps move the mean, in the sign of the bias",
+    "delta": "acceptance probability of the test less that on all data",
+    "alpha": "acceptance probability on all data",
+    "alpha_hat": "acceptance probability of the test",
+    "weight": "weight of the sum over the coupled chains; 0 where none was launched",
+    "meeting_time": "steps until the coupled chains met, or were cut off; -1 where none was launched",
+    "met": "whether they met; true where none was launched",
+    "wrong_decision_rate": "share of decisions that differ from those of all data",
+    "mean_abs_delta": "mean error of the acceptance probability",
+    "tv_bound": "bound on the total variation distance of the draws' law from the posterior",
+    "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
+    "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",
+    "passes": "evaluations of all terms or gradients, pilots included",
+    "seconds": "seconds, pilots included",
+    "optimal_audit_share": "share of the time for audits that makes debiased means best",
+}
+
+
+class Finished(NamedTuple):
+    """A finished run of audits; `audited` are their places among all draws, `rows` and `drift` what couplings gave."""
+
+    trace: xr.DataTree
+    measure: Measure
+    draws: Draws
+    audited: np.ndarray
+    records: list[Record]
+    rows: np.ndarray
+    drift: Drift
+    audit_seconds: float
+    seconds: float
+    confidence: float
+    max_steps: int
+    pilot_passes: float
+
+
+def as_dataset(run: Finished) -> xr.Dataset:
+    """Return all figures of a run; see `bias`."""
+    columns = {
+        name: np.array(values) for name, values in zip(Record._fields, zip(*run.records, strict=True), strict=True)
+    }
+    found, confidence = average(run.rows), run.confidence
+    at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
+    launched = columns["weight"] != 0.0
+    strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
+    has_delta = bool(np.isfinite(columns["delta"]).all())
+    scalars = {
+        **_with_limits("wrong_decision_rate", columns["wrong"], confidence),
+        **_with_limits("mean_abs_delta", distance(columns["delta"], columns["noise"]), confidence),
+        **_with_limits("tv_bound", strain if has_delta else np.full(len(strain), math.nan), confidence),
+        **_with_limits("sign_score", columns["alpha"] * np.sign(columns["log_ratio"]), confidence),
+        **_with_limits("energy_drift", _energy(columns["alpha"], columns["energy_change"]), confidence),
+    }
+    told, reasons = verdict(_evidence(run, found, at, launched, columns["met"], strain, scalars))
+    c2 = _mean_over(found.variance, at.sd) * run.audit_seconds / found.n
+    scalars |= {
+        "n_audits": found.n,
+        "n_couplings": int(launched.sum()),
+        "unmet": int((~columns["met"]).sum()),
+        "passes": float(columns["passes"].sum()) + run.pilot_passes,
+        "seconds": run.seconds,
+        "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
+        "verdict": told,
+        "reasons": "; ".join(reasons),
+    }
+    per_audit = {
+        name: ("audit", columns[name]) for name in ("delta", "alpha", "alpha_hat", "weight", "meeting_time", "met")
+    }
+    data: dict[str, Any] = {**_by_estimand(run, found, at), **_drift(run), **per_audit, **scalars}
+    dataset = xr.Dataset(data, coords={"estimand": run.measure.labels})
+    for name, meaning in MEANINGS.items():
+        dataset[name].attrs["long_name"] = meaning
+    dataset.attrs |= {"cost_of_draws": chain_cost(run.trace, at), "cost_of_audits": c2}
+    return dataset
+
+
+def _by_estimand(run: Finished, found: Average, at: AtDraws) -> dict[str, Any]:
+    lower, upper = found.interval(run.confidence)
+    margin = norm.ppf(0.5 + 0.5 * run.confidence) * np.hypot(found.error, np.nan_to_num(at.error))
+    debiased = at.mean - found.mean
+    values = {
+        "bias": found.mean,
+        "bias_lower": lower,
+        "bias_upper": upper,
+        "bias_sd": _in_sds(found.mean, at.sd),
+        "mean": at.mean,
+        "debiased": debiased,
+        "debiased_lower": debiased - margin,
+        "debiased_upper": debiased + margin,
+        "posterior_sd": at.sd,
+        "variance_per_audit": found.variance,
+        "largest_share": shares(run.rows),
+    }
+    return {name: ("estimand", value) for name, value in values.items()}
+
+
+def _drift(run: Finished) -> dict[str, Any]:
+    longest = max((record.meeting_time for record in run.records), default=0)
+    drift = run.drift.until(max(longest, 1))
+    margin = norm.ppf(0.5 + 0.5 * run.confidence) * drift.error
+    named = {"drift": drift.value, "drift_lower": drift.value - margin, "drift_upper": drift.value + margin}
+    return {
+        "step": ("step", drift.steps, {"units": "exact steps"}),
+        **{name: (("estimand", "step"), value.T) for name, value in named.items()},
+    }
+
+
+def _evidence(
+    run: Finished, found: Average, at: AtDraws, launched: np.ndarray, met: np.ndarray, strain: np.ndarray, scalars: Any
+) -> Evidence:
+    usable = (at.sd > 0.0) & np.isfinite(found.mean)
+    sd = at.sd[usable]
+    return Evidence(
+        [label for label, kept in zip(run.measure.labels, usable, strict=True) if kept],
+        found.mean[usable] / sd,
+        found.error[usable] / sd,
+        found.variance[usable] / sd**2,
+        found.n,
+        int(launched.sum()),
+        int((~met).sum()),
+        run.max_steps,
+        scalars["tv_bound_upper"],
+        float(shares(strain)),
+        run.confidence,
+    )
+
+
+def _with_limits(name: str, values: np.ndarray, confidence: float) -> dict[str, float]:
+    """Return a mean over audits with its limits; NaN where an audit does not know it."""
+    found = average(values)
+    lower, upper = found.interval(confidence)
+    return {name: float(found.mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
+
+
+def _energy(alpha: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Return alpha times the change of the log density; a step of probability 0 may lead to a density of 0."""
+    return np.asarray(alpha * np.where(alpha == 0.0, 0.0, change))
+
+
+def _in_sds(values: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    return np.divide(values, sd, out=np.full(values.shape, np.nan), where=sd > 0.0)
+
+
+def _mean_over(variance: np.ndarray, sd: np.ndarray) -> float:
+    """Return the mean variance over estimands, in posterior sds squared."""
+    return float(np.nanmean(_in_sds(variance, sd**2)))
+
+
+def chain_cost(trace: xr.DataTree, at: AtDraws) -> float:
+    """Return seconds of the run times the squared error of its means, in posterior sds squared; NaN if untimed."""
+    stats = trace["sample_stats"].dataset if "sample_stats" in trace.children else {}
+    seconds = float(stats["perf_counter_diff"].sum()) if "perf_counter_diff" in stats else math.nan
+    return seconds * _mean_over(at.error**2, at.sd)

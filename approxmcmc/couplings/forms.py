@@ -1,0 +1,171 @@
+r"""What one audit adds to an estimate of a bias: a pair of states, a weight, and two exact chains from the pair.
+
+With P exact, P^ the sampler's own kernel, pi^ its law, g = sum_t (P^t h - pi(h)) and coupled exact chains X, Y that meet
+at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
+
+    (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],   theta ~ pi^, theta' proposed as the sampler does,
+    (B)  pi^(h) - pi(h) = E[g(theta) - g(theta_1)],                     theta ~ pi^, theta_1 one exact step from theta.
+
+(A) needs the sampler's test, (B) draws alone. In (A) alpha^ is an average over fresh orders of the data with u
+integrated out, and a coupling is launched with probability min(1, abs(alpha^ - alpha) / c), whose inverse weighs it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.couplings.kernels import Kernel, coupling_of
+from approxmcmc.couplings.meeting import Coupling, Meeting
+from approxmcmc.couplings.metropolis import couple_metropolis
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.audits import TestedSteps
+
+
+class Record(NamedTuple):
+    """What is known of one audit; NaN where it does not apply.
+
+    `weight` multiplies the sum over the coupled chains, 0 where none was launched, `meeting_time` is the length of
+    that sum. `wrong` is the probability that the test and all data decide differently.
+    """
+
+    delta: float
+    noise: float
+    alpha: float
+    alpha_hat: float
+    wrong: float
+    log_ratio: float
+    energy_change: float
+    log_density: float
+    passes: float
+    weight: float = 0.0
+    meeting_time: int = -1
+    met: bool = True
+
+
+class Streams(NamedTuple):
+    """Random numbers of the audits, none of which a chain has used: proposals and orders, roulette, coupled chains."""
+
+    audit: np.random.Generator
+    roulette: np.random.Generator
+    coupling: np.random.Generator
+
+
+Audit = tuple[Record, Meeting | None]
+
+
+class AuditForm:
+    """Form (A): the sampler's own steps, their acceptance probabilities on all data and by the test.
+
+    `auditors` are those of the chains; `roulette` is c.
+    """
+
+    name = "audit"
+    roulette = 0.0
+
+    def __init__(
+        self, target: Any, coupling: Coupling, auditors: Sequence[TestedSteps], rule: str, orders: int, max_steps: int
+    ) -> None:
+        self.target, self.coupling, self.auditors, self.rule = target.compile(), coupling, auditors, rule
+        self.orders, self.max_steps = orders, max_steps
+
+    def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
+        """Audit one step; None where a log density was NaN."""
+        found = self.auditors[chain].look(theta, number, self.orders)
+        if found is None:
+            return None
+        alpha = float(exact_probability(np.array(found.log_ratio), self.rule))
+        each = exact_probability(found.log_ratios, self.rule)
+        delta = float(each.mean()) - alpha
+        noise = float(each.std(ddof=1)) / math.sqrt(each.size) if each.size > 1 else math.inf
+        log_density = float(self.target.log_prior(theta)) + found.log_likelihood
+        record = Record(
+            delta, noise, alpha, alpha + delta, float(np.abs(each - alpha).mean()), found.log_ratio,
+            found.energy_change, log_density, 2.0,
+        )  # fmt: skip
+        chance = min(1.0, abs(delta) / self.roulette) if self.roulette > 0.0 else float(delta != 0.0)
+        if not streams.roulette.random() < chance:
+            return record, None
+        there = found.log_likelihood + float(found.terms.sum()) * self.auditors[chain].judge.temperature
+        meeting = self.coupling.meet(
+            streams.coupling, found.proposed, theta, 0, self.max_steps, log_likelihoods=(there, found.log_likelihood)
+        )
+        return _with(record, meeting, delta / chance), meeting
+
+
+class DriftForm:
+    """Form (B): one exact step from a draw, and what the exact chains from both states have between them."""
+
+    name = "drift"
+    roulette = math.nan
+
+    def __init__(self, kernel: Kernel, coupling: Coupling, max_steps: int) -> None:
+        self.coupling, self.max_steps = coupling, max_steps
+        self.with_density = isinstance(kernel.sampler, MetropolisHastings)
+        self.target, self.rule = kernel.target.compile() if self.with_density else None, kernel.sampler.test.rule
+
+    def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
+        """Couple the exact chain from theta with itself, one step ahead."""
+        known, log_density, passes = math.nan, math.nan, 0.0
+        if self.target is not None:
+            terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
+            known, passes = float(terms.sum()), 1.0
+            log_density = float(self.target.log_prior(theta)) + known
+        meeting = self.coupling.meet(
+            streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(known, known)
+        )
+        alpha = float(exact_probability(np.array(meeting.first.log_ratio), self.rule))
+        record = Record(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)
+        return _with(record, meeting, -1.0), meeting
+
+
+def _with(record: Record, meeting: Meeting, weight: float) -> Record:
+    """Return the record with its coupling; chains that were together at once have nothing between them."""
+    steps = meeting.paths.shape[1]
+    launched = weight if steps else 0.0
+    return record._replace(
+        passes=record.passes + meeting.passes, weight=launched, meeting_time=steps if steps else -1, met=meeting.met
+    )
+
+
+Form = Callable[[Streams, np.ndarray, int, int], Audit | None]
+
+
+def audit_form(
+    target: Any, sampler: Any, draws: np.ndarray, rng: np.random.Generator, orders: int, max_steps: int
+) -> AuditForm:
+    """Return form (A) of a sampler, for draws (chain, draw, dim); `rng` is that of the audits."""
+    program = sampler.build(target, audit_every="auto")
+    auditors = [program.auditor(program.proposal.make_state(), own, rng) for own in draws]
+    return AuditForm(target, couple_metropolis(target, sampler), auditors, sampler.test.rule, orders, max_steps)
+
+
+def why_no_audits(target: Any, sampler: Any) -> str:
+    """Say why form (A) cannot be had; "" where it can."""
+    if not isinstance(sampler, MetropolisHastings):
+        return "only Metropolis-Hastings has audited steps"
+    if not sampler.test.uses_ratio:
+        return "the sampler has no test"
+    if sampler.test.reads_all(target.n_obs) or sampler.test.is_exact:
+        return "the sampler's test is exact"
+    if sampler.test.temperature != 1.0:
+        return "the sampler is tempered"
+    if not sampler.test.is_homogeneous:
+        return "the sampler's test changes along the chain, which then has no stationary law"
+    if sampler.proposal.with_meetings(target) is not sampler.proposal:
+        return "two chains of the sampler's proposal come near each other and never meet"
+    if not sampler.test.build_test(target).is_audited:
+        return f"decisions of {sampler.test!r} cannot be audited"
+    if sampler.proposal.target_acceptance is not None:
+        return "its proposal was tuned, and the settings do not say to what"
+    if sampler.proposal.build_proposal(target).couple is None:
+        return f"no coupling is known for {sampler.proposal!r}"
+    return ""
+
+
+def drift_form(kernel: Kernel, max_steps: int) -> DriftForm:
+    """Return form (B) for an exact kernel."""
+    return DriftForm(kernel, coupling_of(kernel.target, kernel.sampler), max_steps)

@@ -1,0 +1,151 @@
+"""The functions of the parameters whose biases are wanted: their values at draws and along coupled chains."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import DiscreteTarget, Target
+from approxmcmc.diagnostics.estimands import Estimand, evaluate, resolve
+from approxmcmc.diagnostics.records import group
+from approxmcmc.errors import IncompatibleError
+
+LOG_DENSITY = "lp"
+
+
+class Draws(NamedTuple):
+    """The draws of a trace as vectors (chain, draw, dim), and the steps between two of them and before the first."""
+
+    theta: np.ndarray
+    thin: int
+    tune: int
+
+    @property
+    def flat(self) -> np.ndarray:
+        """All draws in a row, chain by chain; shape (chains * draws, dim)."""
+        return self.theta.reshape(-1, self.theta.shape[2])
+
+    def place(self, k: int) -> tuple[int, int]:
+        """Return the chain of draw k of all, and the number of the step after which the chain stood there."""
+        chain, draw = divmod(k, self.theta.shape[1])
+        return chain, self.tune + (draw + 1) * self.thin
+
+
+def draws_of(trace: xr.DataTree, target: Target) -> Draws:
+    """Return the draws of a trace in the order of the target's parameters.
+
+    Raises
+    ------
+    IncompatibleError
+        When the trace lacks a variable, has it in another shape, or its draws carry weights.
+    """
+    posterior = group(trace, "posterior")
+    if "sample_stats" in trace.children and "weight" in trace["sample_stats"].data_vars:
+        raise IncompatibleError("bias: the draws of the trace carry weights; resample them first")
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    parts = []
+    for name, wanted in target.variables.shapes.items():
+        found = posterior[name].shape[2:] if name in posterior else "none"
+        if found != tuple(wanted):
+            raise IncompatibleError(
+                f"bias: {target!r} has the variable {name!r} of shape {tuple(wanted)}, the trace has {found}; its "
+                f"variables are {sorted(map(str, posterior.data_vars))}"
+            )
+        parts.append(np.asarray(posterior[name], dtype=np.float64).reshape(*shape, -1))
+    return Draws(
+        np.ascontiguousarray(np.concatenate(parts, axis=2)),
+        int(posterior.attrs.get("thin", 1)),
+        int(posterior.attrs.get("tuning_steps", 0)),
+    )
+
+
+class Measure:
+    """Estimands: their labels, and ``measure(theta, log_density) -> values`` of shape (n, n_estimands)."""
+
+    labels: list[str]
+    with_density: bool = False
+
+    def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """Return the values at states (n, dim) with these log densities (n,)."""
+        raise NotImplementedError
+
+
+class Moments(Measure):
+    """All parameters, their squares about the means of the draws, and the log density; or the parameters alone."""
+
+    def __init__(self, target: Target, draws: Draws, with_density: bool) -> None:
+        self.center = draws.flat.mean(axis=0)
+        self.squares, self.with_density = not isinstance(target, DiscreteTarget), with_density
+        names = target.variables.labels()
+        self.labels = [
+            *names,
+            *([f"({name} - mean)^2" for name in names] if self.squares else []),
+            *([LOG_DENSITY] if with_density else []),
+        ]
+
+    def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """Return parameters, squares and log density side by side."""
+        squares = [(theta - self.center) ** 2] if self.squares else []
+        return np.hstack([theta, *squares, *([log_density[:, None]] if self.with_density else [])])
+
+
+class Functions(Measure):
+    """The user's functions of the posterior Dataset, as in `risk`."""
+
+    def __init__(self, estimands: Mapping[str, Estimand], trace: xr.DataTree, target: Target) -> None:
+        self.functions, self.variables = resolve(estimands, trace), target.variables
+        self.template = group(trace, "posterior").isel(chain=[0], draw=[0])
+        first = {name: evaluate(name, function, trace) for name, function in self.functions.items()}
+        self.dims = {name: value.layout.dims for name, value in first.items()}
+        self.labels = [label for value in first.values() for label in value.layout.labels]
+
+    def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        """Return what the functions say of a Dataset of these states, one chain."""
+        arrays = {
+            name: (self.template[name].dims, values) for name, values in self.variables.unpack(theta[None]).items()
+        }
+        extra = {
+            name: coord for name, coord in self.template.coords.items() if not {"chain", "draw"} & {name, *coord.dims}
+        }
+        tree = xr.DataTree.from_dict({"posterior": xr.Dataset(arrays, coords=extra)})
+        return np.hstack(
+            [evaluate(name, function, tree, self.dims[name]).values[0] for name, function in self.functions.items()]
+        )
+
+
+def measure_of(
+    estimands: Mapping[str, Estimand] | None, trace: xr.DataTree, target: Target, draws: Draws, with_density: bool
+) -> Measure:
+    """Return the estimands of a run; None: all moments."""
+    return Moments(target, draws, with_density) if estimands is None else Functions(estimands, trace, target)
+
+
+class AtDraws(NamedTuple):
+    """Mean, its standard error, and standard deviation of each estimand over the draws; shape (n_estimands,) each."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    sd: np.ndarray
+
+
+def at_draws(measure: Measure, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
+    """Return the moments over all draws; where the log density is wanted, over those `audited`, which know theirs."""
+    chains, n_draws, dim = draws.theta.shape
+    if not measure.with_density:
+        values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)
+        return _moments(values)
+    every = _moments(measure(draws.flat, np.zeros(len(draws.flat))).reshape(chains, n_draws, -1))
+    found = _moments(measure(draws.flat[audited], log_density)[None])
+    return AtDraws(*(np.append(whole[:-1], part[-1]) for whole, part in zip(every, found, strict=True)))
+
+
+def _moments(values: np.ndarray) -> AtDraws:
+    """Return mean, sd and a standard error by batch means, of values (chain, draw, estimand)."""
+    chains, n_draws, k = values.shape
+    size = max(1, math.isqrt(n_draws))
+    batches = values[:, : n_draws // size * size].reshape(-1, size, k).mean(axis=1)
+    error = batches.std(axis=0, ddof=1) / math.sqrt(len(batches)) if len(batches) > 1 else np.full(k, np.nan)
+    flat = values.reshape(-1, k)
+    return AtDraws(flat.mean(axis=0), error, flat.std(axis=0))

@@ -1,0 +1,183 @@
+"""Two chains of one kernel that meet: how far X runs ahead of Y, and when they are first equal.
+
+Both chains make the kernel's own steps; what couples them is drawn for both: proposals, or a site, that belong together,
+and one threshold for the decisions. Once equal they stay equal. A kernel becomes a `Coupling` here: ``move(rng, chains,
+shared, n_chains) -> status`` makes one step of both chains, or of X alone; ``density(chain)`` is the log density at
+its state, where that is known.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import config
+from numba import types as nb
+
+from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
+from approxmcmc.engine.checks import show
+from approxmcmc.engine.compile import compiled, entry_point, kernel, type_of
+from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.errors import NotFiniteError
+from approxmcmc.samplers.chain import FAILED
+
+NOT_MET, BROKE_OFF = -1, -2
+PATHS = nb.Array(nb.float64, 3, "C")
+DENSITIES = nb.Array(nb.float64, 2, "C")
+
+
+class Meeting(NamedTuple):
+    """Two chains from the step at which Y starts until they meet, or are cut off.
+
+    `time` is tau, the steps of X until then, NOT_MET where they were cut off. `paths` (2, n, dim) holds the n pairs of
+    states before that, X first; `densities` (2, n) their log densities, NaN where unknown. `passes` are evaluations of
+    all terms, or gradients; `first` is what X's first step looked at while it ran alone, see `Look`.
+    """
+
+    time: int
+    paths: np.ndarray
+    densities: np.ndarray
+    passes: float
+    first: "Look"
+
+    @property
+    def met(self) -> bool:
+        """Whether the chains met."""
+        return self.time != NOT_MET
+
+
+class Look(NamedTuple):
+    """The log ratio of a proposal, and by how much the log density would change; NaN where none was looked at."""
+
+    log_ratio: float
+    energy_change: float
+
+
+@cached_by_content(maxsize=64)
+def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Callable[..., int]:
+    """Return the loop that moves X, then both chains, until they meet; BROKE_OFF where a log density was NaN."""
+
+    def meeting_time(
+        rng: Any, chains: Any, shared: Any, lag: int, max_steps: int, paths: np.ndarray, densities: np.ndarray
+    ) -> int:
+        x, y = chains
+        for t in range(max_steps + 1):
+            if t >= lag:
+                if equal(x.theta, y.theta):
+                    return t
+                if t - lag < paths.shape[1]:
+                    assign(paths[0, t - lag], x.theta)
+                    assign(paths[1, t - lag], y.theta)
+                    densities[0, t - lag] = density(x)
+                    densities[1, t - lag] = density(y)
+            if t < max_steps and move(rng, chains, shared, 2 if t >= lag else 1) == FAILED:
+                return BROKE_OFF
+        return NOT_MET
+
+    return meeting_time
+
+
+@cached_by_content(maxsize=64)
+def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
+    """Return the loop for a generator that arrives as addresses."""
+    meeting_time = compiled(inline="always")(meeting_time)
+
+    def enter(
+        places: Any, chains: Any, shared: Any, lag: int, max_steps: int, paths: np.ndarray, densities: np.ndarray
+    ) -> int:
+        return meeting_time(generator_at(places), chains, shared, lag, max_steps, paths, densities)
+
+    return enter
+
+
+class Coupling:
+    """The coupling of one kernel on one target.
+
+    Parameters
+    ----------
+    name
+        What the kernel is, for people.
+    move, density
+        Compiled functions, see the module.
+    start
+        ``start(theta, log_likelihood)`` makes a chain at theta; the log-likelihood is NaN where it is not known yet.
+    shared
+        ``shared()`` makes what both chains use.
+    point
+        A theta, for the types.
+    cost_per_pass
+        Evaluations that make one pass.
+    knows_density
+        Whether `density` knows it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        move: Callable[..., int],
+        density: Callable[..., float],
+        start: Callable[[np.ndarray, float], Any],
+        shared: Callable[[], Any],
+        point: np.ndarray,
+        cost_per_pass: float,
+        *,
+        knows_density: bool,
+    ) -> None:
+        self.name, self.start, self.shared, self.cost_per_pass = name, start, shared(), cost_per_pass
+        self.knows_density = knows_density
+        self.room = (np.empty((2, 0, point.size)), np.empty((2, 0)))
+        loop: Any = make_meeting(move, density)
+        if not config.DISABLE_JIT:
+            chains = start(point.copy(), 0.0), start(point.copy(), 0.0)
+            ends = (nb.int64, nb.int64, PATHS, DENSITIES)
+            signature = nb.int64(ADDRESSES, type_of(chains), type_of(self.shared), *ends)
+            loop = entry_point(kernel(make_entry(loop), signature, allocates=False), signature)
+        self.loop = loop
+
+    def meet(
+        self,
+        rng: np.random.Generator,
+        x: np.ndarray,
+        y: np.ndarray,
+        lag: int,
+        max_steps: int,
+        *,
+        record: bool = True,
+        log_likelihoods: tuple[float, float] = (np.nan, np.nan),
+    ) -> Meeting:
+        """Couple two chains from x and y; X runs `lag` steps ahead.
+
+        Raises
+        ------
+        NotFiniteError
+            When a log density is NaN.
+        """
+        chains = tuple(
+            self.start(np.array(theta, dtype=np.float64), known)
+            for theta, known in zip((x, y), log_likelihoods, strict=True)
+        )
+        shared = self.shared
+        shared.count[:], shared.look[:] = 0, np.nan
+        paths, densities = self._room(max_steps - lag + 1 if record else 0)
+        places = rng if config.DISABLE_JIT else addresses(rng)
+        time = int(self.loop(places, chains, shared, lag, max_steps, paths, densities))
+        if time == BROKE_OFF:
+            steps = " or ".join(f"from {show(chain.theta)} to {show(chain.proposed)}" for chain in chains)
+            raise NotFiniteError(f"couplings: a log density is NaN {steps}")
+        made = max_steps - lag if time == NOT_MET else time - lag
+        kept = made if record else 0
+        return Meeting(
+            time,
+            paths[:, :kept].copy(),
+            densities[:, :kept].copy(),
+            float(shared.count[EVALUATIONS] + shared.count[GRADIENTS]) / self.cost_per_pass,
+            Look(*shared.look.tolist()),
+        )
+
+    def _room(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scratch for so many pairs of states."""
+        if self.room[0].shape[1] < steps:
+            self.room = np.empty((2, steps, self.room[0].shape[2])), np.empty((2, steps))
+        paths, densities = self.room
+        return (paths, densities) if steps else (paths[:, :0].copy(), densities[:, :0].copy())

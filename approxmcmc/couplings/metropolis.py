@@ -1,0 +1,168 @@
+"""Coupled chains of Metropolis-Hastings with the exact test: proposals drawn together, one threshold for both.
+
+    (x', y') by the proposal's own coupling,  u for both,  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
+
+Terms at a point that both chains were offered are evaluated once. A step of X alone is the sampler's own step, with the
+same numbers.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.rules import RULES
+from approxmcmc.contracts import CompiledTarget
+from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
+from approxmcmc.couplings.meeting import Coupling
+from approxmcmc.engine.batches import BATCH, full_terms, sum_terms
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.chain import FAILED, STAYED
+
+HERE, THERE = 0, 1
+
+
+class Walker(NamedTuple):
+    """A chain: its state and proposal, log prior and log-likelihood at both, and the state of what proposes."""
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_prior: np.ndarray
+    log_likelihood: np.ndarray
+    proposal: Any
+
+
+class SharedTarget(NamedTuple):
+    """What both chains use: the counts, the look of X alone, the target, and scratch."""
+
+    count: np.ndarray
+    look: np.ndarray
+    log_prior: Any
+    log_terms: Any
+    data: tuple[np.ndarray, ...]
+    n_obs: int
+    prior_rows: int
+    as_they_lie: np.ndarray
+    work: np.ndarray
+    noise: np.ndarray
+
+
+@compiled
+def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
+    """Write log prior and log-likelihood at the proposal."""
+    log_prior = shared.log_prior(walker.proposed)
+    walker.log_prior[THERE] = log_prior
+    walker.log_likelihood[THERE] = 0.0
+    shared.count[EVALUATIONS] += shared.prior_rows
+    if log_prior > -math.inf:
+        walker.log_likelihood[THERE] = sum_terms(
+            shared.log_terms, walker.proposed, shared.data, shared.as_they_lie, shared.n_obs, shared.work
+        )
+        shared.count[EVALUATIONS] += shared.n_obs
+
+
+@compiled
+def log_ratio_of(walker: Walker, log_q_ratio: float) -> float:
+    """Return Lambda; -inf outside the support."""
+    if walker.log_prior[THERE] == -math.inf:
+        return -math.inf
+    log_rest = walker.log_prior[THERE] - walker.log_prior[HERE] + log_q_ratio
+    return log_rest + (walker.log_likelihood[THERE] - walker.log_likelihood[HERE])
+
+
+@compiled
+def go_there(walker: Walker) -> None:
+    """Move to the proposal."""
+    assign(walker.theta, walker.proposed)
+    walker.log_prior[HERE] = walker.log_prior[THERE]
+    walker.log_likelihood[HERE] = walker.log_likelihood[THERE]
+
+
+@compiled
+def log_density(walker: Walker) -> float:
+    """Return the log posterior density at theta."""
+    return walker.log_prior[HERE] + walker.log_likelihood[HERE]
+
+
+@cached_by_content(maxsize=64)
+def make_move(
+    propose: Callable[..., float], couple: Callable[..., tuple[float, float]], draw_threshold: Callable[..., float]
+) -> Callable[..., int]:
+    """Return one step of X, or of both chains."""
+
+    def move(rng: np.random.Generator, chains: Any, shared: SharedTarget, n_chains: int) -> int:
+        x, y = chains
+        log_q_x = log_q_y = 0.0
+        if n_chains == 1:
+            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, shared.count)
+        else:
+            log_q_x, log_q_y = couple(
+                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, shared.count
+            )
+        threshold = draw_threshold(rng)
+        evaluate_there(shared, x)
+        log_ratio_x, log_ratio_y = log_ratio_of(x, log_q_x), -math.inf
+        if n_chains == 1:
+            shared.look[0] = log_ratio_x
+            shared.look[1] = log_ratio_x - log_q_x
+        else:
+            if equal(x.proposed, y.proposed):
+                y.log_prior[THERE], y.log_likelihood[THERE] = x.log_prior[THERE], x.log_likelihood[THERE]
+            else:
+                evaluate_there(shared, y)
+            log_ratio_y = log_ratio_of(y, log_q_y)
+        if math.isnan(log_ratio_x) or math.isnan(log_ratio_y):
+            return FAILED
+        if threshold < log_ratio_x:
+            go_there(x)
+        if threshold < log_ratio_y:
+            go_there(y)
+        return STAYED
+
+    return compiled(move)
+
+
+def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
+    """Return the coupling of the sampler's proposal with the exact test of its rule.
+
+    Raises
+    ------
+    IncompatibleError
+        When the proposal has no coupling, or still adapts.
+    """
+    if sampler.proposal.target_acceptance is not None:
+        raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
+    proposal = sampler.proposal.build_proposal(target)
+    if proposal.couple is None:
+        raise IncompatibleError(
+            f"couplings: no coupling is known for {sampler.proposal!r}; it is for RandomWalk, Langevin, Independence, "
+            "PreconditionedCrankNicolson, SurrogateTransition and mixtures of them"
+        )
+    compiled_target: CompiledTarget = target.compile()
+    known, dim = compiled_target, target.variables.size
+
+    def start(theta: np.ndarray, log_likelihood: float) -> Walker:
+        log_prior = float(known.log_prior(theta))
+        if log_prior == -math.inf:  # the first proposal inside the support is then accepted
+            log_likelihood = 0.0
+        elif math.isnan(log_likelihood):
+            log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
+        both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
+        return Walker(theta, theta.copy(), *both, proposal.make_state())
+
+    def shared() -> SharedTarget:
+        return SharedTarget(
+            np.zeros(len(COUNT_NAMES), dtype=np.int64), np.full(2, math.nan), known.log_prior, known.log_terms,
+            known.data, known.n_obs, known.prior_rows, np.empty(0, dtype=np.int64), np.empty(BATCH), np.empty((2, dim)),
+        )  # fmt: skip
+
+    move = make_move(proposal.propose, proposal.couple, RULES[sampler.test.rule].threshold)
+    return Coupling(
+        " + ".join(type(member).__name__ for member in sampler.proposal.members), move, log_density, start, shared, np.asarray(target.initial_point(), dtype=np.float64),
+        known.n_obs, knows_density=True,
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Sums over coupled chains, audit by audit, and what they have come to after so many steps."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from approxmcmc.couplings.measure import Measure
+from approxmcmc.couplings.meeting import Meeting
+
+POINTS_AT_ONCE = 20_000
+BATCHES = 20
+STEPS = 30  # at which the drift is reported
+
+
+class Summands:
+    """Collects weight * sum_{t < tau} [h(X_t) - h(Y_t)] of each audit, for all estimands at once."""
+
+    def __init__(self, measure: Measure, max_steps: int) -> None:
+        self.measure, k = measure, len(measure.labels)
+        self.steps = np.unique(np.geomspace(1, max_steps, STEPS).astype(np.int64))
+        self.rows: list[np.ndarray] = []
+        self.partial, self.partial_squares = np.zeros((len(self.steps), k)), np.zeros((len(self.steps), k))
+        self.waiting: list[tuple[int, float, Meeting]] = []
+        self.points = 0
+
+    def add(self, weight: float, meeting: Meeting | None) -> None:
+        """Add an audit; weight 0 for one without a coupling."""
+        self.rows.append(np.zeros(len(self.measure.labels)))
+        if weight and meeting is not None:
+            self.waiting.append((len(self.rows) - 1, weight, meeting))
+            self.points += meeting.paths.shape[1]
+            if self.points > POINTS_AT_ONCE:
+                self._evaluate()
+
+    def _evaluate(self) -> None:
+        """Evaluate the estimands along all chains that wait, in one call for X and one for Y."""
+        if not self.waiting:
+            return
+        meetings = [meeting for _, _, meeting in self.waiting]
+        at_x, at_y = (
+            self.measure(
+                np.concatenate([each.paths[k] for each in meetings]),
+                np.concatenate([each.densities[k] for each in meetings]),
+            )
+            for k in (0, 1)
+        )
+        with np.errstate(invalid="ignore"):
+            apart, start = at_x - at_y, 0
+        for row, weight, meeting in self.waiting:
+            n = meeting.paths.shape[1]
+            sums = weight * np.cumsum(apart[start : start + n], axis=0)
+            start += n
+            after = sums[np.minimum(self.steps, n) - 1]
+            self.partial += after
+            self.partial_squares += after**2
+            self.rows[row] = sums[-1]
+        self.waiting, self.points = [], 0
+
+    def finish(self) -> tuple[np.ndarray, "Drift"]:
+        """Return the summands (n_audits, n_estimands), and the drift up to the longest coupling."""
+        self._evaluate()
+        rows = np.array(self.rows)
+        n = len(rows)
+        mean = self.partial / n
+        variance = np.maximum(self.partial_squares / n - mean**2, 0.0) / max(n - 1, 1)
+        return rows, Drift(np.append(0, self.steps), *(np.vstack([0.0 * m[:1], m]) for m in (mean, np.sqrt(variance))))
+
+
+class Drift(NamedTuple):
+    """By how much T exact steps move the mean of each estimand: T (n,), value and standard error (n, n_estimands).
+
+    In the sign of a bias: what the exact chain takes off.
+    """
+
+    steps: np.ndarray
+    value: np.ndarray
+    error: np.ndarray
+
+    def until(self, last: int) -> "Drift":
+        """Return the drift without steps at which no coupling was left."""
+        kept = slice(int(np.searchsorted(self.steps, last)) + 1)
+        return Drift(self.steps[kept], self.value[kept], self.error[kept])
+
+
+class Average(NamedTuple):
+    """Means, standard errors and variances of one summand, shape (n_estimands,), over `n` audits."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    variance: np.ndarray
+    n: int
+
+    def interval(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return normal limits."""
+        margin = norm.ppf(0.5 + 0.5 * confidence) * self.error
+        return self.mean - margin, self.mean + margin
+
+
+def average(rows: np.ndarray) -> Average:
+    """Return the mean of rows (n, ...) that lie in the order of the draws.
+
+    The standard error is the larger of that of independent rows and that of batch means (Flegal, Haran and Jones 2008):
+    audits of neighbouring draws are alike.
+    """
+    n = len(rows)
+    variance = rows.var(axis=0, ddof=1) if n > 1 else np.full(rows.shape[1:], np.inf)
+    of_mean = variance / n
+    size = min(math.isqrt(n), n // BATCHES)
+    if size > 1:
+        batches = rows[: n // size * size].reshape(-1, size, *rows.shape[1:]).mean(axis=1)
+        of_mean = np.maximum(of_mean, batches.var(axis=0, ddof=1) / len(batches))
+    return Average(rows.mean(axis=0), np.sqrt(of_mean), variance, n)
+
+
+def shares(rows: np.ndarray) -> np.ndarray:
+    """Return the share of the largest summand in the sum of all absolute values; NaN where all are 0."""
+    total = np.abs(rows).sum(axis=0)
+    return np.divide(np.abs(rows).max(axis=0), total, out=np.full(np.shape(total), np.nan), where=total > 0.0)
