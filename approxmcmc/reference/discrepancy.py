@@ -90,8 +90,8 @@ def stein_discrepancy(
     would pay for; it has no sign and tells of no estimand; and it is blind to modes that the draws have missed, whose
     gradients nobody asked for. `bias` gives signed intervals for each estimand, `audit` an alarm.
 
-    The error is that of a U-statistic, by Hoeffding's decomposition, which holds where the discrepancy is 0, too; it
-    takes draws for independent.
+    The error is that of a U-statistic, by Hoeffding's decomposition, and takes draws for independent. Where the
+    discrepancy is 0 it errs upwards, by up to a half.
 
     References
     ----------
@@ -125,12 +125,16 @@ def stein_discrepancy(
     if statistic not in ("U", "V"):
         raise InvalidInputError(f"stein_discrepancy: statistic must be 'U' or 'V', found {statistic!r}")
     n_draws, seed = checked_integer(draws, "draws", 3), checked_integer(random_seed, "random_seed", 0)
+    if not isinstance(traces, Mapping):  # so is a DataTree
+        raise InvalidInputError(
+            f"stein_discrepancy: needs a trace, or a dict of name -> trace, found a {type(traces).__name__}"
+        )
     gradient = gradient_of(target, who="stein_discrepancy")
     if minibatch is not None and checked_integer(minibatch, "minibatch") > gradient.n_obs:
         raise InvalidInputError(f"stein_discrepancy: minibatch must be at most {gradient.n_obs}, found {minibatch}")
     L = np.linalg.cholesky(cov_of(laplace(target) if metric is None else metric))
     rows = {}
-    for name, trace in (traces if isinstance(traces, Mapping) else {"": traces}).items():
+    for name, trace in ({"": traces} if isinstance(traces, xr.DataTree) else traces).items():
         states, rng = _spaced(trace, target, n_draws), np.random.default_rng(seed)
         read = gradient.n_obs if minibatch is None else minibatch
         slopes = scores(gradient, states) if minibatch is None else minibatch_scores(gradient, states, read, rng)

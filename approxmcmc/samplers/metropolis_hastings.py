@@ -253,12 +253,14 @@ class MetropolisHastingsProgram:
             describe=lambda: self.proposal.describe(state.proposal),
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
-            auditor=None if self.audits is None else lambda draws: self._audit(state.proposal, draws, streams.audit),
+            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
         )
 
-    def auditor(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def stored_auditor(
+        self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator
+    ) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
-        return None if self.audits is None else self._audit(self._tuned(adapted), draws, rng)
+        return None if self.audits is None else self.auditor(self._tuned(adapted), draws, rng)
 
     def _tuned(self, adapted: Mapping[str, float]) -> Any:
         """Return the state of a proposal that had adapted like this."""
@@ -273,7 +275,7 @@ class MetropolisHastingsProgram:
             ) from None
         return state
 
-    def _audit(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
         judge = self.audits.judge if self.audits else None
         if judge is None:

@@ -73,8 +73,9 @@ class TestKernel:
 class TestError:
     """The U-statistic in replicates: unbiased, and as wide as it says.
 
-    Means are within 4.5 standard errors (7e-6 by chance); the spread of 200 replicates is known to 5 %, and must be
-    within a quarter of the mean error, which is five of these.
+    Means are within 4.5 standard errors (7e-6 by chance). The spread of 200 replicates is known to 5 % where the law is
+    off, and must be within a quarter of the error, five of these. Where the law is right it is known to 8 %, and the
+    error, whose variance of the projection is cut off at 0, may only be larger.
     """
 
     @pytest.mark.parametrize("shift", [0.0, SHIFT])
@@ -86,7 +87,8 @@ class TestError:
         squared, error = (np.array([one[name] for one in found]) for name in ("squared", "error"))
         truth = CLOSED_FORM if shift else 0.0
         assert abs(squared.mean() - truth) < 4.5 * squared.std() / np.sqrt(200)
-        assert np.sqrt((error**2).mean()) == pytest.approx(squared.std(), rel=0.25)
+        ratio = np.sqrt((error**2).mean()) / squared.std()
+        assert (0.75 < ratio < 1.25) if shift else (0.9 < ratio < 1.8)
 
     def test_noise_of_independent_minibatches_leaves_it_unbiased(self, rng):
         x = SHIFT + rng.normal(size=(60, 150, 1))
@@ -138,7 +140,9 @@ class TestTraces:
         ):
             with pytest.raises(error, match=message):
                 amc.stein_discrepancy(trace, target, **options)
-        with pytest.raises(IncompatibleError, match="gradients"):
+        with pytest.raises(InvalidInputError, match="dict of name"):
+            amc.stein_discrepancy([trace], target)
+        with pytest.raises(IncompatibleError, match="gradient"):
             amc.stein_discrepancy(trace_of(np.zeros((1, 9, 1)), "theta"), normal_mean())
         weighted = trace.copy()
         weighted["sample_stats"] = xr.DataTree(xr.Dataset({"weight": (("chain", "draw"), np.ones((1, 9)))}))
