@@ -41,7 +41,7 @@ _HOMES = {
     ),
     "approxmcmc.interop.pymc": ("from_pymc",),
     "approxmcmc.output": ("load", "save"),
-    "approxmcmc.plots": ("plot_bound", "plot_cost", "plot_risk"),
+    "approxmcmc.plots": ("plot_bias", "plot_bound", "plot_cost", "plot_risk"),
     "approxmcmc.proposals": (
         "AdaptiveDirection",
         "DecreasingStep",
