@@ -20,11 +20,12 @@ from approxmcmc.errors import SamplingWarning
 from approxmcmc.reference import ChainGates, GateReport, exact_chain_reference
 from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Study
+from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.in_laplace_metric import laplace_of, start
 from studies.tools.tall_samplers import SAMPLERS
-from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, as_one_run, judge
+from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, judge
 
 SEED = 2026
 FRIENDLY = ("mnist_7v9", "ijcnn1")  # where NUTS passes its gates in an hour; preset paper takes it

@@ -108,7 +108,8 @@ def plot_bias(
                 arguments = options.arguments(visual, **look)
                 plot_collection.map(function, visual, data=xr.Dataset({panel: values}), ignore_aes=ignored, **arguments)
     _axes(plot_collection, options, names, shown, backend, last=float(table["step"].max()))
-    label_axes(plot_collection, options, labeller=labeller, x_text="", y_text="posterior standard deviations")
+    unnamed = Options({**(visuals or {}), "xlabel": False})
+    label_axes(plot_collection, unnamed, labeller=labeller, x_text="", y_text="posterior standard deviations")
     if "drift" in names and len(drifting) > 1 and options.wanted("legend") and backend != "none":
         plot_collection.add_legend("estimand", **options.arguments("legend"))
     return plot_collection
@@ -147,7 +148,7 @@ def _panels(
     size = {"sharey": True, **figure_defaults(backend, (5.0 * len(names) + 1.0, 3.6))}
     arguments["figure_kwargs"] = {**size, **arguments.get("figure_kwargs", {})}
     zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": list(drifting)}, "estimand")
-    panels = xr.Dataset({name: zeros if name == "drift" else xr.DataArray(0.0) for name in names})
+    panels = xr.Dataset(dict.fromkeys(names, zeros if "drift" in names else xr.DataArray(0.0)))
     return PlotCollection.wrap(panels, backend=backend, **arguments)
 
 
@@ -166,8 +167,12 @@ def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:
 def _axes(
     collection: PlotCollection, options: Options, names: Sequence[str], shown: Sequence[str], backend: str, last: float
 ) -> None:
-    """Give the steps a logarithmic axis where they span a decade, and the biases the names of their estimands."""
+    """Name both axes; give the steps a logarithmic one where they span a decade, and the biases their estimands."""
     shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "store_artist": False}
+    for name in names if options.wanted("xlabel") else ():
+        arguments = {"text": "exact steps" if name == "drift" else "estimand", **options.arguments("xlabel")}
+        panel = xr.Dataset({name: xr.DataArray(0.0)})
+        collection.map(draw.labelled_x, "xlabel", data=panel, **shared, subset_info=True, **arguments)
     if "drift" in names and last > 10.0:
         collection.map(draw.set_xscale, "xscale", data=xr.Dataset({"drift": xr.DataArray(0.0)}), scale="log", **shared)
     if "bias" in names and options.wanted("xticks"):

@@ -50,6 +50,8 @@ class Study(Declaration):
         Error bounds that the report checks, by name: mappings with ``target`` and ``sampler``, names of the study, and
         further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``; its
         finished cells and the gold standard are what the distance is measured from.
+    bias
+        How biases are estimated without a gold standard (:class:`Bias`); None for none.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
         ``paper`` that is not listed is the study as it stands.

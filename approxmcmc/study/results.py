@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
+from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.gold import stored_gold
 from approxmcmc.study.plan import Plan, make_plan
@@ -119,6 +120,10 @@ class StudyResults:
     def gold_report(self, target_name: str) -> GoldReport | None:
         """Return status, gates, command, settings and seconds of a target's gold standard; None if not made yet."""
         return self.store.gold_report(target_name)
+
+    def bias(self, target_name: str, label: str) -> "xr.Dataset | None":
+        """Return the biases of a setting, as :func:`approxmcmc.bias` estimated them of these draws; None if not."""
+        return None if self.study.bias is None else stored_bias(self.store, target_name, label)
 
     def target(self, name: str) -> Target:
         """Return a target of the study."""
