@@ -190,11 +190,12 @@ class CompiledSurrogate(NamedTuple):
     """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
 
     ``make_state()`` returns a state for `approxmcmc.engine.surrogate_transition.move`, tuned. `normal_law` holds mean
-    and covariance where the surrogate is a normal law, else None.
+    and covariance where the surrogate is a normal law, else None. `cov` is the covariance of its draws, (dim, dim).
     """
 
     make_state: Callable[[], Any]
     normal_law: tuple[np.ndarray, np.ndarray] | None
+    cov: np.ndarray
 
 
 class SurrogateTarget(abc.ABC):

@@ -102,25 +102,37 @@ def kinetic_energy(momentum: np.ndarray) -> float:
 
 
 @compiled
-def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
-    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
-    position, momentum = state.position, state.momentum
-    for k in range(momentum.shape[0]):
-        momentum[k] = rng.standard_normal()
-    assign(position, theta)
-    energy = kinetic_energy(momentum) - state.log_density(theta)
+def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
+    """Draw a momentum, and return the step of a trajectory and the number of its steps."""
+    for k in range(state.momentum.shape[0]):
+        state.momentum[k] = rng.standard_normal()
     step = math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
-    steps = min(MOST_STEPS, max(1, int(length / step + 0.5)))
+    return step, min(MOST_STEPS, max(1, int(length / step + 0.5)))
+
+
+@compiled
+def follow_trajectory(state: SurrogateState, theta: np.ndarray, step: float, steps: int, count: np.ndarray) -> float:
+    """Write the end of the trajectory with the drawn momentum to ``state.position``; return its acceptance."""
+    position, momentum = state.position, state.momentum
+    assign(position, theta)
+    energy = kinetic_energy(momentum) - state.log_density(theta)
     push(state, position, 0.5 * step, count)
     for k in range(steps):
         drift(state, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
     change = energy - (kinetic_energy(momentum) - state.log_density(position))
     count[EVALUATIONS] += 2 * state.n_core
-    acceptance = 0.0 if math.isnan(change) else math.exp(min(0.0, change))
+    return 0.0 if math.isnan(change) else math.exp(min(0.0, change))
+
+
+@compiled
+def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
+    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
+    step, steps = trajectory_of(rng, state)
+    acceptance = follow_trajectory(state, theta, step, steps, count)
     if rng.random() < acceptance:
-        assign(theta, position)
+        assign(theta, state.position)
     return acceptance
 
 
@@ -136,43 +148,88 @@ def log_density_on_line(
     return quadratic + state.log_prior(position) + state.on_line(state.eta, state.wall_slopes[wall], t)
 
 
+class Line(NamedTuple):
+    """The surrogate along a wall through theta: slope and curvature of the quadratic, and the level of a slice."""
+
+    tilt: float
+    curvature: float
+    level: float
+
+
 @compiled
-def move_along_wall(
-    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
-) -> None:
-    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
+def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
+    """Return the line along a wall, with a slice at log_u below the density at theta."""
     direction, bend = state.walls[wall], state.wall_bends[wall]
     tilt = curvature = 0.0
     for j in range(theta.shape[0]):
         tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
         curvature += direction[j] * bend[j]
-    level = log_density_on_line(state, wall, theta, tilt, curvature, 0.0) + math.log1p(-rng.random())
-    left = -WIDTH * rng.random()
+    return Line(tilt, curvature, log_density_on_line(state, wall, theta, tilt, curvature, 0.0) + log_u)
+
+
+@compiled
+def lies_inside(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float) -> bool:
+    """Return whether theta + t w lies in the slice."""
+    return log_density_on_line(state, wall, theta, line.tilt, line.curvature, t) > line.level
+
+
+@compiled
+def step_out(
+    state: SurrogateState, wall: int, theta: np.ndarray, line: Line, left: float, to_the_left: int, count: np.ndarray
+) -> tuple[float, float]:
+    """Return the interval that begins at `left` and grows while its ends lie in the slice."""
     right = left + WIDTH
-    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
     to_the_right = MOST_INTERVALS - 1 - to_the_left
     evaluations = 1
-    while to_the_left > 0 and log_density_on_line(state, wall, theta, tilt, curvature, left) > level:
+    while to_the_left > 0 and lies_inside(state, wall, theta, line, left):
         left -= WIDTH
         to_the_left -= 1
         evaluations += 1
-    while to_the_right > 0 and log_density_on_line(state, wall, theta, tilt, curvature, right) > level:
+    while to_the_right > 0 and lies_inside(state, wall, theta, line, right):
         right += WIDTH
         to_the_right -= 1
         evaluations += 1
+    count[EVALUATIONS] += evaluations * state.n_core
+    return left, right
+
+
+@compiled
+def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, t: float) -> None:
+    """Move theta by t w, and the predictors of the core with it."""
+    direction, slopes = state.walls[wall], state.wall_slopes[wall]
+    for j in range(theta.shape[0]):
+        theta[j] += t * direction[j]
+    for i in range(slopes.shape[0]):
+        state.eta[i] += t * slopes[i]
+
+
+@compiled
+def move_along_wall(
+    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
+) -> None:
+    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
+    line = line_along(state, wall, theta, math.log1p(-rng.random()))
+    left = -WIDTH * rng.random()
+    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
+    left, right = step_out(state, wall, theta, line, left, to_the_left, count)
     t = 0.0
     while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
         t = left + (right - left) * rng.random()
-        evaluations += 1
-        if log_density_on_line(state, wall, theta, tilt, curvature, t) > level:
+        count[EVALUATIONS] += state.n_core
+        if lies_inside(state, wall, theta, line, t):
             break
         left, right, t = (t, right, 0.0) if t < 0.0 else (left, t, 0.0)
-    count[EVALUATIONS] += evaluations * state.n_core
-    for j in range(theta.shape[0]):
-        theta[j] += t * direction[j]
-    slopes = state.wall_slopes[wall]
-    for i in range(slopes.shape[0]):
-        state.eta[i] += t * slopes[i]
+    go_along_wall(state, wall, theta, t)
+
+
+@compiled
+def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
+    """Draw which move comes next, among those that are left."""
+    other = place + int(rng.random() * (order.shape[0] - place))
+    chosen = order[other]
+    order[other] = order[place]
+    order[place] = chosen
+    return chosen
 
 
 @compiled
@@ -184,10 +241,7 @@ def move(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, cou
     order = state.order
     acceptance, predicted = 1.0, False
     for place in range(order.shape[0]):
-        other = place + int(rng.random() * (order.shape[0] - place))
-        chosen = order[other]
-        order[other] = order[place]
-        order[place] = chosen
+        chosen = next_of(rng, order, place)
         if chosen < state.walls.shape[0]:
             if not predicted:
                 state.predict(theta, state.eta)

@@ -234,12 +234,12 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     def compile_surrogate(self) -> CompiledSurrogate:
         """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
         if self.laplace is not self.pilot:
-            return CompiledSurrogate(self._new_state, (self.laplace.mode, self.laplace.cov))
+            return CompiledSurrogate(self._new_state, (self.laplace.mode, self.laplace.cov), self.laplace.cov)
         if self._tuned is None:
             state = self._new_state()
             run(np.random.default_rng(2), state, self.pilot.draws[-1].copy(), ACCEPTANCE, TUNING_STEPS)
             self._tuned = float(state.log_step[0])
-        return CompiledSurrogate(self._new_state, None)
+        return CompiledSurrogate(self._new_state, None, self.pilot.cov)
 
     def _new_state(self) -> SurrogateState:
         directions = self.surrogate.directions(self.pilot.cholesky)

@@ -1,0 +1,229 @@
+"""The public `bias` and `debias`: layout, verdicts, seeds, and runs that it must refuse."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import approxmcmc as amc
+from approxmcmc.couplings.debiasing import optimal_share
+from approxmcmc.couplings.estimate import STREAM
+from approxmcmc.couplings.forms import audit_form, why_no_audits
+from approxmcmc.couplings.verdict import Evidence, verdict
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import logistic
+
+pytestmark = [pytest.mark.recompiles, pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")]
+PER_ESTIMAND = {
+    "bias", "bias_lower", "bias_upper", "bias_sd", "debiased", "debiased_lower", "debiased_upper", "mean",
+    "posterior_sd", "variance_per_audit", "largest_share",
+}  # fmt: skip
+PER_AUDIT = {"delta", "alpha", "alpha_hat", "weight", "meeting_time", "met"}
+SCALARS = {
+    *(f"{name}{end}" for name in ("wrong_decision_rate", "mean_abs_delta", "tv_bound", "sign_score", "energy_drift")
+      for end in ("", "_lower", "_upper")),
+    "n_audits", "n_couplings", "unmet", "passes", "seconds", "optimal_audit_share", "verdict", "reasons",
+}  # fmt: skip
+
+
+@functools.cache
+def target():
+    return logistic(40, 2)
+
+
+@functools.cache
+def sampler():
+    return amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.SequentialTTest(0.3, 8))
+
+
+@functools.cache
+def trace():
+    return amc.sample(
+        target(), sampler(), draws=60, tune=5, chains=2, random_seed=1, progressbar=False, audit_every=None
+    )
+
+
+@functools.cache
+def found(form="audit"):
+    return amc.bias(trace(), target(), sampler(), form=form, n_audits=40, random_seed=3)
+
+
+@pytest.mark.parametrize("form", ["audit", "drift"])
+def test_layout(form):
+    told = found(form)
+    assert {name for name in told if told[name].dims == ("estimand",)} == PER_ESTIMAND
+    assert {name for name in told if told[name].dims == ("audit",)} == PER_AUDIT
+    assert {name for name in told if not told[name].dims} == SCALARS
+    assert {name for name in told if told[name].dims == ("estimand", "step")} == {"drift", "drift_lower", "drift_upper"}
+    assert told.estimand.values.tolist() == [
+        "beta[x0]", "beta[x1]", "(beta[x0] - mean)^2", "(beta[x1] - mean)^2", "lp",
+    ]  # fmt: skip
+    np.testing.assert_allclose(told.drift.isel(step=-1), told.bias, atol=1e-12)  # all have met: the drift has ended
+    np.testing.assert_array_equal(told.drift.isel(step=0), 0.0)
+    np.testing.assert_allclose(told.debiased, told["mean"] - told.bias)
+    assert told.attrs["form"] == form and int(told.n_audits) == 40
+
+
+def test_audits_alone_know_the_test():
+    assert np.isfinite(found("audit").delta).all() and float(found("audit").tv_bound) > 0.0
+    assert np.isnan(found("drift").delta).all() and np.isnan(found("drift").tv_bound)
+    weights, delta = found("audit").weight.values, found("audit").delta.values
+    launched, c = weights != 0.0, found("audit").attrs["roulette"]
+    np.testing.assert_allclose(weights[launched], np.sign(delta[launched]) * np.maximum(np.abs(delta[launched]), c))
+
+
+def test_a_stored_trace_serves_as_well(tmp_path):
+    amc.save(trace(), tmp_path / "trace.nc")
+    again = amc.bias(amc.load(tmp_path / "trace.nc"), target(), sampler(), form="audit", n_audits=40, random_seed=3)
+    np.testing.assert_array_equal(again.bias, found().bias)
+    again.to_netcdf(tmp_path / "bias.nc")
+
+
+def test_draws_from_elsewhere_have_drift_alone():
+    draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": trace()["posterior"]["beta"].drop_attrs()})})
+    told = amc.bias(draws, target(), None, n_audits=20, random_seed=1)
+    assert told.attrs["form"] == "drift" and np.isnan(told.optimal_audit_share)
+    with pytest.raises(IncompatibleError, match="variable 'beta'"):
+        amc.bias(draws, logistic(40, 3), None)
+
+
+def test_estimands_of_the_user():
+    told = amc.bias(
+        trace(), target(), sampler(), {"product": lambda posterior: posterior["beta"].prod("coef")}, form="audit",
+        n_audits=40, random_seed=3,
+    )  # fmt: skip
+    assert told.estimand.values.tolist() == ["product"]
+    same = amc.bias(
+        trace(), target(), sampler(), {"beta": lambda posterior: posterior["beta"]}, form="audit", n_audits=40,
+        random_seed=3,
+    )  # fmt: skip
+    np.testing.assert_allclose(same.bias.values, found().bias.values[:2], rtol=1e-12)
+
+
+def test_unmet_chains_are_counted_and_forbid_an_estimate():
+    walk = amc.MetropolisHastings(amc.RandomWalk(0.02), amc.ExactTest())
+    told = amc.bias(trace(), target(), sampler(), kernel=walk, max_steps=4, n_audits=30, random_seed=1)
+    unmet = int(told.unmet)
+    assert unmet > 0 and unmet == int((~told.met).sum()) and int(told.n_couplings) >= unmet
+    assert told.verdict.item() == "not applicable" and "drift of 4 exact steps" in told.reasons.item()
+    weighed = told.weight.values[~told.met.values]
+    assert (weighed == -1.0).all()  # they keep their weight in the mean
+
+
+def test_no_stream_of_a_chain_is_used_again():
+    """The seed of the trace serves for its audits: their keys are others than those of any chain."""
+    [sequence], _ = seed_sequences(1, 1)
+    own = [np.random.default_rng(np.random.SeedSequence(1, spawn_key=(STREAM, k))).random() for k in range(4)]
+    of_chains = [rng.random() for chain in seed_sequences(1, 4)[0] for rng in streams(chain)]
+    assert not set(own) & set(of_chains) and len(set(own)) == 4
+    assert sequence.spawn_key != (STREAM,)
+
+
+class TestOneAudit:
+    """What an audit of one draw draws: fresh orders for each audit, and a u for each decision."""
+
+    def looks(self, test, n=2):
+        rng = np.random.default_rng(0)
+        own = dataclasses.replace(sampler(), test=test)
+        form = audit_form(target(), own, trace()["posterior"]["beta"].to_numpy(), rng, 16, 100)
+        theta = trace()["posterior"]["beta"].to_numpy()[0, -1]
+        return [form.auditors[0].look(theta, 1, 16) for _ in range(n)]
+
+    def test_orders_are_fresh(self):
+        table_of = {}
+        for look in self.looks(amc.SequentialTTest(0.3, 8), 6):
+            table_of[look.proposed.tobytes()] = len(set(look.log_ratios.tolist()))
+        assert len(table_of) == 6 and max(table_of.values()) > 4  # of 16 orders
+
+    def test_no_u_is_taken_twice(self):
+        [look] = self.looks(amc.BernsteinTest(0.5, 8, range=0.5), 1)
+        assert len(set(look.thresholds.tolist())) == look.thresholds.size
+        u = np.sort(np.exp(look.thresholds))
+        assert (np.floor(u * u.size) == np.arange(u.size)).all()  # one in each stratum
+
+
+class TestKernel:
+    def test_a_pair_of_the_same_posterior(self):
+        pair = (amc.ControlVariate(target()), amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.ExactTest()))
+        told = amc.bias(trace(), target(), sampler(), kernel=pair, n_audits=20, random_seed=1)
+        assert told.attrs["form"] == "drift" and told.attrs["kernel"] == "Independence"
+
+    def test_another_posterior_is_refused(self):
+        walk = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest())
+        with pytest.raises(IncompatibleError, match="more than a constant"):
+            amc.bias(trace(), target(), sampler(), kernel=(logistic(40, 2, prior_scale=2.0), walk))
+
+    def test_an_approximate_kernel_is_refused(self):
+        with pytest.raises(IncompatibleError, match="must be an exact sampler"):
+            amc.bias(trace(), target(), sampler(), kernel=sampler())
+
+
+def test_why_form_audit_cannot_be_had():
+    walk = amc.RandomWalk(0.1)
+    for own, why in (
+        (amc.MetropolisHastings(walk, amc.AlwaysAccept()), "no test"),
+        (amc.MetropolisHastings(walk, amc.ExactTest()), "exact"),
+        (amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.SequentialTTest(0.1, 8)), "tuned"),
+        (None, "only Metropolis-Hastings"),
+        (sampler(), ""),
+    ):
+        assert why in why_no_audits(target(), own)
+    with pytest.raises(IncompatibleError, match="no form 'audit'"):
+        amc.bias(trace(), target(), None, form="audit")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"form": "other"}, "form"), ({"seconds": 0}, "seconds"), ({"n_audits": 0}, "n_audits")]
+)
+def test_careless_arguments(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        amc.bias(trace(), target(), sampler(), **settings)
+
+
+GOOD = Evidence(["a", "b"], np.array([0.0, 0.0]), np.array([0.01, 0.01]), np.array([1.0, 1.0]), 200, 50, 0, 2000, 0.3, 0.05, 0.95)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "small"),
+        ({"unmet": 1, "tv_upper": 2.0}, "not applicable"),
+        ({"tv_upper": 1.0, "largest_share": 0.5}, "not applicable"),
+        ({"largest_share": 0.11, "bias": np.array([0.5, 0.0])}, "inconclusive"),
+        ({"bias": np.array([0.0, -0.06])}, "biased"),
+        ({"bias": np.array([0.0, 0.04])}, "small"),  # seen, and negligible
+        ({"error": np.array([0.01, 0.06])}, "inconclusive"),
+        ({"tv_upper": np.nan, "largest_share": np.nan}, "small"),  # nothing is known of a test
+    ],
+)
+def test_verdicts_in_their_order(change, expected):
+    told, reasons = verdict(GOOD._replace(**change))
+    assert told == expected and reasons
+
+
+class TestDebias:
+    def test_means_are_left_alone_where_audits_cost_more(self):
+        told = amc.debias(trace(), found().assign_attrs(cost_of_draws=1.0, cost_of_audits=2.0))
+        assert not bool(told.applied) and "left alone" in told.attrs["sentence"]
+        np.testing.assert_array_equal(told.estimate, found()["mean"])
+
+    def test_the_bias_comes_off_where_they_cost_less(self):
+        estimated = found().assign(verdict="small").assign_attrs(cost_of_draws=2.0, cost_of_audits=1.0)
+        told = amc.debias(trace(), estimated)
+        assert bool(told.applied)
+        np.testing.assert_array_equal(told.estimate, found()["mean"] - found()["bias"])
+        assert not bool(amc.debias(trace(), estimated.assign(verdict="not applicable")).applied)
+
+    def test_when_it_pays(self):
+        told = amc.debias(trace(), found().assign_attrs(cost_of_draws=2.4e-4, cost_of_audits=2.0e-4))
+        worth = (2.0e-4 + 2.0 * (2.4e-4 * 2.0e-4) ** 0.5) / found().bias_sd.values ** 2
+        np.testing.assert_allclose(told.pays_from, worth)
+        assert optimal_share(1.0, 1.0) == 0.5
+
+    def test_of_another_trace_is_refused(self):
+        other = amc.sample(target(), sampler(), draws=20, tune=0, chains=1, random_seed=9, progressbar=False)
+        with pytest.raises(IncompatibleError, match="debias"):
+            amc.debias(other, found())

@@ -1,0 +1,221 @@
+"""Couplings of exact kernels: each chain keeps its own law, and two that have met stay together."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Streams
+from approxmcmc.couplings.kernels import coupling_of, default_kernel
+from approxmcmc.engine.coupled_surrogate import move_both
+from approxmcmc.engine.surrogate_transition import move
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.proposals.reflection import couple_noise
+from tests.models import logistic
+
+pytestmark = pytest.mark.recompiles
+X0, Y0 = np.array([0.1, -0.2, 0.3]), np.array([0.25, 0.1, -0.1])
+
+
+@functools.cache
+def target():
+    return logistic(25)
+
+
+@functools.cache
+def fit():
+    return amc.laplace(target())
+
+
+PROPOSALS = {
+    "walk": lambda: amc.RandomWalk([0.1, 0.2, 0.3]),
+    "walk, covariance": lambda: amc.RandomWalk(0.8, preconditioner=fit()),
+    "independence": lambda: amc.Independence(fit()),
+    "pCN": lambda: amc.PreconditionedCrankNicolson(0.6, fit()),
+    "Langevin": lambda: amc.Langevin(0.05),
+    "Langevin, covariance": lambda: amc.Langevin(0.6, preconditioner=fit()),
+    "mixture": lambda: amc.Mixture([amc.Independence(fit()), amc.RandomWalk(0.2)], weights=[0.5, 0.5]),
+}
+each_proposal = pytest.mark.parametrize("name", PROPOSALS)
+
+
+class Both:
+    """A proposal for two chains, from the same two points again and again."""
+
+    def __init__(self, name):
+        self.built = PROPOSALS[name]().build_proposal(target())
+        self.count, self.noise = np.zeros(len(COUNT_NAMES), np.int64), np.empty((2, 3))
+
+    def propose(self, rng, theta):
+        out = np.empty(3)
+        return out, self.built.propose(rng, self.built.make_state(), theta, out, self.count)
+
+    def couple(self, rng, x, y):
+        x_new, y_new, states = np.empty(3), np.empty(3), (self.built.make_state(), self.built.make_state())
+        ratios = self.built.couple(rng, *states, x, y, x_new, y_new, self.noise, self.count)
+        return x_new, y_new, ratios
+
+
+@each_proposal
+def test_the_first_chain_proposes_as_ever(name):
+    both = Both(name)
+    for seed in range(5):
+        alone, ratio = both.propose(np.random.default_rng(seed), X0)
+        x_new, _, ratios = both.couple(np.random.default_rng(seed), X0, Y0)
+        assert x_new.tobytes() == alone.tobytes() and ratios[0] == ratio
+
+
+@each_proposal
+def test_chains_that_have_met_stay_together(name):
+    both = Both(name)
+    for seed in range(20):
+        x_new, y_new, ratios = both.couple(np.random.default_rng(seed), X0, X0.copy())
+        assert x_new.tobytes() == y_new.tobytes() and ratios[0] == pytest.approx(ratios[1], abs=1e-12)
+
+
+@each_proposal
+def test_the_second_chain_has_its_own_law(name):
+    """Means and covariances of y' - y against those of proposals from y alone; false fail 12 x 6e-7 for each."""
+    both, rng, n = Both(name), np.random.default_rng(1), 800
+    coupled = np.array([both.couple(rng, X0, Y0)[1] for _ in range(n)])
+    alone = np.array([both.propose(rng, Y0)[0] for _ in range(n)])
+    rows, columns = np.triu_indices(3)
+    features = [np.hstack([v, (v[:, rows] - Y0[rows]) * (v[:, columns] - Y0[columns])]) for v in (coupled, alone)]
+    error = np.sqrt(sum(f.var(axis=0) for f in features) / n)
+    assert (np.abs(features[0].mean(axis=0) - features[1].mean(axis=0)) < 5.0 * error).all()
+
+
+@each_proposal
+def test_the_density_ratio_of_the_second_chain(name):
+    """log q(y|y') - log q(y'|y): as the same chain would have it that stands there and goes there."""
+    both = Both(name)
+    if name == "mixture":
+        pytest.skip("the ratio is that of the member that proposed")
+    ratio_of = RATIOS[name]
+    for seed in range(10):
+        x_new, y_new, ratios = both.couple(np.random.default_rng(seed), X0, Y0)
+        assert ratios == pytest.approx((ratio_of(X0, x_new), ratio_of(Y0, y_new)), abs=1e-9)
+
+
+def normal_ratio(here, there):
+    def log_density(v):
+        return -0.5 * (v - fit().mode) @ fit().precision @ (v - fit().mode)
+
+    return log_density(here) - log_density(there)
+
+
+def langevin_ratio(here, there, alpha, M):
+    def gradient(theta):
+        known, out = target().compile_gradient(), np.zeros(3)
+        known.add_gradient(theta, known.data, np.empty(0, np.int64), 0, known.n_obs, out)
+        known.add_prior_gradient(theta, out)
+        return out
+
+    def log_q(a, b):
+        v = b - a - 0.5 * alpha * M @ gradient(a)
+        return -0.5 * v @ np.linalg.solve(M, v) / alpha
+
+    return log_q(there, here) - log_q(here, there)
+
+
+RATIOS = {
+    "walk": lambda here, there: 0.0,
+    "walk, covariance": lambda here, there: 0.0,
+    "independence": normal_ratio,
+    "pCN": normal_ratio,
+    "Langevin": lambda here, there: langevin_ratio(here, there, 0.05, np.eye(3)),
+    "Langevin, covariance": lambda here, there: langevin_ratio(here, there, 0.6, fit().cov),
+}
+
+
+def test_reflection_is_maximal():
+    """Two standard normals whose means are 1 apart are equal with probability 2 Phi(-1/2) = .617; 10 000 draws."""
+    rng, same = np.random.default_rng(3), 0
+    for _ in range(10_000):
+        xi, z = rng.standard_normal(1), np.ones(1)
+        before = xi.copy()
+        if couple_noise(rng, xi, z):
+            same += 1
+            assert xi == before
+        else:
+            assert xi == -before
+    assert abs(same / 10_000 - 0.6171) < 5.0 * math.sqrt(0.617 * 0.383 / 10_000)
+
+
+@pytest.mark.parametrize("rule", ["metropolis", "barker"])
+def test_a_chain_alone_makes_the_steps_of_the_sampler(rule):
+    """X runs ahead as the exact chain does, bit for bit, when both read one stream."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest(rule))
+    program = sampler.build(target(), audit_every=None)
+    rng = np.random.default_rng(5)
+    chain = program.start(X0, Streams(rng, rng, rng, rng, rng), 0)
+    draws = np.empty((20, 3))
+    chain.advance(20, 1, draws, np.empty((20, len(COUNT_NAMES)), np.int64), np.empty((20, len(VALUE_NAMES))))
+    coupling = coupling_of(target(), sampler)
+    for steps in (1, 7, 20):
+        found = coupling.meet(np.random.default_rng(5), X0, Y0 + 9.0, steps, steps + 1)
+        assert found.paths[0, 0].tobytes() == draws[steps - 1].tobytes()
+
+
+@each_proposal
+def test_coupled_chains_meet(name):
+    coupling = coupling_of(target(), amc.MetropolisHastings(PROPOSALS[name](), amc.ExactTest()))
+    for seed in range(3):
+        found = coupling.meet(np.random.default_rng(seed), X0, Y0, 0, 3000)
+        assert found.met and found.paths.shape == (2, found.time, 3)
+        assert found.paths[:, 0].tolist() == [X0.tolist(), Y0.tolist()]
+        assert (found.paths[0] != found.paths[1]).any(axis=1).all()  # every pair before the meeting is one that differs
+
+
+def test_unmet_chains_are_told():
+    coupling = coupling_of(target(), amc.MetropolisHastings(amc.RandomWalk(0.01), amc.ExactTest()))
+    found = coupling.meet(np.random.default_rng(0), X0, Y0, 0, 5)
+    assert not found.met and found.paths.shape == (2, 6, 3)
+
+
+def test_one_pass_for_a_common_proposal():
+    coupling = coupling_of(target(), amc.MetropolisHastings(amc.Independence(fit()), amc.ExactTest()))
+    found = coupling.meet(np.random.default_rng(0), X0, Y0, 0, 100)
+    assert found.passes == found.time
+
+
+class TestSurrogate:
+    """Chains that move by the surrogate of core rows: a category of four equal responses makes a wall."""
+
+    @functools.cached_property
+    def core(self):
+        rng = np.random.default_rng(0)
+        X = np.column_stack([rng.normal(size=(300, 2)), np.arange(300) < 4])
+        y = (rng.random(300) < 1.0 / (1.0 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
+        return amc.CoreRows(amc.targets.LogisticRegression(X, y.astype(int), prior_scale=5.0))
+
+    def test_together_they_move_as_one_does(self):
+        known = self.core.compile_surrogate()
+        assert known.normal_law is None
+        count, start = np.zeros(len(COUNT_NAMES), np.int64), self.core.pilot.draws[0]
+        for seed in range(5):
+            alone, x, y = start.copy(), start.copy(), start.copy()
+            move(np.random.default_rng(seed), known.make_state(), alone, count)
+            move_both(np.random.default_rng(seed), known.make_state(), known.make_state(), x, y, count)
+            assert alone.tobytes() == x.tobytes() == y.tobytes()
+
+    def test_they_meet(self):
+        coupling = coupling_of(self.core, amc.MetropolisHastings(amc.SurrogateTransition()))
+        start = self.core.pilot.draws
+        found = [coupling.meet(np.random.default_rng(k), start[k], start[-1 - k], 0, 300) for k in range(3)]
+        assert all(each.met for each in found)
+
+
+def test_what_has_no_coupling_is_refused():
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="adapts"):
+        coupling_of(target(), sampler)
+    sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(0.01, batch_size=10), amc.AlwaysAccept())
+    with pytest.raises(IncompatibleError, match="no coupling is known"):
+        coupling_of(target(), sgld)
+
+
+def test_default_kernel_of_expanded_terms_is_that_of_the_plain_target():
+    assert default_kernel(amc.ControlVariate(target())).target is target()
