@@ -27,14 +27,12 @@ import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
-from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.couplings.finite import CoupledStates
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Gibbs, MetropolisHastings
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.sampling.progress import progress
 

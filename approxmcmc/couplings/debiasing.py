@@ -3,9 +3,10 @@ r"""Means with the bias taken off, and when that pays.
 With c1 the seconds of the chain times the variance of its mean, c2 = V t_a the variance of an audit times its seconds,
 both in posterior variances, and a share f of a time B for audits,
 
-    risk = c1 / ((1 - f) B) + c2 / (f B),    least at f* = sqrt(c2) / (sqrt(c1) + sqrt(c2)):  (sqrt(c1) + sqrt(c2))^2 / B,
+    risk = c1 / ((1 - f) B) + c2 / (f B),    least at f* = sqrt(c2) / (sqrt(c1) + sqrt(c2)),
 
-against b^2 + c1 / B for the chain alone: debiased means win from B = (c2 + 2 sqrt(c1 c2)) / b^2 on.
+where it is (sqrt(c1) + sqrt(c2))^2 / B, against b^2 + c1 / B for the chain alone: debiased means win from
+B = (c2 + 2 sqrt(c1 c2)) / b^2 on.
 """
 
 import math
@@ -44,11 +45,11 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``: ``debiased`` where ``applied`` is
-        true, else ``mean``. ``applied``: an audit costs less than the chain for the same variance (c2 < c1) and the
-        verdict is an estimate. ``pays_from`` (estimand): seconds of chain and audits together from which debiased means
-        have the smaller risk, if the bias is what it is estimated to be. ``optimal_audit_share``: the share of the time
-        that audits should get. Attribute ``sentence``.
+        By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``: ``debiased`` where ``applied``
+        is true, else ``mean``. ``applied``: an audit costs less than the chain for the same variance (c2 < c1) and the
+        verdict is an estimate. ``pays_from`` (estimand): seconds of chain and audits together from which debiased
+        means have the smaller risk, if the bias is what it is estimated to be. ``optimal_audit_share``: the share of
+        the time that audits should get. Attribute ``sentence``.
 
     Raises
     ------

@@ -74,9 +74,9 @@ def bias(
         ``"audit"``, ``"drift"``, or ``"auto"``: the one whose pilot needs fewer passes for the same error, and "drift"
         where there is no test, or a kernel is named.
     kernel
-        An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as ``(CoreRows(...),
-        MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of the Laplace
-        approximation, and one step in ten of a random walk; Gibbs on binary sites.
+        An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
+        ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of
+        the Laplace approximation, and one step in ten of a random walk; Gibbs on binary sites.
     max_steps
         Steps after which a coupling is cut off, and counts as unmet.
     replications
@@ -89,14 +89,15 @@ def bias(
     Returns
     -------
     xarray.Dataset
-        By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior standard
-        deviations; ``debiased`` with its limits, the mean of the draws less the bias; ``mean``; ``posterior_sd``;
-        ``variance_per_audit``; ``largest_share``, that of one audit in the sum of all. ``drift`` (estimand, step) with its
-        limits: how far so many exact steps move the mean. By ``audit``: ``delta``, ``alpha``, ``alpha_hat``, ``weight``,
-        ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``, ``n_couplings``, ``unmet``,
-        ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound on the total variation
-        distance of the draws' law from the posterior, with limits; ``sign_score`` and ``energy_drift``, 0 for exact draws;
-        ``passes``; ``seconds``; ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``.
+        By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior
+        standard deviations; ``debiased`` with its limits, the mean of the draws less the bias; ``mean``;
+        ``posterior_sd``; ``variance_per_audit``; ``largest_share``, that of one audit in the sum of all. ``drift``
+        (estimand, step) with its limits: how far so many exact steps move the mean. By ``audit``: ``delta``,
+        ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``,
+        ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
+        on the total variation distance of the draws' law from the posterior, with limits; ``sign_score`` and
+        ``energy_drift``, 0 for exact draws, with limits; ``passes``; ``seconds``; ``optimal_audit_share``, see
+        `debias`; ``verdict`` and ``reasons``. With the form "drift" what tells of the test is NaN.
 
     Raises
     ------
@@ -112,10 +113,13 @@ def bias(
     Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
     counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
     dropped. Where the exact kernel mixes badly all couplings may meet and the interval still be false: the verdict is
-    then "not applicable", as ``tv_bound`` tells. Verdicts, in this order: *not applicable*: a coupling is unmet or
-    ``tv_bound_upper`` is 1 or more; *inconclusive*: one coupling holds over a tenth of the sum; *biased*: some bias is not
-    0 (Bonferroni) and above 0.05 sd; *small*: every upper limit is below 0.1 sd; else *inconclusive*. A mode that no
-    chain has visited is invisible. Cost: two passes over the data for an audit, one to two for a step of a coupling.
+    then "not applicable", as ``tv_bound`` tells; the form "drift" has no such bound.
+
+    Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
+    one coupling holds over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd. *small*:
+    every upper limit is below 0.1 sd. Else *inconclusive*. A mode that no chain has visited is invisible.
+
+    Cost: two passes over the data for an audit ("drift": one), one or two for a step of a coupling.
 
     References
     ----------
@@ -150,8 +154,9 @@ def bias(
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)
     for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # what is counted ignores the clock
-    pilots = [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
-    best = min(range(len(forms)), key=lambda k: pilots[k].work)
+    known = len(forms) == 1 and n_audits is not None and isinstance(forms[0], DriftForm)  # nothing is left to choose
+    pilots = [] if known else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
+    best = min(range(len(pilots)), key=lambda k: pilots[k].work) if pilots else 0
     if n_audits is None:
         left = allowed - (time.perf_counter() - started)
         wanted = max(FEWEST, int(left / pilots[best].seconds))

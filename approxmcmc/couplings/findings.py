@@ -67,7 +67,7 @@ def as_dataset(run: Finished) -> xr.Dataset:
     launched = columns["weight"] != 0.0
     strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
     has_delta = bool(np.isfinite(columns["delta"]).all())
-    scalars = {
+    scalars: dict[str, Any] = {
         **_with_limits("wrong_decision_rate", columns["wrong"], confidence),
         **_with_limits("mean_abs_delta", distance(columns["delta"], columns["noise"]), confidence),
         **_with_limits("tv_bound", strain if has_delta else np.full(len(strain), math.nan), confidence),

@@ -1,10 +1,12 @@
 r"""What one audit adds to an estimate of a bias: a pair of states, a weight, and two exact chains from the pair.
 
-With P exact, P^ the sampler's own kernel, pi^ its law, g = sum_t (P^t h - pi(h)) and coupled exact chains X, Y that meet
-at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
+With P exact, P^ the sampler's own kernel, pi^ its law, g = sum_t (P^t h - pi(h)) and coupled exact chains X, Y that
+meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
-    (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],   theta ~ pi^, theta' proposed as the sampler does,
-    (B)  pi^(h) - pi(h) = E[g(theta) - g(theta_1)],                     theta ~ pi^, theta_1 one exact step from theta.
+    (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],    theta' proposed as the sampler does,
+    (B)  pi^(h) - pi(h) = E[g(theta) - g(theta_1)],                      theta_1 one exact step from theta,
+
+with theta ~ pi^.
 
 (A) needs the sampler's test, (B) draws alone. In (A) alpha^ is an average over fresh orders of the data with u
 integrated out, and a coupling is launched with probability min(1, abs(alpha^ - alpha) / c), whose inverse weighs it.

@@ -25,7 +25,7 @@ from approxmcmc.samplers.gibbs.sweep import SCANS, GibbsState, draw_by_terms, ne
 class SharedSites(NamedTuple):
     """What both chains use: the counts, no look, the values that a step books, and the threshold drawn for both."""
 
-    count: np.ndarray
+    counts: np.ndarray
     look: np.ndarray
     value: np.ndarray
     threshold: np.ndarray
@@ -49,12 +49,13 @@ def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Calla
 
     def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
         n_sites = chains[0].theta.shape[0]
-        streams = Streams(rng, shared.threshold, rng, rng, rng)
+        drawn: Any = shared.threshold
+        streams = Streams(rng, drawn, rng, rng, rng)
         for place in range(n_sites):
             site = next_site(rng, place, n_sites)
             shared.threshold[0] = logit_uniform(rng)
             for k in range(n_chains):
-                if draw(streams, chains[k], site, shared.count, shared.value) == FAILED:
+                if draw(streams, chains[k], site, shared.counts, shared.value) == FAILED:
                     return FAILED
         return STAYED
 
@@ -74,7 +75,5 @@ def couple_gibbs(target: DiscreteTarget, sampler: Gibbs) -> Coupling:
         return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
 
     sweep = make_sweep(SCANS[sampler.scan], draw_by_terms(given_threshold, tests[0]))
-    return Coupling(
-        type(sampler).__name__, sweep, unknown_density, start, shared, np.asarray(target.initial_point(), dtype=np.float64),
-        float(conditionals.n_terms.sum()), knows_density=False,
-    )  # fmt: skip
+    point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
+    return Coupling(type(sampler).__name__, sweep, unknown_density, start, shared, point, terms, knows_density=False)

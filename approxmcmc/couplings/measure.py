@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -132,7 +132,7 @@ class AtDraws(NamedTuple):
 
 def at_draws(measure: Measure, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
     """Return the moments over all draws; where the log density is wanted, over those `audited`, which know theirs."""
-    chains, n_draws, dim = draws.theta.shape
+    chains, n_draws, _ = draws.theta.shape
     if not measure.with_density:
         values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)
         return _moments(values)
@@ -143,7 +143,7 @@ def at_draws(measure: Measure, draws: Draws, audited: np.ndarray, log_density: n
 
 def _moments(values: np.ndarray) -> AtDraws:
     """Return mean, sd and a standard error by batch means, of values (chain, draw, estimand)."""
-    chains, n_draws, k = values.shape
+    _, n_draws, k = values.shape
     size = max(1, math.isqrt(n_draws))
     batches = values[:, : n_draws // size * size].reshape(-1, size, k).mean(axis=1)
     error = batches.std(axis=0, ddof=1) / math.sqrt(len(batches)) if len(batches) > 1 else np.full(k, np.nan)

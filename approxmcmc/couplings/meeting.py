@@ -1,9 +1,9 @@
 """Two chains of one kernel that meet: how far X runs ahead of Y, and when they are first equal.
 
-Both chains make the kernel's own steps; what couples them is drawn for both: proposals, or a site, that belong together,
-and one threshold for the decisions. Once equal they stay equal. A kernel becomes a `Coupling` here: ``move(rng, chains,
-shared, n_chains) -> status`` makes one step of both chains, or of X alone; ``density(chain)`` is the log density at
-its state, where that is known.
+Both chains make the kernel's own steps; what couples them is drawn for both: proposals, or a site, that belong
+together, and one threshold for the decisions. Once equal they stay equal. A kernel becomes a `Coupling` here:
+``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or of X alone; ``density(chain)`` is
+the log density at its state, where that is known.
 """
 
 from collections.abc import Callable
@@ -158,7 +158,7 @@ class Coupling:
             for theta, known in zip((x, y), log_likelihoods, strict=True)
         )
         shared = self.shared
-        shared.count[:], shared.look[:] = 0, np.nan
+        shared.counts[:], shared.look[:] = 0, np.nan
         paths, densities = self._room(max_steps - lag + 1 if record else 0)
         places = rng if config.DISABLE_JIT else addresses(rng)
         time = int(self.loop(places, chains, shared, lag, max_steps, paths, densities))
@@ -171,7 +171,7 @@ class Coupling:
             time,
             paths[:, :kept].copy(),
             densities[:, :kept].copy(),
-            float(shared.count[EVALUATIONS] + shared.count[GRADIENTS]) / self.cost_per_pass,
+            float(shared.counts[EVALUATIONS] + shared.counts[GRADIENTS]) / self.cost_per_pass,
             Look(*shared.look.tolist()),
         )
 

@@ -1,6 +1,6 @@
 """Coupled chains of Metropolis-Hastings with the exact test: proposals drawn together, one threshold for both.
 
-    (x', y') by the proposal's own coupling,  u for both,  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
+    (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
 
 Terms at a point that both chains were offered are evaluated once. A step of X alone is the sampler's own step, with the
 same numbers.
@@ -40,7 +40,7 @@ class Walker(NamedTuple):
 class SharedTarget(NamedTuple):
     """What both chains use: the counts, the look of X alone, the target, and scratch."""
 
-    count: np.ndarray
+    counts: np.ndarray
     look: np.ndarray
     log_prior: Any
     log_terms: Any
@@ -58,12 +58,12 @@ def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
     log_prior = shared.log_prior(walker.proposed)
     walker.log_prior[THERE] = log_prior
     walker.log_likelihood[THERE] = 0.0
-    shared.count[EVALUATIONS] += shared.prior_rows
+    shared.counts[EVALUATIONS] += shared.prior_rows
     if log_prior > -math.inf:
         walker.log_likelihood[THERE] = sum_terms(
             shared.log_terms, walker.proposed, shared.data, shared.as_they_lie, shared.n_obs, shared.work
         )
-        shared.count[EVALUATIONS] += shared.n_obs
+        shared.counts[EVALUATIONS] += shared.n_obs
 
 
 @compiled
@@ -99,10 +99,10 @@ def make_move(
         x, y = chains
         log_q_x = log_q_y = 0.0
         if n_chains == 1:
-            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, shared.count)
+            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, shared.counts)
         else:
             log_q_x, log_q_y = couple(
-                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, shared.count
+                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, shared.counts
             )
         threshold = draw_threshold(rng)
         evaluate_there(shared, x)
@@ -143,8 +143,8 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
             f"couplings: no coupling is known for {sampler.proposal!r}; it is for RandomWalk, Langevin, Independence, "
             "PreconditionedCrankNicolson, SurrogateTransition and mixtures of them"
         )
-    compiled_target: CompiledTarget = target.compile()
-    known, dim = compiled_target, target.variables.size
+    known: CompiledTarget = target.compile()
+    dim = target.variables.size
 
     def start(theta: np.ndarray, log_likelihood: float) -> Walker:
         log_prior = float(known.log_prior(theta))
@@ -156,13 +156,13 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
         return Walker(theta, theta.copy(), *both, proposal.make_state())
 
     def shared() -> SharedTarget:
-        return SharedTarget(
-            np.zeros(len(COUNT_NAMES), dtype=np.int64), np.full(2, math.nan), known.log_prior, known.log_terms,
-            known.data, known.n_obs, known.prior_rows, np.empty(0, dtype=np.int64), np.empty(BATCH), np.empty((2, dim)),
-        )  # fmt: skip
+        counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))
+        as_they_lie = np.empty(0, dtype=np.int64)
+        kernels = known.log_prior, known.log_terms
+        sizes = known.n_obs, known.prior_rows
+        return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, as_they_lie, *scratch)
 
+    name = " + ".join(type(member).__name__ for member in sampler.proposal.members)
     move = make_move(proposal.propose, proposal.couple, RULES[sampler.test.rule].threshold)
-    return Coupling(
-        " + ".join(type(member).__name__ for member in sampler.proposal.members), move, log_density, start, shared, np.asarray(target.initial_point(), dtype=np.float64),
-        known.n_obs, knows_density=True,
-    )  # fmt: skip
+    point = np.asarray(target.initial_point(), dtype=np.float64)
+    return Coupling(name, move, log_density, start, shared, point, known.n_obs, knows_density=True)

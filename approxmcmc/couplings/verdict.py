@@ -50,30 +50,33 @@ def verdict(found: Evidence) -> tuple[str, list[str]]:
 def _cut_off(found: Evidence) -> tuple[str, list[str]] | None:
     if not found.unmet:
         return None
-    return NOT_APPLICABLE, [
-        f"{found.unmet} of {found.n_couplings} couplings had not met after {found.max_steps} steps: the figures are the "
-        f"drift of {found.max_steps} exact steps and no biases; name a kernel that mixes, or raise max_steps"
-    ]
+    told = (
+        f"{found.unmet} of {found.n_couplings} couplings had not met after {found.max_steps} steps: the figures are "
+        f"the drift of {found.max_steps} exact steps and no biases; name a kernel that mixes, or raise max_steps"
+    )
+    return NOT_APPLICABLE, [told]
 
 
 def _bound_says_nothing(found: Evidence) -> tuple[str, list[str]] | None:
     if not found.tv_upper >= LARGEST_BOUND:
         return None
-    return NOT_APPLICABLE, [
-        f"E[|delta| tau] may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): the test errs too often, or "
-        "the exact chain mixes too slowly, for its couplings to say anything, although they met; name a kernel that "
+    told = (
+        f"E[|delta| tau] may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): the test errs too often, "
+        "or the exact chain mixes too slowly, for its couplings to say anything, although they met; name a kernel that "
         "mixes, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
-    ]
+    )
+    return NOT_APPLICABLE, [told]
 
 
 def _one_coupling_rules(found: Evidence) -> tuple[str, list[str]] | None:
     if not found.largest_share > LARGEST_SHARE:
         return None
-    return INCONCLUSIVE, [
+    told = (
         f"more audits: one of {found.n_couplings} couplings holds {found.largest_share:.0%} of the sum over all (limit "
         f"{LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give n_audits="
         f"{2 * found.n_audits}"
-    ]
+    )
+    return INCONCLUSIVE, [told]
 
 
 def _biased(found: Evidence) -> tuple[str, list[str]] | None:
@@ -82,10 +85,11 @@ def _biased(found: Evidence) -> tuple[str, list[str]] | None:
     if not seen.size:
         return None
     worst = seen[np.argmax(np.abs(found.bias[seen]))]
-    return BIASED, [
+    told = (
         f"{seen.size} of {len(found.bias)} biases are not 0 and above {NOTICED:g} posterior sd; the largest is that of "
         f"{found.labels[worst]}, {found.bias[worst]:+.2g} +- {margin[worst]:.1g} sd"
-    ]
+    )
+    return BIASED, [told]
 
 
 def _small(found: Evidence) -> tuple[str, list[str]] | None:
@@ -101,7 +105,8 @@ def _inconclusive(found: Evidence) -> tuple[str, list[str]]:
     upper = np.abs(found.bias) + quantile * found.error
     worst = int(np.argmax(upper))
     need = f"about {math.ceil(wanted):,} audits are needed" if math.isfinite(wanted) else "more audits are needed"
-    return INCONCLUSIVE, [
+    told = (
         f"the bias of {found.labels[worst]} may be as large as {upper[worst]:.2g} posterior sd; {need} to tell it to "
         f"{NOTICED:g} sd"
-    ]
+    )
+    return INCONCLUSIVE, [told]

@@ -1,8 +1,8 @@
 """Two chains that move together by one surrogate: the same momentum, the same slices in the same order.
 
-Trajectories with one momentum contract: on a normal law the distance of two chains shrinks by cos(length) in each. Along
-a wall both intervals begin on one lattice, so that near chains search the same slice at the same places, and forget
-where they were. Each chain moves as `move` does, in law; both come near each other and never meet exactly.
+Trajectories with one momentum contract: on a normal law the distance of two chains shrinks by cos(length) in each.
+Along a wall both intervals begin on one lattice, so that near chains search the same slice at the same places, and
+forget where they were. Each chain moves as `move` does, in law; both come near each other and never meet exactly.
 """
 
 import math

@@ -29,7 +29,6 @@ from approxmcmc.proposals.crank_nicolson import crank_nicolson
 from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 
-
 # Of coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and leads two chains that are
 # 1/50 sd apart to one point as often.
 MEETING_SCALE, MEETING_SHARE = 0.05, 0.25

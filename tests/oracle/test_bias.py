@@ -53,7 +53,11 @@ def with_rejections(moves):
 def by_threshold_form(test):
     """Return the kernel that accepts with E F(Lambda^) over all orders of the data, as audits take it."""
     built, table = test.build_test(Population(N)), table_of_terms(N, 1)
-    replicate, state, q = compile_replicate(built, table), built.make_state(), proposal_matrix(WALK, GRID[:, None], target())
+    replicate, state, q = (
+        compile_replicate(built, table),
+        built.make_state(),
+        proposal_matrix(WALK, GRID[:, None], target()),
+    )
     orders, rng = list(itertools.permutations(range(N))), np.random.default_rng(0)
     accept = np.zeros((len(GRID), len(GRID)))
     for i, j in itertools.permutations(range(len(GRID)), 2):
@@ -106,7 +110,9 @@ class TestIdentity:
         for h in (GRID, GRID**2):
             self.holds(matrix(exact), approximate(), h)
 
-    @pytest.mark.parametrize("test", [amc.SequentialTTest(0.4, 2), amc.MinibatchBarker(1.0, 2)], ids=["t-test", "barker"])
+    @pytest.mark.parametrize(
+        "test", [amc.SequentialTTest(0.4, 2), amc.MinibatchBarker(1.0, 2)], ids=["t-test", "barker"]
+    )
     def test_of_gibbs(self, test):
         rng = np.random.default_rng(2)
         of = amc.targets.BinaryMRF(3, [[0, 1], [1, 2], [0, 2]] * 2, rng.normal(size=(6, 2, 2)))

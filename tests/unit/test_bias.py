@@ -147,7 +147,10 @@ class TestOneAudit:
 
 class TestKernel:
     def test_a_pair_of_the_same_posterior(self):
-        pair = (amc.ControlVariate(target()), amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.ExactTest()))
+        pair = (
+            amc.ControlVariate(target()),
+            amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.ExactTest()),
+        )
         told = amc.bias(trace(), target(), sampler(), kernel=pair, n_audits=20, random_seed=1)
         assert told.attrs["form"] == "drift" and told.attrs["kernel"] == "Independence"
 
@@ -183,7 +186,19 @@ def test_careless_arguments(settings, message):
         amc.bias(trace(), target(), sampler(), **settings)
 
 
-GOOD = Evidence(["a", "b"], np.array([0.0, 0.0]), np.array([0.01, 0.01]), np.array([1.0, 1.0]), 200, 50, 0, 2000, 0.3, 0.05, 0.95)  # fmt: skip
+GOOD = Evidence(
+    labels=["a", "b"],
+    bias=np.zeros(2),
+    error=np.full(2, 0.01),
+    variance=np.ones(2),
+    n_audits=200,
+    n_couplings=50,
+    unmet=0,
+    max_steps=2000,
+    tv_upper=0.3,
+    largest_share=0.05,
+    confidence=0.95,
+)
 
 
 @pytest.mark.parametrize(
