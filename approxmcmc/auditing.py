@@ -134,7 +134,7 @@ def _auditors(
         _check_origin(trace, target, sampler)
         program = sampler.build(target, audit_every="auto")
         adapted = _adapted(trace["posterior"].to_dataset())
-        made = [program.stored_auditor(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
+        made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
         if found := [auditor for auditor in made if auditor is not None]:
             return found
     if isinstance(target, DiscreteTarget):

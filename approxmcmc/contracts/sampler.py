@@ -70,7 +70,7 @@ class Program(Protocol):
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps and never after."""
 
-    def stored_auditor(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
         """Return what audits stored draws of a chain, shape (draws, dim), that had adapted as `Chain.adapted` said.
 
         None where a step has no audit of its own: it is exact, or is audited while it is made.

@@ -256,9 +256,7 @@ class MetropolisHastingsProgram:
             auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
         )
 
-    def stored_auditor(
-        self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator
-    ) -> Auditor | None:
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
         return None if self.audits is None else self.auditor(self._tuned(adapted), draws, rng)
 

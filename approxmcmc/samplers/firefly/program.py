@@ -63,7 +63,7 @@ class FireflyProgram:
             z=self.z_update.make_state(expected_bright, n_obs),
         )
 
-    def stored_auditor(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its steps are exact."""
 
     def log_density(self, theta: np.ndarray) -> float:

@@ -101,7 +101,7 @@ class NoisyProgram:
             audits=new_audit_list(0, theta.size),
         )
 
-    def stored_auditor(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its steps are audited while they are made."""
 
     def log_density(self, theta: np.ndarray) -> float:
