@@ -121,7 +121,7 @@ def audit(
 def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
     if n_audits is not None:
         return audits.exactly(checked_integer(n_audits, "n_audits"))
-    if not (isinstance(seconds, numbers.Real) and seconds > 0):
+    if not (isinstance(seconds, numbers.Real) and float(seconds) > 0.0):
         raise InvalidInputError(f"audit: seconds must be positive, found {seconds!r}")
     return audits.within(float(seconds))
 

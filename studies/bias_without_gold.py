@@ -18,7 +18,6 @@ from approxmcmc.datasets import synthetic_logistic, tall_target
 from approxmcmc.errors import SamplingWarning
 from approxmcmc.reference import Kernel, exact_chain_reference
 from approxmcmc.study import Bias, Budget, Study
-from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.biases import gap_to_gold
@@ -115,7 +114,7 @@ def mnist_against_a_long_chain(results) -> list:
 
     name, frames = "mnist_7v9", {}
     for (target, label), traces in results.traces().items():
-        found = stored_bias(results.store, target, label)
+        found = results.bias(target, label)
         if target == name and found is not None:
             gap = gap_to_gold(found, as_one_run(traces), reference_of(results.target(name), results.preset))
             table = found[["bias", "bias_lower", "bias_upper", "posterior_sd"]].to_dataframe()
@@ -177,7 +176,7 @@ def covertype_by_core_rows(results) -> list:
         by_core = amc.bias(
             run, form, sampler, kernel=core, n_audits=asked.n_audits, seconds=asked.seconds, random_seed=SEED
         )
-        for kernel, found in (("default", stored_bias(results.store, name, label)), ("core rows", by_core)):
+        for kernel, found in (("default", results.bias(name, label)), ("core rows", by_core)):
             if found is not None:
                 rows.append({"kernel": kernel, **_worst(found)})
     caption = (
@@ -217,7 +216,7 @@ def cost(results) -> list:
             effective = np.median(np.concatenate([np.ravel(sizes[name].values) for name in sizes.data_vars]))
             rate = float(effective) / (run.sizes["chain"] * run.sizes["draw"])
         for setting in results.study.settings():
-            found = stored_bias(results.store, target, setting.label)
+            found = results.bias(target, setting.label)
             if found is None or setting.label == "exact":
                 continue
             relative = found["variance_per_audit"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0) ** 2

@@ -17,6 +17,12 @@ NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lo
 DRAWN = 5  # estimands whose drift is drawn unless more are named
 TICKS = 12  # labels that fit below a panel
 NOTICED = 0.05  # posterior sd, as in the verdicts
+FAINT: dict[str, Any] = {"color": "gray", "alpha": 0.4}
+LEVELS: tuple[tuple[float, str, dict[str, Any]], ...] = (
+    (0.0, "zero", {"color": "gray"}),
+    (NOTICED, "noticed", FAINT),
+    (-NOTICED, "noticed", FAINT),
+)
 
 
 def plot_bias(
@@ -95,7 +101,7 @@ def plot_bias(
         ("bias", "point", draw.scatter_xy, _stack("plot_axis", x=place, y=bias["value"]), {"color": "C0"}),
     ]
     for panel in names:
-        for value, visual, look in ((0.0, "zero", {"color": "gray"}), *((v, "noticed", FAINT) for v in EITHER)):
+        for value, visual, look in LEVELS:
             if options.wanted(visual):
                 level = xr.Dataset({panel: xr.DataArray(value)})
                 plot_collection.map(
@@ -113,10 +119,6 @@ def plot_bias(
     if "drift" in names and len(drifting) > 1 and options.wanted("legend") and backend != "none":
         plot_collection.add_legend("estimand", **options.arguments("legend"))
     return plot_collection
-
-
-FAINT = {"color": "gray", "alpha": 0.4}
-EITHER = (-NOTICED, NOTICED)
 
 
 def _table(data: Any) -> xr.Dataset:

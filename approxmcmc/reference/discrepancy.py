@@ -145,7 +145,8 @@ def stein_discrepancy(
 
 def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
     """Return evenly spaced draws of a trace, shape (at most n_draws, dim)."""
-    if isinstance(trace, xr.DataTree) and "weight" in trace.get("sample_stats", {}):
+    carried = trace["sample_stats"].data_vars if isinstance(trace, xr.DataTree) and "sample_stats" in trace else {}
+    if "weight" in carried:
         raise InvalidInputError(
             "stein_discrepancy: the draws carry weights, and pairs of draws would have to; resample them, or use a "
             "constant step size"

@@ -1,16 +1,42 @@
 """Biases on disk: figures and a report for each setting, in the folder ``bias`` of a store; the report comes last."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.json_files import read_json, write_json
-from approxmcmc.study.plan import digest
+from approxmcmc.study.knobs import Setting
+from approxmcmc.study.plan import describe, digest, function_id
 from approxmcmc.study.record import BiasReport
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
+    """Return all that the biases of a setting depend on, with a hash of it."""
+    asked = study.bias or Bias()
+    wanted: BiasReport = {
+        "target": target,
+        "label": setting.label,
+        "target_hash": study.target(target).content_hash(),
+        "sampler": describe(setting.sampler),
+        "draws": sorted(draws),
+        "settings": {
+            "n_audits": asked.n_audits,
+            "seconds": asked.seconds,
+            "form": asked.form,
+            "max_steps": asked.max_steps,
+            **{name: function_id(getattr(asked, name)) for name in ("kernel", "of")},
+            "estimands": {name: function_id(function) for name, function in (asked.estimands or {}).items()},
+        },
+    }
+    request = digest("bias", json.loads(json.dumps(wanted, default=str)))
+    return {**wanted, "request": request, "random_seed": int(request[:8], 16) >> 1}
 
 
 def bias_path(store: Store, target: str, label: str) -> Path:

@@ -4,7 +4,6 @@ All chains of a setting are one run to `approxmcmc.bias`. A setting waits until 
 stored answers a request, a hash of draws, sampler and settings: as long as that stays, a run reads it.
 """
 
-import json
 import time
 import traceback
 import warnings
@@ -12,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
-from approxmcmc.study.bias_store import bias_report, write_bias
+from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.knobs import Setting
-from approxmcmc.study.plan import Plan, describe, digest, function_id
+from approxmcmc.study.plan import Plan
 from approxmcmc.study.record import BiasReport, Record
 from approxmcmc.study.results import latest
 from approxmcmc.study.store import Store
@@ -55,28 +54,6 @@ def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, rec
     report["seconds"] = time.perf_counter() - start
     write_bias(store, report, found)
     return report
-
-
-def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
-    """Return all that the biases of a setting depend on, with a hash of it."""
-    asked = study.bias or Bias()
-    wanted: BiasReport = {
-        "target": target,
-        "label": setting.label,
-        "target_hash": study.target(target).content_hash(),
-        "sampler": describe(setting.sampler),
-        "draws": sorted(draws),
-        "settings": {
-            "n_audits": asked.n_audits,
-            "seconds": asked.seconds,
-            "form": asked.form,
-            "max_steps": asked.max_steps,
-            **{name: function_id(getattr(asked, name)) for name in ("kernel", "of")},
-            "estimands": {name: function_id(function) for name, function in (asked.estimands or {}).items()},
-        },
-    }
-    request = digest("bias", json.loads(json.dumps(wanted, default=str)))
-    return {**wanted, "request": request, "random_seed": int(request[:8], 16) >> 1}
 
 
 def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree", seed: int) -> "xr.Dataset":

@@ -75,6 +75,8 @@ def test_they_are_made_once_per_setting_and_stored(tmp_path, calls):
     found = StudyResults.open(study, "paper", tmp_path).bias("plain", study.settings()[1].label)
     xr.testing.assert_allclose(found, fake_bias())
     assert found.attrs == {"form": "audit"}
+    asked_otherwise = StudyResults.open(toy_study(bias=Bias(n_audits=7)), "paper", tmp_path)
+    assert asked_otherwise.bias("plain", study.settings()[1].label) is None, "not of these settings"
 
 
 def test_they_wait_for_all_cells_of_a_setting(tmp_path, calls):
@@ -107,7 +109,7 @@ def test_samplers_are_unwrapped_and_the_kernel_is_made_for_the_target(tmp_path, 
 
 def test_without_them_nothing_is_asked(tmp_path, calls):
     run(tmp_path, toy_study())
-    assert not calls and StudyResults.open(toy_study(), "paper", tmp_path).bias("plain", "walk") is None
+    assert not calls and StudyResults.open(toy_study(), "paper", tmp_path).bias("plain", "walk[epsilon=0.0]") is None
 
 
 def test_a_number_out_of_range_is_refused():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.diagnostics.estimands import evaluate, evaluate_reference, resolve
-from approxmcmc.study.bias_store import bias_report
 from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import COLOURS, subplots
@@ -63,7 +62,7 @@ def told_of(results: "StudyResults") -> list[Told]:
         return []
     told = []
     for (target, label), traces in results.traces().items():
-        report, found = bias_report(results.store, target, label), results.bias(target, label)
+        report, found = results.bias_report(target, label), results.bias(target, label)
         if report is not None:
             asked = results.study.bias.estimands
             gap = None if found is None else gap_to_gold(found, as_one_run(traces), results.reference(target), asked)
