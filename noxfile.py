@@ -73,6 +73,7 @@ PLAIN = [
     "tests/equivalence",
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
+    "tests/oracle/test_bias.py",
     "tests/oracle/test_control_variate.py",
     "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",

@@ -9,7 +9,8 @@ whose Monte Carlo mean over independent couplings is unbiased: an upper bound, f
 bootstrap interval. A larger L is tighter. Couplings that have not met when they are cut off are counted as if they
 met then, and the result says that it is then no bound.
 
-- Random-walk Metropolis-Hastings: reflection-maximal coupling of the two proposals, and one u for both decisions.
+- Metropolis-Hastings: the proposal's own coupling, and one u for both decisions. Normal proposals (random walks, MALA,
+  pCN) are coupled by reflection, independent ones are equal, members of a mixture are drawn for both.
 - Gibbs: the maximal coupling of each conditional, one u for both chains, sites in the same order.
 - A transition matrix: the maximal coupling of two rows.
 
@@ -62,8 +63,10 @@ def couplings(
     target
         A target, or a transition matrix, shape (n, n).
     sampler
-        `MetropolisHastings` with `RandomWalk`, or `Gibbs` on binary sites; None with a matrix. The *exact* chain is
-        coupled: of an approximate test only the rule, Metropolis or Barker, is kept.
+        `MetropolisHastings` with `RandomWalk`, `Langevin`, `PreconditionedCrankNicolson`, `Independence`, a mixture
+        of them, or `SurrogateTransition`, which is mixed with short steps of a walk, so that chains can meet; `Gibbs`
+        on binary sites; None with a matrix. The *exact* chain is coupled: of an approximate test only the rule,
+        Metropolis or Barker, is kept.
     lag
         L, in steps (sweeps of Gibbs); about the time that the chain needs to forget, or more.
     n_couplings

@@ -20,6 +20,7 @@ from approxmcmc.engine.term_table import SHUFFLED, table_of_terms, write_pair
 from approxmcmc.samplers.replication import compile_replicate
 from tests.models import normal_loglik, normal_logprior
 
+pytestmark = pytest.mark.recompiles
 N = 4
 GRID = np.linspace(-0.4, 1.6, 5)
 WALK = amc.RandomWalk(0.7)
