@@ -193,7 +193,7 @@ def _forms(
     form: str, kernel: Any, target: Target, sampler: Any, draws: Draws, streams: Streams, orders: int, max_steps: int
 ) -> list[AuditForm | DriftForm]:
     """Return the forms among which a pilot chooses."""
-    why = why_no_audits(target, sampler)
+    why = why_no_audits(target, sampler, draws.adapted)
     if form == "audit" and (why or kernel is not None):
         raise IncompatibleError(
             f"bias: there is no form 'audit' for {sampler!r}: {why or 'a kernel is named, which form drift follows'}; "
@@ -201,7 +201,7 @@ def _forms(
         )
     found: list[AuditForm | DriftForm] = []
     if form != "drift" and not why and kernel is None:
-        found.append(audit_form(target, sampler, draws.theta, streams.audit, orders, max_steps))
+        found.append(audit_form(target, sampler, draws, streams.audit, orders, max_steps))
     if form != "audit":
         try:
             found.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))

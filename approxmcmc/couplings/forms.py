@@ -12,19 +12,20 @@ with theta ~ pi^.
 integrated out, and a coupling is launched with probability min(1, abs(alpha^ - alpha) / c), whose inverse weighs it.
 """
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.couplings.kernels import Kernel, coupling_of
+from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.samplers.audits import TestedSteps
 
 
 class Record(NamedTuple):
@@ -62,17 +63,25 @@ Audit = tuple[Record, Meeting | None]
 class AuditForm:
     """Form (A): the sampler's own steps, their acceptance probabilities on all data and by the test.
 
-    `auditors` are those of the chains; `roulette` is c.
+    `auditors` (`TestedSteps`) and `couplings` are those of the chains, each with the steps that its tuning has settled
+    on; `roulette`
+    is c.
     """
 
     name = "audit"
     roulette = 0.0
 
     def __init__(
-        self, target: Any, coupling: Coupling, auditors: Sequence[TestedSteps], rule: str, orders: int, max_steps: int
+        self,
+        target: Any,
+        couplings: Sequence[Coupling],
+        auditors: Sequence[Any],
+        rule: str,
+        orders: int,
+        max_steps: int,
     ) -> None:
-        self.target, self.coupling, self.auditors, self.rule = target.compile(), coupling, auditors, rule
-        self.orders, self.max_steps = orders, max_steps
+        self.target, self.couplings, self.auditors, self.rule = target.compile(), couplings, auditors, rule
+        self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
     def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Audit one step; None where a log density was NaN."""
@@ -92,7 +101,7 @@ class AuditForm:
         if not streams.roulette.random() < chance:
             return record, None
         there = found.log_likelihood + float(found.terms.sum()) * self.auditors[chain].judge.temperature
-        meeting = self.coupling.meet(
+        meeting = self.couplings[chain].meet(
             streams.coupling, found.proposed, theta, 0, self.max_steps, log_likelihoods=(there, found.log_likelihood)
         )
         return _with(record, meeting, delta / chance), meeting
@@ -133,19 +142,27 @@ def _with(record: Record, meeting: Meeting, weight: float) -> Record:
     )
 
 
-Form = Callable[[Streams, np.ndarray, int, int], Audit | None]
-
-
 def audit_form(
-    target: Any, sampler: Any, draws: np.ndarray, rng: np.random.Generator, orders: int, max_steps: int
+    target: Any, sampler: Any, draws: Draws, rng: np.random.Generator, orders: int, max_steps: int
 ) -> AuditForm:
-    """Return form (A) of a sampler, for draws (chain, draw, dim); `rng` is that of the audits."""
-    program = sampler.build(target, audit_every="auto")
-    auditors = [program.auditor(program.proposal.make_state(), own, rng) for own in draws]
-    return AuditForm(target, couple_metropolis(target, sampler), auditors, sampler.test.rule, orders, max_steps)
+    """Return form (A) of a sampler for its draws; `rng` is that of the audits."""
+    own = [settled(sampler, adapted) for adapted in draws.adapted]
+    programs = {each: each.build(target, audit_every="auto") for each in own}
+    coupled = {each: couple_metropolis(target, each) for each in programs}
+    auditors = [
+        programs[each].auditor(programs[each].proposal.make_state(), kept, rng)
+        for each, kept in zip(own, draws.theta, strict=True)
+    ]
+    return AuditForm(target, [coupled[each] for each in own], auditors, sampler.test.rule, orders, max_steps)
 
 
-def why_no_audits(target: Any, sampler: Any) -> str:
+def settled(sampler: MetropolisHastings, adapted: Mapping[str, float]) -> MetropolisHastings:
+    """Return the sampler as tuning has left one chain."""
+    proposal = sampler.proposal.settled(adapted)
+    return sampler if proposal is sampler.proposal else dataclasses.replace(sampler, proposal=proposal)
+
+
+def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, float]]) -> str:
     """Say why form (A) cannot be had; "" where it can."""
     if not isinstance(sampler, MetropolisHastings):
         return "only Metropolis-Hastings has audited steps"
@@ -161,8 +178,8 @@ def why_no_audits(target: Any, sampler: Any) -> str:
         return "two chains of the sampler's proposal come near each other and never meet"
     if not sampler.test.build_test(target).is_audited:
         return f"decisions of {sampler.test!r} cannot be audited"
-    if sampler.proposal.target_acceptance is not None:
-        return "its proposal was tuned, and the settings do not say to what"
+    if any(sampler.proposal.settled(each) is None for each in adapted):
+        return "its proposal was tuned, and the trace does not say to what"
     if sampler.proposal.build_proposal(target).couple is None:
         return f"no coupling is known for {sampler.proposal!r}"
     return ""

@@ -13,14 +13,19 @@ from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import IncompatibleError
 
 LOG_DENSITY = "lp"
+TUNED = "adapted_"  # begins the names of attributes that tell what tuning has settled on
 
 
 class Draws(NamedTuple):
-    """The draws of a trace as vectors (chain, draw, dim), and the steps between two of them and before the first."""
+    """The draws of a trace as vectors (chain, draw, dim), the steps between two of them and before the first.
+
+    `adapted` tells for each chain what its tuning has settled on.
+    """
 
     theta: np.ndarray
     thin: int
     tune: int
+    adapted: list[dict[str, float]]
 
     @property
     def flat(self) -> np.ndarray:
@@ -58,7 +63,15 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
         np.ascontiguousarray(np.concatenate(parts, axis=2)),
         int(posterior.attrs.get("thin", 1)),
         int(posterior.attrs.get("tuning_steps", 0)),
+        _adapted(posterior),
     )
+
+
+def _adapted(posterior: xr.Dataset) -> list[dict[str, float]]:
+    """Return what the attributes say of tuning, by chain; chains that were selected have kept their labels."""
+    lists = {name[len(TUNED) :]: np.atleast_1d(v) for name, v in posterior.attrs.items() if name.startswith(TUNED)}
+    labels = np.asarray(posterior["chain"]) if "chain" in posterior.coords else np.arange(posterior.sizes["chain"])
+    return [{name: float(v[k]) for name, v in lists.items() if 0 <= k < len(v)} for k in labels.astype(np.int64)]
 
 
 class Measure:
@@ -137,7 +150,8 @@ def at_draws(measure: Measure, draws: Draws, audited: np.ndarray, log_density: n
         values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)
         return _moments(values)
     every = _moments(measure(draws.flat, np.zeros(len(draws.flat))).reshape(chains, n_draws, -1))
-    found = _moments(measure(draws.flat[audited], log_density)[None])
+    known = np.isfinite(log_density)  # not evaluated where the proposal lay outside the support
+    found = _moments(measure(draws.flat[audited][known], log_density[known])[None])
     return AtDraws(*(np.append(whole[:-1], part[-1]) for whole, part in zip(every, found, strict=True)))
 
 

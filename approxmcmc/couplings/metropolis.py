@@ -135,7 +135,7 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
     IncompatibleError
         When the proposal has no coupling, or still adapts.
     """
-    if sampler.proposal.target_acceptance is not None:
+    if any(member.target_acceptance is not None for member in sampler.proposal.members):
         raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
     proposal = sampler.proposal.build_proposal(target)
     if proposal.couple is None:

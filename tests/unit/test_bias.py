@@ -10,7 +10,8 @@ import xarray as xr
 import approxmcmc as amc
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
-from approxmcmc.couplings.forms import audit_form, why_no_audits
+from approxmcmc.couplings.forms import audit_form, settled, why_no_audits
+from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import Evidence, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -128,7 +129,7 @@ class TestOneAudit:
     def looks(self, test, n=2):
         rng = np.random.default_rng(0)
         own = dataclasses.replace(sampler(), test=test)
-        form = audit_form(target(), own, trace()["posterior"]["beta"].to_numpy(), rng, 16, 100)
+        form = audit_form(target(), own, draws_of(trace(), target()), rng, 16, 100)
         theta = trace()["posterior"]["beta"].to_numpy()[0, -1]
         return [form.auditors[0].look(theta, 1, 16) for _ in range(n)]
 
@@ -173,9 +174,25 @@ def test_why_form_audit_cannot_be_had():
         (None, "only Metropolis-Hastings"),
         (sampler(), ""),
     ):
-        assert why in why_no_audits(target(), own)
+        assert why in why_no_audits(target(), own, [{}])
     with pytest.raises(IncompatibleError, match="no form 'audit'"):
         amc.bias(trace(), target(), None, form="audit")
+
+
+def test_a_tuned_proposal_is_audited_as_tuning_left_it():
+    """Each chain by its own factor, which the trace keeps; to the same proposals from the same numbers."""
+    walk = amc.RandomWalk(np.diag([0.04, 0.01]), target_acceptance=0.5)
+    mixed = amc.Mixture([amc.Langevin(0.1, target_acceptance=0.5), walk])
+    own = amc.MetropolisHastings(mixed, amc.SequentialTTest(0.3, 8))
+    run = amc.sample(target(), own, draws=10, tune=30, chains=2, random_seed=1, progressbar=False, audit_every=None)
+    draws = draws_of(run, target())
+    assert why_no_audits(target(), own, draws.adapted) == ""
+    for adapted in draws.adapted:
+        langevin, tuned = settled(own, adapted).proposal.proposals
+        assert langevin.step_size == adapted["step_size_0"] and langevin.target_acceptance is None
+        np.testing.assert_allclose(tuned.scale, walk.scale * adapted["scale_factor_1"] ** 2)
+    assert len({settled(own, adapted) for adapted in draws.adapted}) == 2
+    assert amc.bias(run, target(), own, form="audit", n_audits=20, random_seed=1).attrs["form"] == "audit"
 
 
 @pytest.mark.parametrize(
