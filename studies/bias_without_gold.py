@@ -247,7 +247,8 @@ def cost(results) -> list:
 def normal_mean(n: int = 500):
     """Return the posterior of a normal mean with a wide prior: N(mean x, 1 / n) nearly."""
     rng = np.random.default_rng(SEED)
-    return amc.Target(data=(rng.normal(size=n),), loglik=_normal_term, logprior=_wide_prior, variables={"mu": ()})
+    x = rng.normal(size=n)
+    return amc.Target(_normal_term, _wide_prior, data=x, n_obs=n, dim=1, var_names=("mu",))
 
 
 def _normal_term(theta, data, i):
