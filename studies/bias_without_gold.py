@@ -39,11 +39,14 @@ def dense(n: int, d: int = 50):
     return amc.targets.LogisticRegression(X, y, prior_scale=PRIOR_SCALE)
 
 
-def bimodal(n: int = 100):
-    """Return the means of a mixture whose posterior has two modes (Welling and Teh 2011, section 5.1)."""
+def bimodal(n: int = 5000):
+    """Return the means of a mixture whose posterior has two modes (Welling and Teh 2011, section 5.1).
+
+    Its likelihood is tempered to what 100 data say: more would part the modes for good, and fewer leave no subsets.
+    """
     rng = np.random.default_rng(SEED)
     x = rng.normal(np.where(rng.random(n) < 0.5, 0.0, 1.0), math.sqrt(2.0))
-    return amc.targets.GaussianMixture(x, variance=2.0)
+    return amc.targets.GaussianMixture(x, variance=2.0, temperature=n / 100)
 
 
 def targets(names, **changes) -> dict:
