@@ -64,8 +64,7 @@ class AuditForm:
     """Form (A): the sampler's own steps, their acceptance probabilities on all data and by the test.
 
     `auditors` (`TestedSteps`) and `couplings` are those of the chains, each with the steps that its tuning has settled
-    on; `roulette`
-    is c.
+    on; `roulette` is c.
     """
 
     name = "audit"
