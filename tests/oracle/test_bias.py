@@ -99,13 +99,12 @@ class TestIdentity:
         [
             (amc.ExactTest(), lambda: matrix(T)),
             (amc.ExactTest(), lambda: by_threshold_form(T)),
-            (amc.ExactTest(), lambda: by_threshold_form(amc.BernsteinTest(0.9, 2, range=0.05))),
             (amc.ExactTest("barker"), lambda: matrix(amc.MinibatchBarker(1.0, 2))),
             (amc.ExactTest(), lambda: matrix(amc.AlwaysAccept())),  # as SGLD: all proposals are accepted
             (amc.ExactTest("barker"), lambda: matrix(T)),  # the exact kernel may be any
             (amc.ExactTest(), noisy),
         ],
-        ids=["t-test", "t-test by its form", "bernstein", "barker", "no test", "other rule", "noisy"],
+        ids=["t-test", "t-test by its form", "barker", "no test", "other rule", "noisy"],
     )
     def test_of_metropolis(self, exact, approximate):
         for h in (GRID, GRID**2):

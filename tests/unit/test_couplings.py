@@ -177,7 +177,7 @@ def test_coupled_chains_meet(name):
 def test_unmet_chains_are_told():
     coupling = coupling_of(target(), amc.MetropolisHastings(amc.RandomWalk(0.01), amc.ExactTest()))
     found = coupling.meet(np.random.default_rng(0), X0, Y0, 0, 5)
-    assert not found.met and found.paths.shape == (2, 6, 3)
+    assert not found.met and found.paths.shape == (2, 5, 3)
 
 
 def test_one_pass_for_a_common_proposal():
