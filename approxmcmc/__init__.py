@@ -26,6 +26,7 @@ _HOMES = {
     "approxmcmc.acceptance.laws.correction": ("correction_distribution",),
     "approxmcmc.acceptance.laws.recursion": ("acceptance_probability_error",),
     "approxmcmc.api": ("importance_sampling", "sample"),
+    "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
     "approxmcmc.couplings": ("bias", "debias"),
@@ -40,7 +41,7 @@ _HOMES = {
     ),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
-    "approxmcmc.plots": ("plot_bound", "plot_cost", "plot_risk"),
+    "approxmcmc.plots": ("plot_bias", "plot_bound", "plot_cost", "plot_risk"),
     "approxmcmc.proposals": (
         "AdaptiveDirection",
         "DecreasingStep",
@@ -57,7 +58,7 @@ _HOMES = {
         "StochasticGradientZigZag",
         "SurrogateTransition",
     ),
-    "approxmcmc.reference": ("Gates", "reference_posterior"),
+    "approxmcmc.reference": ("Gates", "reference_posterior", "stein_discrepancy"),
     "approxmcmc.samplers": (
         "BouncyParticle",
         "Exchange",

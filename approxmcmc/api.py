@@ -149,7 +149,7 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
-    target = _as_target(target)
+    target = as_target(target)
     if draws is None and target_ess is None:
         draws = 1000
     draws, tune = (
@@ -222,7 +222,7 @@ def sample(
         keep_warmup=not discard_tuned_samples,
         settings=sampler.to_dict(),
     )
-    return _told(trace)
+    return told(trace)
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
@@ -287,10 +287,10 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
         keep_warmup=False,
         settings=described,
     )
-    return _told(trace)
+    return told(trace)
 
 
-def _told(trace: xr.DataTree) -> xr.DataTree:
+def told(trace: xr.DataTree) -> xr.DataTree:
     """Write what is wrong with a run into its trace, and warn of it once."""
     found = findings(trace)
     trace["posterior"].attrs.update(attributes(found))
@@ -324,7 +324,7 @@ def _choose_sampler(target: Any, seed: Any, *, say: bool, **wanted: Any) -> "Cho
     return choice
 
 
-def _as_target(target: Any) -> Any:
+def as_target(target: Any) -> Any:
     """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
     if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
         from approxmcmc.interop.pymc import from_pymc

@@ -14,12 +14,13 @@ import numpy as np
 
 from approxmcmc.datasets import TALL_DATA, tall_data, tall_target
 from approxmcmc.study import Budget, Study
+from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.in_laplace_metric import start
 from studies.tools.tall_references import SEED, reference_of, references
 from studies.tools.tall_samplers import SAMPLERS
-from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, as_one_run, judge
+from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, judge
 
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
 RARE = ("kdd99_one_hot", "covertype", "a9a")  # with one-hot columns

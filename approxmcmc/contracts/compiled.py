@@ -19,13 +19,14 @@ class CompiledProposal(NamedTuple):
     ``propose(rng, state, theta, out, count) -> float`` writes theta' to `out` and returns ``log q(theta|theta') - log
     q(theta'|theta)``. ``move`` writes the same theta' and returns 0, for steps that go untested; None where the ratio
     costs nothing. ``adapt(state, acceptance, step)`` learns from a tuning step, where there is anything to learn.
-    `make_state` returns the state of a new chain, `describe` tells what a state has learnt, and `explain` why a
-    proposal is NaN where its gradient is not the reason. ``weight(state) -> float`` is the weight of the draw just
-    made; None where draws weigh the same. ``forget(state)`` is for samplers whose density changes between proposals;
-    None where the proposal has a memory that it cannot give up, and no `forget` is needed where it has none. `refresh`
-    draws anew, at the next proposal, what a chain holds besides theta, such as a velocity, from its law: for steps that
-    do not follow one another. `records` names the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs`
-    says what set-up cost, as ``setup_*``.
+    `make_state` returns the state of a new chain, `describe` tells what a state has learnt, ``restore(state, told)``
+    gives that to another one, and `explain` why a proposal is NaN where its gradient is not the reason. What has
+    `adapt` must have both `describe` and `restore`: stored draws are audited with the steps that made them.
+    ``weight(state) -> float`` is the weight of the draw just made; None where draws weigh the same. ``forget(state)``
+    is for samplers whose density changes between proposals; None where the proposal has a memory that it cannot give
+    up, and no `forget` is needed where it has none. `refresh` draws anew, at the next proposal, what a chain holds
+    besides theta, such as a velocity, from its law: for steps that do not follow one another. `records` names the
+    members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
     together so that they meet: X as `propose` does, with the same numbers of `rng`; Y by the same law given y; the
@@ -37,6 +38,7 @@ class CompiledProposal(NamedTuple):
     make_state: Callable[[], Any]
     adapt: Callable[..., None] | None = None
     describe: Callable[[Any], Mapping[str, float]] = lambda state: {}
+    restore: Callable[[Any, Mapping[str, float]], None] | None = None
     explain: Callable[[Any], str] = lambda state: ""
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None

@@ -70,6 +70,12 @@ class Program(Protocol):
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps and never after."""
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+        """Return what audits stored draws of a chain, shape (draws, dim), that had adapted as `Chain.adapted` said.
+
+        None where a step has no audit of its own: it is exact, or is audited while it is made.
+        """
+
     def log_density(self, theta: np.ndarray) -> float:
         """Return the unnormalised log posterior density at `theta`, on all data."""
 

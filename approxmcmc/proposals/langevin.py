@@ -244,9 +244,8 @@ class Langevin(Component, Proposal):
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:
             return CompiledProposal(propose, make_state, forget=forget, couple=couple, records=records)
-        return CompiledProposal(
-            propose, make_state, adapt_step_size, self._describe, forget=forget, couple=couple, records=records
-        )
+        learns = (adapt_step_size, self._describe, self._restore)
+        return CompiledProposal(propose, make_state, *learns, forget=forget, couple=couple, records=records)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile what serves a sampler that asks for no density ratio."""
@@ -262,3 +261,6 @@ class Langevin(Component, Proposal):
 
     def _describe(self, state: LangevinState) -> Mapping[str, float]:
         return {"step_size": self.step_size * math.exp(state.log_factor[0])}
+
+    def _restore(self, state: LangevinState, described: Mapping[str, float]) -> None:
+        state.log_factor[0] = math.log(described["step_size"] / self.step_size)

@@ -183,6 +183,12 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         firsts, others = first.describe(state.first), second.describe(state.second)
         return {**{f"{name}_0": value for name, value in firsts.items()}, **_count_up(others, nested=len(members) > 2)}
 
+    def restore(state: MixtureState, described: Mapping[str, float]) -> None:
+        if first.restore is not None:
+            first.restore(state.first, _of_member_0(described))
+        if second.restore is not None:
+            second.restore(state.second, _of_the_others(described, nested=len(members) > 2))
+
     def refresh(state: MixtureState) -> None:
         first.refresh(state.first)
         second.refresh(state.second)
@@ -193,6 +199,7 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         make_state,
         make_adapt_either(first.adapt, second.adapt) if tunes else None,
         describe,
+        restore,
         couple=make_couple_either(first.couple, second.couple) if first.couple and second.couple else None,
         refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
@@ -206,3 +213,16 @@ def _count_up(described: Mapping[str, float], *, nested: bool) -> dict[str, floa
         return {f"{name}_1": value for name, value in described.items()}
     names = [(name.rpartition("_"), value) for name, value in described.items()]
     return {f"{stem}_{int(number) + 1}": value for (stem, _, number), value in names}
+
+
+def _of_member_0(described: Mapping[str, float]) -> dict[str, float]:
+    """Return what the first member described, under its own names."""
+    return {name.removesuffix("_0"): value for name, value in described.items() if name.endswith("_0")}
+
+
+def _of_the_others(described: Mapping[str, float], *, nested: bool) -> dict[str, float]:
+    """Return what `_count_up` counted up, as it was before."""
+    if not nested:
+        return {name.removesuffix("_1"): value for name, value in described.items() if name.endswith("_1")}
+    names = [(name.rpartition("_"), value) for name, value in described.items() if not name.endswith("_0")]
+    return {f"{stem}_{int(number) - 1}": value for (stem, _, number), value in names}

@@ -115,6 +115,11 @@ def describe_factor(state: WalkState) -> Mapping[str, float]:
     return {"scale_factor": math.exp(state.log_factor[0])}
 
 
+def restore_factor(state: WalkState, described: Mapping[str, float]) -> None:
+    """Take up a factor that `describe_factor` told."""
+    state.log_factor[0] = math.log(described["scale_factor"])
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomWalk(Component, Proposal):
     """Propose theta' ~ N(theta, Sigma).
@@ -218,4 +223,4 @@ class RandomWalk(Component, Proposal):
 
         if wanted is None:
             return CompiledProposal(propose, make_state, couple=couple)
-        return CompiledProposal(propose, make_state, adapt_factor, describe_factor, couple=couple)
+        return CompiledProposal(propose, make_state, adapt_factor, describe_factor, restore_factor, couple=couple)

@@ -1,6 +1,7 @@
 """Gold standards behind quality gates: NUTS, a long exact chain, or a grid; cached by content."""
 
 from approxmcmc.reference.chain_gates import ChainGates
+from approxmcmc.reference.discrepancy import stein_discrepancy
 from approxmcmc.reference.exact_chain import exact_chain_reference
 from approxmcmc.reference.gates import GateReport, GateResult, Gates, check_gates
 from approxmcmc.reference.grid import grid_reference
@@ -18,4 +19,5 @@ __all__ = [
     "exact_chain_reference",
     "grid_reference",
     "reference_posterior",
+    "stein_discrepancy",
 ]

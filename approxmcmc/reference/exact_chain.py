@@ -9,12 +9,12 @@ import xarray as xr
 
 from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.chain_gates import ChainGates, judge_chains
 from approxmcmc.reference.kernels import Kernel, langevin_kernel, mixture_kernel, run_kernel
 from approxmcmc.reference.posterior import describe
+from approxmcmc.reference.scores import scores
 from approxmcmc.reference.stein import BATCHES, Deviations, stein_deviations
 from approxmcmc.reference.summary import Estimands
 from approxmcmc.targets import laplace
@@ -149,12 +149,7 @@ def _deviations(target: Any, tree: xr.DataTree) -> Deviations:
     shape = (thinned.sizes["chain"], thinned.sizes["draw"], -1)
     names = target.variables.shapes
     theta = np.concatenate([thinned[name].transpose("chain", "draw", ...).values.reshape(shape) for name in names], 2)
-    gradient = target.compile_gradient()
-    slopes = np.empty_like(theta)
-    for place in np.ndindex(theta.shape[:2]):
-        slopes[place] = full_gradient(gradient, theta[place])
-        gradient.add_prior_gradient(theta[place], slopes[place])
-    return stein_deviations(theta, slopes)
+    return stein_deviations(theta, scores(target.compile_gradient(), theta))
 
 
 def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:

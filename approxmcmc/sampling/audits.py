@@ -8,14 +8,17 @@ a tenth of the time with its pilot, at least 100 audits, and where these take lo
 into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit
 and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over chains and
 draws with a random offset.
+
+Draws that were stored are audited in the same way for as many seconds as are asked for, or as many times.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, SamplingResult
+from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS
 
 SHARE = 0.1  # of the sampling time
@@ -44,6 +47,34 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pil
     return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)))), n_draws)
 
 
+class Policy(NamedTuple):
+    """How many audits, ``number(seconds of one, seconds of the pilot, draws)``, and how long a pilot may take."""
+
+    number: Callable[[float, float, int], int]
+    pilot: float = 0.0
+
+
+def by_sampling_time(seconds: float) -> Policy:
+    """Return the policy of `sample`, see the module, for so many seconds of sampling."""
+    return Policy(
+        lambda of_one, pilot, n_draws: number_of_audits(seconds, of_one, n_draws, pilot=pilot),
+        SHARE_OF_PILOT * seconds,
+    )
+
+
+def within(seconds: float) -> Policy:
+    """Return the policy that fills so many seconds, with at least 20 audits."""
+    return Policy(
+        lambda of_one, pilot, n_draws: min(max(int((seconds - pilot) / of_one), FEWEST), n_draws),
+        SHARE_OF_PILOT * seconds,
+    )
+
+
+def exactly(n_audits: int) -> Policy:
+    """Return the policy that makes so many audits, or one for each draw."""
+    return Policy(lambda of_one, pilot, n_draws: min(n_audits, n_draws))
+
+
 def audit_draws(
     result: SamplingResult,
     chains: Sequence[Chain],
@@ -58,18 +89,34 @@ def audit_draws(
     `rng` chooses the draws, `deadline` is one of `time.perf_counter`.
     """
     makers = [chain.auditor for chain in chains]
-    n_chains, n_draws = shape = result.draws.shape[:2]
-    auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and n_draws]
+    auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and result.draws.shape[1]]
     if any(make is None for make in makers):
         return result
+    policy = by_sampling_time(result.attrs["sampling_time"])
+    records, attrs = audit(result.draws, auditors, policy, rng, tune=tune, thin=thin, deadline=deadline)
+    return result._replace(stats={**result.stats, **records}, attrs={**result.attrs, **attrs})
+
+
+def audit(
+    draws: np.ndarray,
+    auditors: Sequence[Auditor],
+    policy: Policy,
+    rng: np.random.Generator,
+    *,
+    tune: int,
+    thin: int,
+    deadline: float | None = None,
+) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
+    """Audit draws of shape (chains, draws, dim), an auditor for each chain; return the records and the attributes."""
+    n_chains, n_draws = shape = draws.shape[:2]
     records: dict[str, np.ndarray] = {}
 
-    def audit(place: int, book: bool) -> float:
+    def audit_one(place: int, book: bool) -> float:
         """Audit one of the kept draws, all chains in a row; return the seconds that it took."""
         started = time.perf_counter()
         chain, draw = divmod(place, n_draws)
         try:
-            found = auditors[chain](result.draws[chain, draw], tune + (draw + 1) * thin)
+            found = auditors[chain](draws[chain, draw], tune + (draw + 1) * thin)
         except Exception:  # raised by a function of the user's: no reason to lose the draws
             found = None
         for name, value in (found or {}).items() if book else ():
@@ -79,21 +126,20 @@ def audit_draws(
         return time.perf_counter() - started
 
     started = time.perf_counter()
-    wanted, made = _audit_all(audit, n_chains * n_draws, result.attrs["sampling_time"], rng, deadline)
-    attrs = {
+    wanted, made = _audit_all(audit_one, n_chains * n_draws, policy, rng, deadline)
+    return records, {
         "audit_policy": "auto",
         "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
         "audits": made,
         "audits_planned": wanted,
         "audit_seconds": time.perf_counter() - started,
     }
-    return result._replace(stats={**result.stats, **records}, attrs={**result.attrs, **attrs})
 
 
 def _audit_all(
-    audit: Callable[[int, bool], float],
+    audit_one: Callable[[int, bool], float],
     n_draws: int,
-    seconds: float,
+    policy: Policy,
     rng: np.random.Generator,
     deadline: float | None,
 ) -> tuple[int, int]:
@@ -103,17 +149,17 @@ def _audit_all(
         if not n_draws:
             return planned, made
         pilot: list[float] = []
-        while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < SHARE_OF_PILOT * seconds and len(pilot) < MOST_OF_PILOT):
+        while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
                 return planned, made
-            pilot.append(audit(int(rng.integers(n_draws)), False))
+            pilot.append(audit_one(int(rng.integers(n_draws)), False))
         seconds_of_one = sum(pilot) / len(pilot)
-        planned = number_of_audits(seconds, seconds_of_one, n_draws, pilot=sum(pilot))
+        planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
         for place in rng.permutation(places):  # so that a cut leaves no part of the run without audits
             if _late(deadline, seconds_of_one):
                 break
-            audit(int(place), True)
+            audit_one(int(place), True)
             made += 1
     except KeyboardInterrupt:  # what was drawn and audited is kept
         pass

@@ -6,9 +6,9 @@ the page. Each imports only from those before it. ``front`` is the ``Study`` of 
 these as its methods.
 """
 
-from approxmcmc.study.declare import Budget, Gold
+from approxmcmc.study.declare import Bias, Budget, Gold
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
 from approxmcmc.study.paper_values import PaperValue
 
-__all__ = ["Budget", "Gold", "Knob", "PaperValue", "Setting", "Study", "Vary", "knob", "vary"]
+__all__ = ["Bias", "Budget", "Gold", "Knob", "PaperValue", "Setting", "Study", "Vary", "knob", "vary"]

@@ -75,6 +75,46 @@ class Gold:
     gates: Any = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Bias:
+    """How biases are estimated from the draws themselves, by :func:`approxmcmc.bias`, once for each setting.
+
+    Parameters
+    ----------
+    n_audits, seconds
+        Of one setting; None: as `bias` chooses.
+    form, max_steps
+        As in `bias`.
+    kernel
+        ``kernel(target)`` returns the exact sampler that is coupled, or a pair (target, exact sampler); None: as `bias`
+        chooses.
+    of
+        ``of(target, sampler) -> (target, sampler)`` unwraps samplers of a study that are made when they meet their
+        target; None where they are those of the library.
+    estimands
+        As in `bias`; None: parameters, their squares about the mean, and the log density.
+
+    Raises
+    ------
+    StudyError
+        If a number is out of range.
+    """
+
+    n_audits: int | None = None
+    seconds: float | None = None
+    form: str = "auto"
+    max_steps: int = 2000
+    kernel: Callable[..., Any] | None = None
+    of: Callable[..., Any] | None = None
+    estimands: Mapping[str, Callable[..., Any]] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("n_audits", "seconds", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise StudyError(f"Bias needs `{name}` > 0, or None; found {value!r}.")
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Declaration:
     """A grid of chains, and what is asked of them: the fields of :class:`approxmcmc.study.Study`, checked.
@@ -106,6 +146,7 @@ class Declaration:
     bounds: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     measures: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     paper_values: Mapping[str, PaperValue] = dataclasses.field(default_factory=dict)
+    bias: Bias | None = None
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -57,6 +57,8 @@ class Study(Declaration):
     paper_values
         Published numbers by what they are, each a :class:`PaperValue`; the report sets them beside ours, with the
         interval over replicates and the difference.
+    bias
+        How biases are estimated without a gold standard (:class:`Bias`); None for none.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
         ``paper`` that is not listed is the study as it stands.

@@ -82,6 +82,22 @@ class GoldReport(TypedDict, total=False):
     seconds: float
 
 
+class BiasReport(TypedDict, total=False):
+    """What the biases of a setting depend on, with a hash of that as `request`; then what became of them."""
+
+    target: str
+    label: str
+    target_hash: str
+    sampler: dict[str, Any]
+    draws: list[str]
+    settings: dict[str, Any]
+    request: str
+    random_seed: int
+    status: str
+    error: str | None
+    seconds: float
+
+
 def planned_record(cell: Cell, plan: Plan) -> Record:
     """Return what the record of a cell holds before it runs."""
     return {

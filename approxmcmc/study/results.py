@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
+from approxmcmc.study.bias_store import bias_report, bias_request, stored_bias
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.gold import stored_gold
 from approxmcmc.study.plan import Plan, make_plan
-from approxmcmc.study.record import COLUMNS, GoldReport, Record, planned_record
+from approxmcmc.study.record import COLUMNS, BiasReport, GoldReport, Record, planned_record
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
@@ -119,6 +120,21 @@ class StudyResults:
     def gold_report(self, target_name: str) -> GoldReport | None:
         """Return status, gates, command, settings and seconds of a target's gold standard; None if not made yet."""
         return self.store.gold_report(target_name)
+
+    def bias(self, target_name: str, label: str) -> "xr.Dataset | None":
+        """Return the biases of a setting, as :func:`approxmcmc.bias` estimated them of these draws; None if not."""
+        return None if self.bias_report(target_name, label) is None else stored_bias(self.store, target_name, label)
+
+    def bias_report(self, target_name: str, label: str) -> BiasReport | None:
+        """Return what became of the biases of a setting; None where there are none of just these draws and settings."""
+        report = None if self.study.bias is None else bias_report(self.store, target_name, label)
+        if report is None:
+            return None
+        done = self.records[self.records["status"].eq("done") & self.records["target"].eq(target_name)]
+        draws = done.loc[done["label"].eq(label), "draws_hash"].tolist()
+        [setting] = [each for each in self.study.settings() if each.label == label]
+        fits = report["request"] == bias_request(self.study, target_name, setting, draws)["request"]
+        return report if fits else None
 
     def target(self, name: str) -> Target:
         """Return a target of the study."""

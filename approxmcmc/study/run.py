@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
+from approxmcmc.study.bias_store import stored_bias
+from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.engines import Finished, Job
 from approxmcmc.study.gold import make_gold, summary_line
@@ -128,6 +130,8 @@ def run_study(
                 job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
                 cells = _cells(job, plan, pending, engine, scheduler, jobs)
                 _collect(cells, store, listener, len(pending), fail_fast)
+            for told in make_biases(plan, store):
+                listener.line(bias_line(told, stored_bias(store, told["target"], told["label"])))
         except KeyboardInterrupt:
             interrupted = True
             listener.line("interrupted; finished cells are kept, and the same command goes on from here")

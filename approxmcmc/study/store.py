@@ -5,6 +5,7 @@
         cells/<k[:2]>/<key>/draws.nc    the trace of one chain
                             record.json what became of it; written last, by atomic rename
         gold/<target>.json, .nc         gate report and gold standard of a target
+        bias/<hash>.json, .nc           biases of a setting, from its draws
         provenance/<hash>.json          code, machine and software behind some records
         report/                         the page
 

@@ -67,3 +67,12 @@ class InLaplaceMetric(Component, Sampler):
         attrs: Mapping[str, Any] = {**form.setup_attrs, **program.attrs}  # the gates of an expansion read them
         program.attrs = attrs
         return program
+
+    def unwrapped(self, target: Any) -> tuple[Any, Sampler]:
+        """Return the form of the target that it runs on, and the sampler of the library that it is there."""
+        return self.form(target), self.recipe(laplace_of(target))
+
+
+def unwrapped(target: Any, sampler: Any) -> tuple[Any, Sampler]:
+    """Return target and sampler as the library knows them."""
+    return sampler.unwrapped(target) if isinstance(sampler, InLaplaceMetric) else (target, sampler)

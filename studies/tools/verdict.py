@@ -8,7 +8,6 @@ carries at least one problem.
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,25 +61,6 @@ class Verdict:
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
     """Return the checks of `amc.diagnose` that fire, most serious first."""
     return tuple(dict.fromkeys(one.check for one in findings(run) if one.fires))
-
-
-def as_one_run(traces: Sequence["xr.DataTree"]) -> "xr.DataTree":
-    """Return one-chain traces as the chains of one run, cut to the shortest."""
-    import xarray as xr
-
-    draws = min(trace["posterior"].sizes["draw"] for trace in traces)
-    groups = {
-        name: xr.concat(
-            [
-                trace[name].to_dataset().isel(draw=slice(draws)).assign_coords(chain=[chain])
-                for chain, trace in enumerate(traces)
-            ],
-            "chain",
-            combine_attrs="override",
-        )
-        for name in ("posterior", "sample_stats")
-    }
-    return xr.DataTree.from_dict(groups)
 
 
 def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "beta") -> Verdict:

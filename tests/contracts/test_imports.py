@@ -25,6 +25,7 @@ ORDER = (
     {"couplings"},
     {"bounds"},
     {"api"},
+    {"auditing"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )

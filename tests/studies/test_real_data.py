@@ -9,10 +9,11 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.contracts import AcceptanceTest
+from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.load import load_study
 from studies.tools import verdict as verdicts
 from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of
-from studies.tools.verdict import as_one_run, judge
+from studies.tools.verdict import judge
 from tests.models import logistic
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -63,6 +63,9 @@ class FireflyProgram:
             z=self.z_update.make_state(expected_bright, n_obs),
         )
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+        """Return None: its steps are exact."""
+
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood on all data at `theta`."""
         prior = float(self.target.log_prior(theta))

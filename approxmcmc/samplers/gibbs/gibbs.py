@@ -191,6 +191,9 @@ class GibbsProgram:
         """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
         return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+        """Return None: its steps are audited while they are made."""
+
     def log_density(self, theta: np.ndarray) -> float:
         """Return the unnormalised log density of a state."""
         return float(self.target.log_density(theta))

@@ -101,6 +101,9 @@ class NoisyProgram:
             audits=new_audit_list(0, theta.size),
         )
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+        """Return None: its steps are audited while they are made."""
+
     def log_density(self, theta: np.ndarray) -> float:
         """Return log prior + log-likelihood where that is known; elsewhere the log prior, whose support it has."""
         prior = float(self.log_prior(theta))

@@ -7,7 +7,7 @@ from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.wording import enumeration, estimate_text, number
 
 
-def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool = False) -> list[str]:
+def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool = False, biases: str = "") -> list[str]:
     """Return three sentences on the first estimand at the largest common budget.
 
     Parameters
@@ -16,11 +16,14 @@ def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool =
         The settings of one target.
     gold_wanted
         Whether the study asks for gold standards by NUTS.
+    biases
+        What the draws themselves tell of their biases, in one sentence; "" for nothing.
     own_figures
         Whether the study brings figures of its own; a study that wants no NUTS judges its chains there.
     """
     if contest.reference is None or not contest.estimands:
         return [
+            *([biases] if biases else []),
             _without_gold(contest.target, gold_wanted, own_figures),
             "Cost and diagnostics below are those of the chains alone.",
             "R-hat and effective sample size cannot say how far a biased sampler is off.",
@@ -36,6 +39,7 @@ def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool =
         _who(contest, estimand, best, known[best]),
         _against(best, contest.exact, known, unknown),
         _why(best, best == contest.exact, known[best]),
+        *([biases] if biases else []),
     ]
 
 

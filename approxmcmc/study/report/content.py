@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
@@ -50,10 +51,12 @@ def _compose(results: "StudyResults") -> dict[str, Any]:
     notes = [piece.text for piece in analysed if isinstance(piece, Note)]
     pictures = tuple(piece for piece in analysed if not isinstance(piece, Note))
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(pictures)}
-    answers = [sentences(contest, **known) for contest in contests]
+    told = told_of(results)
+    answers = [sentences(contest, **known, biases=sentence(contest.target, told)) for contest in contests]
     sections = [
         design(results, contests),
         *(section for contest in judged for section in risk_sections(contest, several=len(judged) > 1)),
+        *bias_section(told),
         *([Section("The study's own figures", pieces=pictures)] if pictures else []),
         *published_section(results),
         cost_section(results, contests),

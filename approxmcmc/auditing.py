@@ -1,0 +1,190 @@
+"""Audits of draws that are stored: what `sample` asks of its own, asked of any trace."""
+
+import json
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.api import as_target, told
+from approxmcmc.contracts import Auditor, DiscreteTarget, Sampler, Target
+from approxmcmc.contracts.records import AUDIT_COUNTS
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.schema import BY_NAME
+from approxmcmc.samplers.audits import WalkedSteps
+from approxmcmc.sampling import audits
+
+
+def audit(
+    trace: xr.DataTree,
+    target: Any,
+    sampler: Any,
+    seconds: float = 1.0,
+    *,
+    n_audits: int | None = None,
+    random_seed: Any = None,
+) -> xr.DataTree:
+    r"""Look at steps from stored draws with all data, and return the trace with what was seen.
+
+    Parameters
+    ----------
+    trace
+        A trace of `sample`, as it is or as `load` read it; or any trace with a group ``posterior`` of the target's
+        variables, such as PyMC's, nutpie's, or draws of a variational law.
+    target
+        What the draws should be of; for a sampler, what it ran on, such as ``ControlVariate(target)``.
+    sampler
+        What made the trace. Its test is asked again at audited draws. None: the draws come from elsewhere, or only they
+        are to be judged.
+    seconds
+        How long audits may take; compilation comes on top. At least 20 are made, and at most one for each draw.
+    n_audits
+        Their number, in place of `seconds`.
+    random_seed
+        As in `sample`: with the same seed both audit the same draws. Audits have streams of their own, that a chain
+        never reads.
+
+    Returns
+    -------
+    xarray.DataTree
+        A copy whose ``sample_stats`` holds the records of the audits, in place of those that it had: see the table
+        of a trace's records. Its attributes ``problems`` and ``diagnosis`` are brought up to date, so that `diagnose`
+        tabulates the gates and all other checks. The trace that was given stays as it is.
+
+    Raises
+    ------
+    InvalidInputError
+        When the trace lacks a variable of the target, was made by another sampler or on another target, does not tell
+        what tuning had settled on, or a number is out of range.
+    IncompatibleError
+        When the target's states are discrete or its density is not known, and the sampler has no audits of stored
+        draws: audit its decisions while they are made, ``sample(..., audit_every=...)``.
+
+    Warns
+    -----
+    SamplingWarning
+        Once, as `sample` does, with a line for each thing that is wrong. Silence is the all-clear of the gates, not a
+        proof.
+
+    Notes
+    -----
+    From a draw theta an audit proposes theta', and evaluates all N terms at both: two passes over the data. Under the
+    posterior detailed balance makes what is antisymmetric in the two states average to 0,
+
+    .. math:: E[\alpha\, sign \Lambda] = 0, \qquad E[\alpha\, (\log \pi(\theta') - \log \pi(\theta))] = 0,
+
+    the sign score and the energy drift; a test is judged by its acceptance probability against :math:`\alpha`. The
+    sampler's own proposal makes theta', as it was tuned. With None, and for a sampler whose steps are exact, a
+    symmetric random walk with the covariance of the draws does, and the two averages are all that is judged.
+
+    Guarantee: none of these gates fires for draws of the posterior, but by chance: about one run in 200 by the two
+    averages. They see errors where the draws are, and no mode that the draws have missed.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0.3)
+    >>> fit = amc.laplace(target)
+    >>> far = fit.mode + 3.0 * np.random.default_rng(1).normal(size=(1, 200, 2))
+    >>> trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": (("chain", "draw", "coef"), far)})})
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     table = amc.diagnose(amc.audit(trace, target, None, n_audits=100, random_seed=1))
+    >>> table.set_index("check")["verdict"]["energy drift"]
+    'failure'
+    """
+    target = as_target(target)
+    if not isinstance(target, Target) or not (sampler is None or isinstance(sampler, Sampler)):
+        raise IncompatibleError(
+            f"audit: needs a target and the sampler of the trace, or None for draws from elsewhere; found {target!r} "
+            f"and {sampler!r}"
+        )
+    draws = flat_draws(trace, target)
+    policy = _policy(seconds, n_audits)
+    if not draws.shape[1]:
+        raise InvalidInputError("audit: the trace has no draws, and there is nothing to audit")
+    own = [streams(sequence).audit for sequence in seed_sequences(random_seed, len(draws))[0]]
+    attrs = trace["posterior"].attrs
+    makers = _auditors(trace, target, sampler, draws, own)
+    steps = {"tune": int(attrs.get("tuning_steps", 0)), "thin": int(attrs.get("thin", 1))}
+    records, found = audits.audit(draws, makers, policy, own[0], **steps)
+    return told(_with_records(trace, records, found))
+
+
+def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
+    if n_audits is not None:
+        return audits.exactly(checked_integer(n_audits, "n_audits"))
+    if not (isinstance(seconds, numbers.Real) and float(seconds) > 0.0):
+        raise InvalidInputError(f"audit: seconds must be positive, found {seconds!r}")
+    return audits.within(float(seconds))
+
+
+def _auditors(
+    trace: xr.DataTree, target: Target, sampler: Sampler | None, draws: np.ndarray, own: Sequence[np.random.Generator]
+) -> list[Auditor]:
+    """Return an auditor for each chain: of the sampler's steps, or of a walk."""
+    if sampler is not None:
+        _check_origin(trace, target, sampler)
+        program = sampler.build(target, audit_every="auto")
+        adapted = _adapted(trace["posterior"].to_dataset())
+        made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
+        if found := [auditor for auditor in made if auditor is not None]:
+            return found
+    if isinstance(target, DiscreteTarget):
+        raise IncompatibleError(
+            f"audit: the states of {target!r} are discrete, where no random walk moves; audit the decisions of the "
+            "chain while they are made: sample(..., audit_every=100)"
+        )
+    compiled = target.compile()
+    return [WalkedSteps(compiled, chain, rng) for chain, rng in zip(draws, own, strict=True)]
+
+
+def _check_origin(trace: xr.DataTree, target: Target, sampler: Any) -> None:
+    """Refuse a trace that says that another sampler, or another target, made it."""
+    attrs = trace["posterior"].attrs
+    asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
+    made = json.loads(attrs.get("inference_library_settings", "null"))
+    if made not in (None, asked):
+        raise InvalidInputError(
+            f"audit: the trace was made by {attrs['inference_library_settings']}, and not by {sampler!r}; name that "
+            "sampler, or None to judge the draws alone"
+        )
+    if "target_content_hash" in attrs and attrs["target_content_hash"] != target.content_hash():
+        raise InvalidInputError(
+            f"audit: the trace was made on another target than {target!r}, or on other data; name the target that the "
+            "sampler had, or sampler=None to hold its draws against this one"
+        )
+
+
+def _adapted(posterior: xr.Dataset) -> list[Mapping[str, float]]:
+    """Return what tuning had settled on in each chain, by name; chains selected after the run keep their labels."""
+    tuned = {
+        name.removeprefix("adapted_"): np.atleast_1d(values)
+        for name, values in posterior.attrs.items()
+        if str(name).startswith("adapted_")
+    }
+    labels = posterior["chain"].values if "chain" in posterior.coords else np.arange(posterior.sizes["chain"])
+    return [{name: values[label] for name, values in tuned.items() if label < len(values)} for label in labels]
+
+
+def _with_records(trace: xr.DataTree, records: Mapping[str, np.ndarray], attrs: Mapping[str, Any]) -> xr.DataTree:
+    """Return a copy of the trace with records of audits in place of those that it had."""
+    new = trace.copy()
+    posterior = new["posterior"].to_dataset()
+    stats = new["sample_stats"].to_dataset() if "sample_stats" in new.children else posterior[[]]
+    stats = stats.transpose("chain", "draw", ..., missing_dims="ignore")
+    for name in [name for name in map(str, stats.data_vars) if name in AUDIT_COUNTS or name.startswith("audit")]:
+        stats[name] = xr.full_like(stats[name], 0 if name in AUDIT_COUNTS else np.nan)
+    for name, values in records.items():
+        stats[name] = (("chain", "draw"), values.astype(BY_NAME[name].dtype), BY_NAME[name].attrs)
+    for group, dataset in (("posterior", posterior), ("sample_stats", stats)):
+        dataset.attrs = {**dataset.attrs, **attrs}
+        new[group] = xr.DataTree(dataset)
+    return new

@@ -1,0 +1,36 @@
+"""The draws of a trace as a target reads them: one flat theta per draw."""
+
+import math
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import InvalidInputError
+
+
+def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
+    """Return the draws of a trace as an array (chain, draw, dim), in the order of the target's theta.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no trace, lacks a variable of the target, or has one of another shape.
+    """
+    if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
+        found = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
+        raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {found}")
+    posterior, pieces = trace["posterior"].to_dataset(), []
+    for name, shape in target.variables.shapes.items():
+        if name not in posterior:
+            raise InvalidInputError(
+                f"{target!r} needs draws of {list(target.variables.shapes)}; the trace has "
+                f"{sorted(map(str, posterior.data_vars))}. Rename them: trace.posterior.rename(...)"
+            )
+        values = posterior[name].transpose("chain", "draw", ...).to_numpy().astype(np.float64)
+        if values.shape[2:] != tuple(shape):
+            raise InvalidInputError(
+                f"{target!r} needs {name!r} of shape {tuple(shape)} in each draw; the trace has {values.shape[2:]}"
+            )
+        pieces.append(values.reshape(*values.shape[:2], math.prod(shape)))
+    return np.concatenate(pieces, axis=2)

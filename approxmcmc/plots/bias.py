@@ -1,0 +1,190 @@
+"""Biases of a run: what exact steps take off its means, and how far off the means are, each with an interval."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of
+
+PANELS = ("drift", "bias")
+NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lower", "drift_upper")
+DRAWN = 5  # estimands whose drift is drawn unless more are named
+TICKS = 12  # labels that fit below a panel
+NOTICED = 0.05  # posterior sd, as in the verdicts
+FAINT: dict[str, Any] = {"color": "gray", "alpha": 0.4}
+LEVELS: tuple[tuple[float, str, dict[str, Any]], ...] = (
+    (0.0, "zero", {"color": "gray"}),
+    (NOTICED, "noticed", FAINT),
+    (-NOTICED, "noticed", FAINT),
+)
+
+
+def plot_bias(
+    data: xr.Dataset,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the drift of a run against exact steps, and the bias of each estimand, in posterior standard deviations.
+
+    Parameters
+    ----------
+    data
+        What :func:`bias` returned.
+    var_names
+        Any of ``"drift"``, ``"bias"``: a panel each. None: both.
+    coords
+        Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``. Without it the panel of biases shows all
+        estimands, and that of the drift the five that are most biased.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
+    visuals
+        Keyword arguments, or False, for ``band`` and ``line`` (the drift with its interval), ``interval`` and ``point``
+        (the biases), ``zero``, ``noticed`` (.05 posterior standard deviations to either side), ``xticks``, ``title``,
+        ``xlabel``, ``ylabel``, ``legend``.
+    filter_vars, group, sample_dims, stats
+        As every ArviZ plot takes them; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data` is not what `bias` returns, or an estimand is not in it.
+
+    Notes
+    -----
+    A drift that has levelled off is the bias. One that still moves where its couplings end says that the exact chain
+    takes longer than they lasted: then the verdict is "not applicable". An estimand that is the same in all draws has
+    no unit and is left out.
+
+    Examples
+    --------
+    >>> amc.plot_bias(amc.bias(trace, target, sampler))  # doctest: +SKIP
+    """
+    table = _table(data)
+    names = names_of(var_names, PANELS)
+    shown, drifting = _chosen(table, coords or {})
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    if plot_collection is None:
+        plot_collection = _panels(names, drifting, backend, pc_kwargs)
+    every_aes = plot_collection.aes_set
+    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
+    drift, bias = _in_sds(table.sel(estimand=drifting), "drift"), _in_sds(table.sel(estimand=shown), "bias")
+    place = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
+    layers: list[tuple[str, str, Any, xr.DataArray, dict[str, Any]]] = [
+        ("drift", "band", draw.fill_between_y, _stack("kwarg", x=drift["step"], **_limits(drift)), {"alpha": 0.15}),
+        ("drift", "line", draw.line_xy, _stack("plot_axis", x=drift["step"], y=drift["value"]), {}),
+        ("bias", "interval", draw.ci_line_y, _stack("plot_axis", x=place, **_limits(bias)), {"color": "C0"}),
+        ("bias", "point", draw.scatter_xy, _stack("plot_axis", x=place, y=bias["value"]), {"color": "C0"}),
+    ]
+    for panel in names:
+        for value, visual, look in LEVELS:
+            if options.wanted(visual):
+                level = xr.Dataset({panel: xr.DataArray(value)})
+                plot_collection.map(
+                    draw.hline, visual, data=level, ignore_aes=every_aes, store_artist=False,
+                    **options.arguments(visual, **look),
+                )  # fmt: skip
+        for visual, function, values, look in (layer[1:] for layer in layers if layer[0] == panel):
+            if options.wanted(visual):
+                ignored = every_aes.difference(by_visual.get(visual, ()))
+                arguments = options.arguments(visual, **look)
+                plot_collection.map(function, visual, data=xr.Dataset({panel: values}), ignore_aes=ignored, **arguments)
+    _axes(plot_collection, options, names, shown, backend, last=float(table["step"].max()))
+    unnamed = Options({**(visuals or {}), "xlabel": False})
+    label_axes(plot_collection, unnamed, labeller=labeller, x_text="", y_text="posterior standard deviations")
+    if "drift" in names and len(drifting) > 1 and options.wanted("legend") and backend != "none":
+        plot_collection.add_legend("estimand", **options.arguments("legend"))
+    return plot_collection
+
+
+def _table(data: Any) -> xr.Dataset:
+    missing = [name for name in NEEDED if not isinstance(data, xr.Dataset) or name not in data]
+    if missing:
+        raise InvalidInputError(f"`plot_bias` needs what bias returns; found a {type(data).__name__} without {missing}")
+    kept = data.isel(estimand=np.flatnonzero(data["posterior_sd"].values > 0.0))
+    return kept.isel(step=np.flatnonzero(kept["step"].values >= 1))  # 0 steps move nothing
+
+
+def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the estimands of the panel of biases, and those whose drift is drawn, the most biased first."""
+    known = [str(name) for name in table["estimand"].values]
+    if "estimand" in coords:
+        wanted = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]
+        if unknown := [name for name in wanted if name not in known]:
+            raise InvalidInputError(f"`plot_bias` knows the estimands {known}; found {unknown} in coords")
+        return wanted, wanted
+    order = np.argsort(-np.abs((table["bias"] / table["posterior_sd"]).values), kind="stable")
+    return known, [known[k] for k in order[:DRAWN]]
+
+
+def _panels(
+    names: Sequence[str], drifting: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]
+) -> PlotCollection:
+    arguments = dict(pc_kwargs)
+    arguments.setdefault("cols", ["__variable__"])
+    arguments["aes"] = {"color": ["estimand"], **arguments.get("aes", {})} if "drift" in names else {}
+    size = {"sharey": True, **figure_defaults(backend, (5.0 * len(names) + 1.0, 3.6))}
+    arguments["figure_kwargs"] = {**size, **arguments.get("figure_kwargs", {})}
+    zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": list(drifting)}, "estimand")
+    panels = xr.Dataset(dict.fromkeys(names, zeros if "drift" in names else xr.DataArray(0.0)))
+    return PlotCollection.wrap(panels, backend=backend, **arguments)
+
+
+def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:
+    """Return value, lower and upper of a figure in posterior standard deviations."""
+    sd = table["posterior_sd"]
+    return xr.Dataset(
+        {"value": table[name] / sd, "lower": table[f"{name}_lower"] / sd, "upper": table[f"{name}_upper"] / sd}
+    )
+
+
+def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:
+    return {"y_bottom": figure["lower"], "y_top": figure["upper"]}
+
+
+def _axes(
+    collection: PlotCollection, options: Options, names: Sequence[str], shown: Sequence[str], backend: str, last: float
+) -> None:
+    """Name both axes; give the steps a logarithmic one where they span a decade, and the biases their estimands."""
+    shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "store_artist": False}
+    for name in names if options.wanted("xlabel") else ():
+        arguments = {"text": "exact steps" if name == "drift" else "estimand", **options.arguments("xlabel")}
+        panel = xr.Dataset({name: xr.DataArray(0.0)})
+        collection.map(draw.labelled_x, "xlabel", data=panel, **shared, subset_info=True, **arguments)
+    if "drift" in names and last > 10.0:
+        collection.map(draw.set_xscale, "xscale", data=xr.Dataset({"drift": xr.DataArray(0.0)}), scale="log", **shared)
+    if "bias" in names and options.wanted("xticks"):
+        places = np.unique(np.linspace(0, len(shown) - 1, min(TICKS, len(shown))).round().astype(int))
+        turned = {"rotation": 45, "ha": "right"} if backend == "matplotlib" else {}
+        arguments = options.arguments("xticks", values=places, labels=[shown[k] for k in places], **turned)
+        collection.map(draw.set_xticks, "xticks", data=xr.Dataset({"bias": xr.DataArray(0.0)}), **shared, **arguments)
+
+
+def _stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
+    """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
+    aligned = [part.drop_vars("step", errors="ignore").rename(None) for part in xr.broadcast(*parts.values())]
+    return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")

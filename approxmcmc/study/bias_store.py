@@ -1,0 +1,75 @@
+"""Biases on disk: figures and a report for each setting, in the folder ``bias`` of a store; the report comes last."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.study.declare import Bias, Declaration
+from approxmcmc.study.json_files import read_json, write_json
+from approxmcmc.study.knobs import Setting
+from approxmcmc.study.plan import describe, digest, function_id
+from approxmcmc.study.record import BiasReport
+from approxmcmc.study.store import Store
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
+    """Return all that the biases of a setting depend on, with a hash of it."""
+    asked = study.bias or Bias()
+    wanted: BiasReport = {
+        "target": target,
+        "label": setting.label,
+        "target_hash": study.target(target).content_hash(),
+        "sampler": describe(setting.sampler),
+        "draws": sorted(draws),
+        "settings": {
+            "n_audits": asked.n_audits,
+            "seconds": asked.seconds,
+            "form": asked.form,
+            "max_steps": asked.max_steps,
+            **{name: function_id(getattr(asked, name)) for name in ("kernel", "of")},
+            "estimands": {name: function_id(function) for name, function in (asked.estimands or {}).items()},
+        },
+    }
+    request = digest("bias", json.loads(json.dumps(wanted, default=str)))
+    return {**wanted, "request": request, "random_seed": int(request[:8], 16) >> 1}
+
+
+def bias_path(store: Store, target: str, label: str) -> Path:
+    """Return the file of a setting's report; the figures lie beside it, as ``.nc``."""
+    return store.folder / "bias" / f"{digest('bias', target, label)[:16]}.json"
+
+
+def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
+    """Return what became of the biases of a setting, or None; without the figures that it promises it is none."""
+    path = bias_path(store, target, label)
+    report = cast("BiasReport | None", read_json(path, "request", "status", "seconds"))
+    whole = report is not None and (report["status"] != "done" or path.with_suffix(".nc").is_file())
+    return report if whole else None
+
+
+def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> None:
+    """Write the biases of a setting, if they could be estimated, then their report."""
+    path = bias_path(store, report["target"], report["label"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.with_suffix(".nc").unlink(missing_ok=True)
+    if found is not None:
+        with whole_file(path.with_suffix(".nc")) as temporary:
+            found.to_netcdf(temporary, engine="netcdf4")
+    write_json(path, report)
+
+
+def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
+    """Return the stored biases of a setting, or None."""
+    import xarray as xr
+
+    report = bias_report(store, target, label)
+    if report is None or report["status"] != "done":
+        return None
+    with xr.open_dataset(bias_path(store, target, label).with_suffix(".nc"), engine="netcdf4") as opened:
+        return opened.load()

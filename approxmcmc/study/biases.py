@@ -1,0 +1,105 @@
+"""The biases of a study's settings, from audited draws: made once per setting, kept beside the cells.
+
+All chains of a setting are one run to `approxmcmc.bias`. A setting waits until each of its cells has a record. What is
+stored answers a request, a hash of draws, sampler and settings: as long as that stays, a run reads it.
+"""
+
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.errors import ApproxMCMCError, SamplingWarning
+from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
+from approxmcmc.study.declare import Bias, Declaration
+from approxmcmc.study.knobs import Setting
+from approxmcmc.study.plan import Plan
+from approxmcmc.study.record import BiasReport, Record
+from approxmcmc.study.results import latest
+from approxmcmc.study.store import Store
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def make_biases(plan: Plan, store: Store) -> Iterator[BiasReport]:
+    """Estimate the biases of every finished setting that has none yet; yield the reports of all that were wanted."""
+    if plan.study.bias is None:
+        return
+    recorded = latest(plan, store.records())
+    for target in plan.study.targets:
+        for setting in plan.study.settings():
+            cells = [cell for cell in plan.cells if (cell.target, cell.label) == (target, setting.label)]
+            records = [recorded[cell.identity] for cell in cells if cell.identity in recorded]
+            if len(records) == len(cells) and any(record["status"] == "done" for record in records):
+                yield _stored_or_made(plan, store, target, setting, records)
+
+
+def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, records: Sequence[Record]) -> BiasReport:
+    done = [record for record in records if record["status"] == "done"]
+    wanted = bias_request(plan.study, target, setting, [record.get("draws_hash", "") for record in done])
+    stored = bias_report(store, target, setting.label)
+    if stored is not None and stored["request"] == wanted["request"]:
+        return stored
+    start = time.perf_counter()
+    found: xr.Dataset | None = None
+    try:
+        run = as_one_run([store.trace(record["key"]) for record in done])
+        found = _estimate(plan.study, target, setting, run, wanted["random_seed"])
+        report: BiasReport = {**wanted, "status": "done", "error": None}
+    except Exception as problem:  # whatever an estimate raises is a result of the study, and the others go on
+        text = str(problem) if isinstance(problem, ApproxMCMCError) else traceback.format_exc()
+        report = {**wanted, "status": "failed", "error": text}
+    report["seconds"] = time.perf_counter() - start
+    write_bias(store, report, found)
+    return report
+
+
+def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree", seed: int) -> "xr.Dataset":
+    from approxmcmc.couplings import bias
+
+    asked, target = study.bias or Bias(), study.target(name)
+    sampler = setting.sampler
+    if asked.of is not None:
+        target, sampler = asked.of(target, sampler)
+    how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)  # the verdict says it
+        return bias(
+            run,
+            target,
+            sampler,
+            asked.estimands,
+            kernel=None if asked.kernel is None else asked.kernel(target),
+            max_steps=asked.max_steps,
+            random_seed=seed,
+            **how,
+        )
+
+
+def as_one_run(traces: "Sequence[xr.DataTree]") -> "xr.DataTree":
+    """Return one-chain traces as the chains of one run, cut to the shortest."""
+    import xarray as xr
+
+    draws = min(trace["posterior"].sizes["draw"] for trace in traces)
+    groups = {
+        name: xr.concat(
+            [
+                trace[name].to_dataset().isel(draw=slice(draws)).assign_coords(chain=[chain])
+                for chain, trace in enumerate(traces)
+            ],
+            "chain",
+            combine_attrs="override",
+        )
+        for name in ("posterior", "sample_stats")
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def bias_line(report: Mapping[str, Any], found: "xr.Dataset | None") -> str:
+    """Return one line about the biases of a setting: the verdict, or why there is none."""
+    where = f"bias {report['target']} {report['label']}"
+    if found is None:
+        return f"{where}: {str(report['error']).strip().splitlines()[-1]}"
+    return f"{where}: {found['verdict'].item()} in {report['seconds']:.1f} s ({found['reasons'].item()})"

@@ -1,0 +1,218 @@
+"""Biases that the draws themselves tell, with intervals and verdicts; beside the gold standard where there is one."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.diagnostics.estimands import evaluate, evaluate_reference, resolve
+from approxmcmc.study.biases import as_one_run
+from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.svg import COLOURS, subplots
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+RULES = (
+    "Biases of the means of all chains of a setting together, estimated from audited draws and coupled exact chains, "
+    "in standard deviations of the draws. Verdicts: biased (some bias is told from 0 and above .05 sd), small (every "
+    "upper limit is below .1 sd), inconclusive (too few audits), not applicable (the exact chain mixes too slowly for "
+    "its couplings to say anything). No verdict sees a mode that no chain has visited."
+)
+ERROR_QUANTILE = 1.96
+PANELS_A_ROW = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """The biases of one setting, or why there are none; `gap` is the difference from the gold standard, if any."""
+
+    target: str
+    label: str
+    found: "xr.Dataset | None"
+    error: str
+    gap: "pd.DataFrame | None"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict; "failed" where nothing could be estimated."""
+        return "failed" if self.found is None else str(self.found["verdict"].item())
+
+    def in_sds(self) -> "pd.DataFrame":
+        """Return bias with limits by estimand, in standard deviations of the draws; constants are left out."""
+        import pandas as pd
+
+        if self.found is None:
+            return pd.DataFrame(columns=["bias", "bias_lower", "bias_upper"])
+        sd = self.found["posterior_sd"].values
+        columns = {name: self.found[name].values / np.where(sd > 0.0, sd, np.nan) for name in LIMITS}
+        return pd.DataFrame(columns, index=self.found["estimand"].values.astype(str)).dropna()
+
+
+LIMITS = ("bias", "bias_lower", "bias_upper")
+
+
+def told_of(results: "StudyResults") -> list[Told]:
+    """Return what is known of the biases of every finished setting; nothing where the study asks for none."""
+    if results.study.bias is None:
+        return []
+    told = []
+    for (target, label), traces in results.traces().items():
+        report, found = results.bias_report(target, label), results.bias(target, label)
+        if report is not None:
+            asked = results.study.bias.estimands
+            gap = None if found is None else gap_to_gold(found, as_one_run(traces), results.reference(target), asked)
+            told.append(Told(target, label, found, str(report.get("error") or ""), gap))
+    return told
+
+
+def gap_to_gold(
+    found: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
+) -> "pd.DataFrame | None":
+    """Return the means less those of the gold standard, by coordinate, in the draws' sds, with limits; None without.
+
+    Limits count the Monte Carlo errors of both.
+    """
+    import pandas as pd
+
+    if reference is None:
+        return None
+    sds = dict(zip(found["estimand"].values.astype(str), found["posterior_sd"].values, strict=True))
+    rows = {}
+    for name, function in resolve(estimands, run).items():
+        mine = evaluate(name, function, run)
+        gold = evaluate_reference(name, function, reference, mine.layout)
+        margins = ERROR_QUANTILE * np.hypot(_errors(mine.values), gold.mcse)
+        apart = mine.values.mean(axis=(0, 1)) - gold.mean
+        for label, gap, margin in zip(mine.layout.labels, apart, margins, strict=True):
+            if sds.get(label, 0.0) > 0.0:
+                rows[label] = [(gap + side * margin) / sds[label] for side in (0, -1, 1)]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["gap", "gap_lower", "gap_upper"])
+
+
+def _errors(values: np.ndarray) -> np.ndarray:
+    """Return standard errors of means by batch means, of values (chain, draw, coordinate)."""
+    size = max(1, int(np.sqrt(values.shape[1])))
+    batches = values[:, : values.shape[1] // size * size].reshape(-1, size, values.shape[2]).mean(axis=1)
+    return batches.std(axis=0, ddof=1) / np.sqrt(len(batches)) if len(batches) > 1 else np.full(values.shape[2], np.nan)
+
+
+def bias_section(told: Sequence[Told]) -> list[Section]:
+    """Return the section on biases; nothing where none were asked for, or none are there yet."""
+    if not told:
+        return []
+    pieces = [
+        _verdicts(told),
+        _evidence(told),
+        *(_figure(name, told) for name in dict.fromkeys(one.target for one in told)),
+    ]
+    return [Section("Biases", (RULES,), pieces=tuple(piece for piece in pieces if piece is not None))]
+
+
+def sentence(target: str, told: Sequence[Told]) -> str:
+    """Return the verdicts on the settings of a target as one sentence; "" where there are none."""
+    mine = [one for one in told if one.target == target]
+    if not mine:
+        return ""
+    by_verdict = {verdict: [one.label for one in mine if one.verdict == verdict] for verdict in ORDER}
+    words = [f"{verdict}: {', '.join(labels)}" for verdict, labels in by_verdict.items() if labels]
+    return f"Biases on {target}, told by the draws themselves: {'; '.join(words)}."
+
+
+ORDER = ("biased", "small", "inconclusive", "not applicable", "failed")
+
+
+def _verdicts(told: Sequence[Told]) -> Table:
+    """Return the verdict of every setting, and why."""
+    import pandas as pd
+
+    caption = (
+        "One row per setting. Largest bias: of all estimands, with its interval. Gap: difference of the same mean (or, "
+        "for a square, of the coordinate furthest off) from the gold standard, with the Monte Carlo error of both."
+    )
+    data = pd.DataFrame([_verdict_of(one) for one in told])
+    return Table("Verdicts on biases", caption, data.dropna(axis=1, how="all"))
+
+
+def _verdict_of(one: Told) -> dict[str, Any]:
+    row: dict[str, Any] = {"target": one.target, "setting": one.label, "verdict": one.verdict}
+    biases = one.in_sds()
+    if len(biases):
+        worst = biases["bias"].abs().idxmax()
+        row |= {"estimand": worst}
+        row |= {f"largest bias (sd){end}": biases.loc[worst, f"bias{end}"] for end in ("", "_lower", "_upper")}
+        if one.gap is not None and len(one.gap):
+            at = worst if worst in one.gap.index else one.gap["gap"].abs().idxmax()
+            row |= {f"gap to gold standard (sd){end}": one.gap.loc[at, f"gap{end}"] for end in ("", "_lower", "_upper")}
+    return {**row, "reasons": one.error if one.found is None else str(one.found["reasons"].item())}
+
+
+def _evidence(told: Sequence[Told]) -> Table | None:
+    """Return what the verdicts rest on, and what it cost."""
+    import pandas as pd
+
+    known = [(one, one.found) for one in told if one.found is not None]
+    if not known:
+        return None
+    rows = [
+        {
+            "target": one.target,
+            "setting": one.label,
+            **{
+                f"{heading}{end}": float(found[f"{name}{end}"])
+                for name, heading in (("mean_abs_delta", "error of acceptance"), ("tv_bound", "TV bound"))
+                for end in ("", "_lower", "_upper")
+            },
+            "form": found.attrs["form"],
+            "audits": int(found["n_audits"]),
+            "couplings": int(found["n_couplings"]),
+            "unmet": int(found["unmet"]),
+            "passes": float(found["passes"]),
+            "seconds": float(found["seconds"]),
+        }
+        for one, found in known
+    ]
+    caption = (
+        "Error of acceptance: E|delta|, delta the test's acceptance probability less that on all data. TV bound: "
+        "E[|delta| tau], tau the meeting times. The form drift knows neither. Passes: evaluations of all terms."
+    )
+    return Table("What the verdicts rest on", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})
+
+
+def _figure(target: str, told: Sequence[Told]) -> Figure | None:
+    """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard."""
+    import pandas as pd
+
+    mine = [one for one in told if one.target == target and len(one.in_sds())]
+    if not mine:
+        return None
+    rows = -(-len(mine) // PANELS_A_ROW)
+    figure, axes = subplots(rows, min(len(mine), PANELS_A_ROW), figsize=(8.6, 2.6 * rows), squeeze=False)
+    frames = []
+    for one, axis in zip(mine, axes.flat, strict=False):
+        biases = one.in_sds()
+        x, y = np.arange(len(biases)), biases["bias"].to_numpy()
+        axis.axhline(0.0, color="gray", linewidth=0.8)
+        reach = [y - biases["bias_lower"], biases["bias_upper"] - y]
+        axis.errorbar(x, y, yerr=reach, fmt="o", markersize=2.5, linewidth=0.9, color=COLOURS[0], label="bias")
+        if one.gap is not None:
+            gap = one.gap.reindex(biases.index)
+            biases = biases.join(gap)
+            axis.plot(x, gap["gap"], "x", markersize=4, color=COLOURS[1], label="gap to gold standard")
+        axis.set_title(f"{one.label}: {one.verdict}")
+        axis.set_xlabel("estimand")
+        frames.append(biases.rename_axis("estimand").reset_index().assign(setting=one.label))
+    for axis in axes.flat[len(mine) :]:
+        axis.set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("posterior sd")
+    axes.flat[0].legend()
+    caption = (
+        "Each estimand in order: coordinates, their squares about the mean, the log density. Bars: 95 % intervals, "
+        "each by itself. Crosses: difference from the gold standard."
+    )
+    return Figure(f"Biases: {target}", caption, figure, pd.concat(frames, ignore_index=True))
