@@ -35,7 +35,8 @@ def draw_marginals(theta: np.ndarray, names: Sequence[str], bins: int = 30) -> d
     """Return histograms of draws, shape (..., dim), over the middle 99.6 % of each coordinate."""
     curves = {}
     for name, draws in zip(names, theta.reshape(-1, theta.shape[-1]).T, strict=True):
-        edges = np.linspace(*np.quantile(draws, [0.002, 0.998]), bins + 1)
+        low, high = np.quantile(draws, [0.002, 0.998])
+        edges = np.linspace(low, high, bins + 1)
         height = np.histogram(draws, bins=edges)[0] / draws.size / (edges[1] - edges[0])
         curves[name] = (0.5 * (edges[1:] + edges[:-1]), height)
     return curves

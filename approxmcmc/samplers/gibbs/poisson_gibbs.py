@@ -134,6 +134,9 @@ class PoissonGibbsProgram:
         """Return the unnormalised log density of a state."""
         return float(self.target.log_density(theta))
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+        """Return None: its updates are exact."""
+
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at a state of positive probability."""
         return CompiledChain(self.loop, streams, self.new_state(theta.copy()), explain=lambda: "no update can fail")

@@ -74,6 +74,9 @@ class PDMPProgram:
         terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
         return float(self.target.log_prior(theta)) + float(np.sum(terms))
 
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+        """Return None: its process is exact in law."""
+
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta` with a velocity from its law; nothing adapts, so tuning is burn-in."""
         state = self.new_state(theta.copy(), n_tune)
