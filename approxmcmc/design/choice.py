@@ -16,113 +16,26 @@ import dataclasses
 import math
 import time
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Target
-from approxmcmc.design.candidates import Candidate, Setting, Situation, candidates
+from approxmcmc.design.candidates import Situation, candidates
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.design.trial import Measured, Trial
+from approxmcmc.design.prices import COLUMNS, Entry, Goal, checked_goal
+from approxmcmc.design.trial import Trial
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.targets import Laplace, laplace
 
-WANTED = 400  # effective draws: standard errors of .05 posterior standard deviations
-ALLOWED_BIAS = 0.02  # posterior standard deviations
 NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
-SOON = 0.5  # seconds: who could answer by then needs no rival, whose compilation takes longer
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
-LEAST_TRIAL = 0.1  # seconds
+LEAST_TRIAL, LEAST_FOR_TRIALS = 0.1, 0.5  # seconds that nobody minds: for one, for all
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
-COLUMNS = (
-    "candidate",
-    "exact",
-    "verdict",
-    "price",
-    "us_per_step",
-    "data_per_step",
-    "ess_per_step",
-    "ess_per_second",
-    "predicted_error",
-    "compile_seconds",
-    "set_up_seconds",
-    "trial_seconds",
-)
-
-
-class Goal(NamedTuple):
-    """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
-
-    target_ess: float
-    time_limit: float | None
-    bias: float
-    prefers_exact: bool
-    threads: int
-
-    def price(self, set_up: float, per_draw: float, error: float = 0.0) -> float:
-        """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
-        per_draw /= self.threads
-        if self.time_limit is None:
-            return set_up + self.target_ess * per_draw
-        left = self.time_limit - set_up
-        return error**2 + per_draw / left if left > 0.0 else math.inf
-
-    def seconds(self, per_draw: float) -> float:
-        """Return the budget of a sampler."""
-        return self.target_ess * per_draw / self.threads if self.time_limit is None else self.time_limit
-
-    @property
-    def near(self) -> float:
-        """The price at which nobody looks further; none where the end is given."""
-        return SOON if self.time_limit is None else 0.0
-
-    @property
-    def unit(self) -> str:
-        """What a price is."""
-        if self.time_limit is None:
-            return f"seconds to {self.target_ess:g} effective draws"
-        return f"risk at {self.time_limit:g} s, posterior sd squared"
-
-
-@dataclasses.dataclass
-class Entry:
-    """A candidate, its price at best, and what its trial found."""
-
-    candidate: Candidate
-    floor: float
-    verdict: str = ""
-    price: float = math.nan
-    setting: Setting | None = None
-    measured: Measured | None = None
-    set_up_seconds: float = 0.0
-    trial_seconds: float = 0.0
-
-    @property
-    def exact(self) -> bool:
-        """Whether the candidate is."""
-        return self.candidate.exact
-
-    def row(self) -> tuple[Any, ...]:
-        """Return the columns of the table."""
-        found = self.measured
-        figures = (
-            (math.nan,) * 6
-            if found is None
-            else (
-                found.seconds_per_step * 1e6,
-                found.data_per_step,
-                found.ess_per_step,
-                1.0 / found.seconds_per_draw,
-                found.error,
-                found.compile_seconds,
-            )
-        )
-        spent = self.set_up_seconds, self.trial_seconds
-        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -218,7 +131,7 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = _goal(time_limit, target_ess, bias, min(chains, cores))
+    goal = checked_goal(time_limit, target_ess, bias, min(chains, cores))
     seed, began = _seed(random_seed), time.perf_counter()
     known = _survey(target, seed)
     entries = [Entry(one, goal.price(*one.floor(known)), one.why_not(known)) for one in candidates(target)]
@@ -235,19 +148,6 @@ def choose_sampler(
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
     _judge(entries, chosen, goal)
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
-
-
-def _goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Goal:
-    """Check what the user wants."""
-    if target_ess is not None and not 0.0 < target_ess < math.inf:
-        raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
-    if (bias != "none") if isinstance(bias, str) else not (bias is None or bias >= 0.0):
-        raise InvalidInputError(
-            f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'
-        )
-    allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
-    wanted = WANTED if target_ess is None else float(target_ess)
-    return Goal(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
 
 
 def _seed(random_seed: Any) -> int:
@@ -294,7 +194,7 @@ def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -
     prefers = goal.prefers_exact and entry.exact != best.exact
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
-    if spent > max(SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), SOON):
+    if spent > max(SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS):
         return "not tried: trials have taken their share of the budget"
     return ""
 

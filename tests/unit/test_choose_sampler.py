@@ -8,7 +8,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.design import choice as module
-from approxmcmc.design import choose_sampler
+from approxmcmc.design import choose_sampler, prices
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.trial import Measured
 
@@ -77,7 +77,7 @@ def test_the_table_tells_what_was_measured(logistic):
 @pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
 def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     """The rows that are tried are made equally fast but for the biased one, which is much faster."""
-    monkeypatch.setattr(module, "SOON", 0.0)
+    monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
     monkeypatch.setattr(module, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
@@ -87,13 +87,13 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
 
 
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
-    monkeypatch.setattr(module, "SOON", 0.0)
+    monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
     monkeypatch.setattr(module, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
     assert choice.table["exact"].iloc[0]
     assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
-    monkeypatch.setattr(module, "ALLOWED_BIAS", 1.0)
+    monkeypatch.setattr(prices, "ALLOWED_BIAS", 1.0)
     assert not choose_sampler(logistic, target_ess=1e6, random_seed=1).table["exact"].iloc[0]
 
 

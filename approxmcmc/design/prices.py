@@ -1,0 +1,116 @@
+"""Prices of candidates: what the user wants, and what each candidate would ask for it.
+
+    price = seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+
+s the seconds of an effective draw, the risk in squared posterior standard deviations.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from approxmcmc.design.candidates import Candidate, Setting
+from approxmcmc.design.trial import Measured
+from approxmcmc.errors import InvalidInputError
+
+WANTED = 400  # effective draws: standard errors of .05 posterior standard deviations
+ALLOWED_BIAS = 0.02  # posterior standard deviations
+SOON = 0.5  # seconds: who could answer by then needs no rival, whose compilation takes longer
+COLUMNS = (
+    "candidate",
+    "exact",
+    "verdict",
+    "price",
+    "us_per_step",
+    "data_per_step",
+    "ess_per_step",
+    "ess_per_second",
+    "predicted_error",
+    "compile_seconds",
+    "set_up_seconds",
+    "trial_seconds",
+)
+
+
+class Goal(NamedTuple):
+    """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
+
+    target_ess: float
+    time_limit: float | None
+    bias: float
+    prefers_exact: bool
+    threads: int
+
+    def price(self, set_up: float, per_draw: float, error: float = 0.0) -> float:
+        """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
+        per_draw /= self.threads
+        if self.time_limit is None:
+            return set_up + self.target_ess * per_draw
+        left = self.time_limit - set_up
+        return error**2 + per_draw / left if left > 0.0 else math.inf
+
+    def seconds(self, per_draw: float) -> float:
+        """Return the budget of a sampler."""
+        return self.target_ess * per_draw / self.threads if self.time_limit is None else self.time_limit
+
+    @property
+    def near(self) -> float:
+        """The price at which nobody looks further; none where the end is given."""
+        return SOON if self.time_limit is None else 0.0
+
+    @property
+    def unit(self) -> str:
+        """What a price is."""
+        if self.time_limit is None:
+            return f"seconds to {self.target_ess:g} effective draws"
+        return f"risk at {self.time_limit:g} s, posterior sd squared"
+
+
+@dataclasses.dataclass
+class Entry:
+    """A candidate, its price at best, and what its trial found."""
+
+    candidate: Candidate
+    floor: float
+    verdict: str = ""
+    price: float = math.nan
+    setting: Setting | None = None
+    measured: Measured | None = None
+    set_up_seconds: float = 0.0
+    trial_seconds: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the candidate is."""
+        return self.candidate.exact
+
+    def row(self) -> tuple[Any, ...]:
+        """Return the columns of the table."""
+        found = self.measured
+        figures = (
+            (math.nan,) * 6
+            if found is None
+            else (
+                found.seconds_per_step * 1e6,
+                found.data_per_step,
+                found.ess_per_step,
+                1.0 / found.seconds_per_draw,
+                found.error,
+                found.compile_seconds,
+            )
+        )
+        spent = self.set_up_seconds, self.trial_seconds
+        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
+
+
+def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Goal:
+    """Check what the user wants."""
+    if target_ess is not None and not 0.0 < target_ess < math.inf:
+        raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
+    if (bias != "none") if isinstance(bias, str) else not (bias is None or bias >= 0.0):
+        raise InvalidInputError(
+            f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'
+        )
+    allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
+    wanted = WANTED if target_ess is None else float(target_ess)
+    return Goal(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
