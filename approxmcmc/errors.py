@@ -40,5 +40,13 @@ class DatasetError(ApproxMCMCError, OSError):
     """A data set could not be found, downloaded or verified."""
 
 
+class MissingExtraError(ApproxMCMCError, ImportError):
+    """A task needs a library that a plain installation leaves out; the message names the extra that brings it."""
+
+
+class CacheWarning(UserWarning):
+    """What was stored to save time cannot be used, and is made anew; no result changes."""
+
+
 class SamplingWarning(UserWarning):
     """A run finished, and its draws deserve a second look (stuck chain, heavy tails, wrong decisions)."""
