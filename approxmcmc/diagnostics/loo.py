@@ -179,9 +179,7 @@ def _check(trace: xr.DataTree, target: Target) -> None:
         )
     missing = sorted(set(target.variables.shapes) - set(trace["posterior"].data_vars))
     if missing:
-        raise InvalidInputError(
-            f"the trace lacks {', '.join(missing)} of {target!r}; give the target that was sampled, and all its variables"
-        )
+        raise InvalidInputError(f"the trace lacks {', '.join(missing)} of {target!r}; give the target that was sampled")
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
         raise InvalidInputError(
             "the draws of this trace carry weights, which ArviZ's cross-validation would ignore; resample them first"

@@ -100,7 +100,9 @@ class ContentCache(_Cache):
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
-            warnings.warn(f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2)
+            warnings.warn(
+                f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
+            )
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

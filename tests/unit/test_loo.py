@@ -86,9 +86,9 @@ def test_what_has_no_rows_is_refused(normal):
     target, trace, _ = normal
     with pytest.raises(IncompatibleError, match="single rows"):
         amc.log_likelihood(trace, amc.targets.alarm_network(J=1, M=1))
+    expanded = amc.ControlVariate(logistic())
     with pytest.raises(IncompatibleError, match="plain target"):
-        plain = logistic()
-        amc.log_likelihood(trace, amc.ControlVariate(plain))
+        amc.log_likelihood(trace, expanded)
     with pytest.raises(InvalidInputError, match="lacks"):
         amc.log_likelihood(trace, logistic())
     weighted = trace.copy()
