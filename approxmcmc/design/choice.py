@@ -16,6 +16,7 @@ import dataclasses
 import math
 import time
 import warnings
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,6 +155,10 @@ class Choice:
     table: pd.DataFrame
     sentence: str
     attrs: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the table of what was measured."""
+        return f"<p>{escape(self.sentence)}</p>{self.table.to_html(index=False, float_format='{:.3g}'.format)}"
 
 
 def choose_sampler(
