@@ -9,6 +9,8 @@ installed but not active (pyenv, asdf, mise) is found, and one that is missing i
 
 import os
 import secrets
+import shutil
+import time
 from pathlib import Path
 
 import nox
@@ -107,7 +109,7 @@ def reproduce(session: nox.Session) -> None:
     The data come from the folder named by APPROXMCMC_DATA_DIR, from the user's cache or from OpenML; with none of
     them the study runs on a synthetic stand-in, and the report says so. Options after ``--`` go to the run.
     """
-    _install(session, "--extra", "nutpie")
+    _install(session, "--extra", "studies", "--extra", "nutpie")
     study = ["studies/austerity_mnist", "--preset", "quick", "--store", "results"]
     try:
         session.run("approxmcmc", "run", *study, *session.posargs, env=ONE_THREAD)
@@ -124,7 +126,7 @@ def tests(session: nox.Session) -> None:
     The same code also runs without compilation, where an index out of range raises, and there alone the tests marked
     `recompiles`. Options after ``--`` go to pytest, instead of these choices.
     """
-    _install(session, "--group", "test")
+    _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
@@ -138,7 +140,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(python=LATEST)
 def tests_314(session: nox.Session) -> None:
     """Run the tests, all but the marked layers, on the newest Python."""
-    _install(session, "--group", "test")
+    _install(session, "--extra", "studies", "--group", "test")
     _pytest(session, *session.posargs)
 
 
@@ -153,14 +155,14 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=MAIN)
 def types(session: nox.Session) -> None:
     """Check the types of the package, of what studies share, and of this file."""
-    _install(session, "--group", "lint")
+    _install(session, "--extra", "studies", "--group", "lint")
     session.run("mypy", *session.posargs)
 
 
 @nox.session(python=MAIN)
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
-    _install(session, "--group", "docs")
+    _install(session, "--extra", "studies", "--group", "docs")
     session.run("sphinx-build", "--fail-on-warning", "--keep-going", "-E", "docs", "docs/_build/html", *session.posargs)
     session.log(f"documentation: {Path('docs/_build/html/index.html').resolve()}")
 
@@ -168,7 +170,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(python=MAIN)
 def statistical(session: nox.Session) -> None:
     """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run."""
-    _install(session, "--group", "test", "--extra", "nutpie")
+    _install(session, "--extra", "studies", "--group", "test", "--extra", "nutpie")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
     _pytest(session, "-m", "statistical or recompiles", *seed, *session.posargs)
@@ -177,17 +179,43 @@ def statistical(session: nox.Session) -> None:
 @nox.session(python=MAIN)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks of tests/bench one after another, and show their tables."""
-    _install(session, "--group", "bench")
+    _install(session, "--extra", "studies", "--group", "bench")
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench", *session.posargs, env=ONE_THREAD)
 
 
 @nox.session(python=MAIN)
 def race(session: nox.Session) -> None:
     """Race exact steps, every lever of the library, NumPy and other libraries, interleaved in one process."""
-    _install(session, "--group", "peers")
+    _install(session, "--extra", "studies", "--group", "peers")
     options = session.posargs or ["--preset", "quick", "--out", "results/race"]
     session.run("python", "-m", "studies.race", "--peers", *options, env=ONE_THREAD)
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench/test_sgld_speed.py", env=ONE_THREAD)
+
+
+@nox.session(python=MAIN, reuse_venv=False)
+def package(session: nox.Session) -> None:
+    """Build wheel and sdist, install the wheel where nothing else is, and run `tests/package/smoke.py` on it."""
+    dist = Path("dist").resolve()
+    shutil.rmtree(dist, ignore_errors=True)
+    seconds = {"build": _timed(session, "uv", "build", "--out-dir", str(dist), external=True)}
+    (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    python = f"--python={session.virtualenv.location}"
+    seconds["install"] = _timed(session, "uv", "pip", "install", python, str(wheel), external=True)
+    smoke, folder = Path("tests/package/smoke.py").resolve(), session.create_tmp()
+    shutil.rmtree(Path(folder, "cache"), ignore_errors=True)
+    with session.chdir(folder):  # away from the sources, which Python would import instead
+        for run in ("first run", "second run"):  # the first compiles its kernels
+            seconds[run] = _timed(session, "python", "-I", str(smoke), APPROXMCMC_CACHE_DIR=f"{folder}/cache")
+    for path in (wheel, sdist):
+        session.log(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB")
+    session.log("; ".join(f"{name}: {value:.1f} s" for name, value in seconds.items()))
+
+
+def _timed(session: nox.Session, *command: str, external: bool = False, **environment: str) -> float:
+    """Run a command and return the seconds that it took."""
+    started = time.perf_counter()
+    session.run(*command, external=external, env=environment)
+    return time.perf_counter() - started
 
 
 @nox.session(python=MAIN)

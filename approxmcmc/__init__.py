@@ -37,6 +37,8 @@ _HOMES = {
         "cost_summary",
         "diagnose",
         "importance_estimates",
+        "log_likelihood",
+        "loo_subsample",
         "risk",
     ),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),

@@ -40,5 +40,21 @@ class DatasetError(ApproxMCMCError, OSError):
     """A data set could not be found, downloaded or verified."""
 
 
-class SamplingWarning(UserWarning):
+class MissingExtraError(ApproxMCMCError, ImportError):
+    """A task needs a library that a plain installation leaves out; the message names the extra that brings it."""
+
+
+class ApproxMCMCWarning(UserWarning):
+    """Base of every warning that the package gives, for filters: one line silences all, or turns them into errors."""
+
+
+class CacheWarning(ApproxMCMCWarning):
+    """What was stored to save time cannot be used, and is made anew; no result changes."""
+
+
+class DatasetWarning(ApproxMCMCWarning):
+    """A data set is not the one that was asked for, or not from where it should be."""
+
+
+class SamplingWarning(ApproxMCMCWarning):
     """A run finished, and its draws deserve a second look (stuck chain, heavy tails, wrong decisions)."""

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from approxmcmc.contracts.shown import html_table
+
 
 class Component:
     """Settings of one member of a role: validated when made, comparable, printable, convertible to a plain dict.
@@ -54,6 +56,11 @@ class Component:
         if not isinstance(settings, (list, tuple)):
             return None
         return next((found for item in settings if (found := cls.found_in(item)) is not None), None)
+
+    def _repr_html_(self) -> str:
+        """Show the settings in a notebook, those of components among them inside."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # as above
+        return html_table(type(self).__name__, {f.name: getattr(self, f.name) for f in fields if f.repr})
 
     def __eq__(self, other: object) -> bool:
         """Two components are equal when they are of one class and have equal settings."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts.shown import Plain, html_table
 from approxmcmc.contracts.variables import Variables
 
 
@@ -65,6 +66,13 @@ class Target(abc.ABC):
     @abc.abstractmethod
     def compile(self) -> CompiledTarget:
         """Compile the target's functions; called once per `sample`, before the clock starts."""
+
+    def _repr_html_(self) -> str:
+        """Show sizes and names in a notebook; nothing is computed for it."""
+        shapes = {name: f"shape {shape}" if shape else "scalar" for name, shape in self.variables.shapes.items()}
+        variables = ", ".join(f"{name} ({shape})" for name, shape in shapes.items())
+        sizes = {"terms": Plain(f"{self.n_obs:,}"), "parameters": Plain(f"{self.variables.size:,}")}
+        return html_table(repr(self), {**sizes, "variables": Plain(variables)})
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta where a chain may start, shape (dim,), or None: the target knows of none."""

@@ -8,6 +8,7 @@ from approxmcmc.datasets.coding import Columns, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.engine.extras import extra
 
 N_FEATURES, N_TRAIN = 123, 32_561
 # Levels of the fourteen attributes behind the columns: numbers are cut at their quintiles.
@@ -88,7 +89,8 @@ def _load(source: str) -> Dataset:
 
 def fetch_people() -> dict[str, np.ndarray]:
     """Fetch the rows through scikit-learn; the training rows come first."""
-    from sklearn.datasets import fetch_openml
+    with extra("downloads", "The download of a data set"):
+        from sklearn.datasets import fetch_openml
 
     rows, labels = fetch_openml("a9a", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
     bits = np.packbits(rows.toarray().astype(np.uint8), axis=1)

@@ -12,6 +12,7 @@ from approxmcmc.datasets.coding import Columns, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Download, Source, or_stand_in
+from approxmcmc.engine.extras import extra
 
 ELECTRODES = ("AF3", "F7", "F3", "FC5", "T7", "P7", "O1", "O2", "P8", "T8", "FC6", "F4", "F8", "AF4")
 SAMPLES = Source(
@@ -73,7 +74,8 @@ def _load(source: str) -> Dataset:
 
 def fetch_samples() -> dict[str, np.ndarray]:
     """Fetch the samples through scikit-learn."""
-    from sklearn.datasets import fetch_openml
+    with extra("downloads", "The download of a data set"):
+        from sklearn.datasets import fetch_openml
 
     voltages, states = fetch_openml("eeg-eye-state", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
     return {"X": voltages.astype(np.float64), "y": (np.asarray(states) == CLOSED).astype(np.uint8)}

@@ -13,6 +13,7 @@ from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardi
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 
 CATEGORIES = ("protocol_type", "service", "flag")
@@ -181,7 +182,8 @@ def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
 
 def fetch_connections() -> dict[str, np.ndarray]:
     """Fetch the original file through scikit-learn, which verifies it; one array for each feature, and malicious."""
-    from sklearn.datasets import fetch_kddcup99
+    with extra("downloads", "The download of a data set"):
+        from sklearn.datasets import fetch_kddcup99
 
     rows, labels = fetch_kddcup99(percent10=True, return_X_y=True, n_retries=1, delay=0.1)
     arrays = {}

@@ -12,6 +12,7 @@ from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.pca import fit_principal_components
 from approxmcmc.datasets.source import Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_stand_in
+from approxmcmc.engine.extras import extra
 
 # Four arrays as uint8, labels 7 and 9: the images are bit for bit those of the original IDX files.
 IMAGES = Source(
@@ -114,7 +115,8 @@ def _components(images: Dataset, n_components: int) -> Dataset:
 
 def fetch_sevens_and_nines() -> dict[str, np.ndarray]:
     """Fetch all of MNIST through scikit-learn and keep the sevens and nines, in the original order."""
-    from sklearn.datasets import fetch_openml
+    with extra("downloads", "The download of a data set"):
+        from sklearn.datasets import fetch_openml
 
     images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False, n_retries=1, delay=0.1)
     labels = np.asarray(labels).astype(np.uint8)

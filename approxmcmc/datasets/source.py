@@ -14,7 +14,7 @@ from approxmcmc.datasets import downloads
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.datasets.places import DATA_VARIABLE, cache_folder, data_folder, read_arrays
 from approxmcmc.engine.paths import CACHE_VARIABLE
-from approxmcmc.errors import DatasetError, InvalidInputError
+from approxmcmc.errors import DatasetError, DatasetWarning, InvalidInputError
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -92,7 +92,7 @@ class Source:
                     cached
                 ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
             except DatasetError as error:
-                warnings.warn(f"{error} It is ignored.", stacklevel=3)
+                warnings.warn(f"{error} It is ignored.", DatasetWarning, stacklevel=3)
         if self.download is not None and self.download.place in asked:
             try:
                 downloads.download(cached, self.download.fetch, insist=source != "auto")
@@ -132,5 +132,5 @@ def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *,
     except DatasetError as error:
         if not allow_synthetic:
             raise
-        warnings.warn(f"a synthetic stand-in replaces the data. {error}", stacklevel=3)
+        warnings.warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning, stacklevel=3)
         return stand_in()

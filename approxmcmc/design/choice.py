@@ -16,6 +16,7 @@ import dataclasses
 import math
 import time
 import warnings
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,10 @@ class Choice:
     table: pd.DataFrame
     sentence: str
     attrs: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """Show the sentence and the table of what was measured."""
+        return f"<p>{escape(self.sentence)}</p>{self.table.to_html(index=False, float_format='{:.3g}'.format)}"
 
 
 def choose_sampler(

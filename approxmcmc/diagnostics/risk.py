@@ -11,7 +11,7 @@ from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, i
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence
 from approxmcmc.diagnostics.running import AXES, common_grid, completion_clocks, running_means
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 
 _LONG_NAMES = {"bias_sq": "squared bias", "variance": "variance", "risk": "risk"}
 
@@ -77,7 +77,7 @@ def risk(
 
     Warns
     -----
-    UserWarning
+    ApproxMCMCWarning
         With one replicate: bias and variance cannot be told apart and are NaN.
 
     Notes
@@ -111,7 +111,7 @@ def risk(
         warnings.warn(
             "Risk over one chain: squared bias and variance cannot be told apart and are NaN, intervals too. "
             "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
-            UserWarning,
+            ApproxMCMCWarning,
             stacklevel=2,
         )
     pieces: list[tuple[str, np.ndarray, Reference]] = []

@@ -5,6 +5,8 @@ the versions of Python, numba and this package. A file is therefore never stale,
 write the same file write the same bytes. Everything that numba calls private and we rely on stands in this file:
 `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. When any of
 it fails, kernels are compiled anew in every process, which costs seconds and changes no result.
+
+A file is a pickle, so it is read only where no other user can have written it (see `trusted`).
 """
 
 import contextlib
@@ -28,7 +30,9 @@ from numba.core.typing import signature
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.trusted import why_not_trusted
 from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.errors import CacheWarning
 
 
 def cache_folder() -> Path:
@@ -83,7 +87,11 @@ class ContentCache(_Cache):
         """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
         target_context.refresh()
         try:
-            stored = self._file(sig, target_context.codegen()).read_bytes()
+            path = self._file(sig, target_context.codegen())
+            if reason := why_not_trusted(path):
+                warnings.warn(f"compiled kernels are not read, but made anew: {reason}", CacheWarning, stacklevel=2)
+                return None
+            stored = path.read_bytes()
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports what it names
             descriptor.argtypes = sig.args  # the process's own types: those of named tuples are classes
@@ -92,7 +100,9 @@ class ContentCache(_Cache):
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
-            warnings.warn(f"compiled kernel {self._name} could not be read back ({error!r}); compiling", stacklevel=2)
+            warnings.warn(
+                f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
+            )
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -101,7 +111,7 @@ class ContentCache(_Cache):
             return
         with contextlib.suppress(OSError):
             path = self._file(sig, data.codegen)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # whatever umask lets a group do
             library, descriptor, environment, found, *rest = data._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # as said in load_overload; a class may come from a script that does things

@@ -13,7 +13,7 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
-from approxmcmc.study.engines import Finished, Job
+from approxmcmc.study.engines import Finished, Job, dask, serial
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.names import nearest
@@ -106,6 +106,8 @@ def run_study(
     ------
     StudyError
         If an option names nothing, the store holds another plan, or another run is working in it.
+    MissingExtraError
+        If the engine is "dask" and Dask is not installed.
     """
     if engine not in ENGINES:
         raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
@@ -113,6 +115,8 @@ def run_study(
         raise StudyError(f"`jobs` is a number of worker processes, at least 1; found {jobs}.")
     if engine == "serial" and not (scheduler is None and jobs is None):
         raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
+    if engine == "dask":  # before hours of gold standards
+        dask.check_installed()
     listener = listener or Lines()
     plan = make_plan(study, preset)
     chosen = _chosen(plan, only, keys)
@@ -211,11 +215,7 @@ def _cells(
     job: Job, plan: Plan, pending: Sequence[Cell], engine: str, scheduler: str | None, jobs: int | None
 ) -> Iterator[Finished]:
     if engine == "serial":
-        from approxmcmc.study.engines import serial
-
         return serial.run(job, plan, pending)
-    from approxmcmc.study.engines import dask
-
     if not job.source:
         import cloudpickle  # type: ignore[import-untyped]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-PAGES = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.md"))
-TUTORIALS = [path for path in PAGES if path.stem != "index"]
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = [*(path for path in sorted((DOCS / "tutorials").glob("*.md")) if path.stem != "index"), DOCS / "loo.md"]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from approxmcmc.engine.extras import extra
 from approxmcmc.errors import StudyError
 from approxmcmc.study.engines.job import Finished, Job
 from approxmcmc.study.plan import Cell, Plan
@@ -33,6 +34,12 @@ SETTINGS_OF_LOCAL_CLUSTER = {
     "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.deploy.lost-worker-timeout": "1 hour",  # restarting one may take longer than the usual 15 s
 }
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` where Dask is not installed."""
+    with extra("studies", "The engine 'dask'"):
+        import distributed  # noqa: F401 (asked whether it is there)
 
 
 def run(
@@ -97,6 +104,7 @@ def _result(future: "Future[Finished]", cell: Cell, job: Job, plan: Plan) -> Fin
 
 
 def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Client":
+    check_installed()
     import dask
     from distributed import Client, LocalCluster
 

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.engine.extras import extra
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
 from approxmcmc.study.report.wording import estimate, number, slug
@@ -72,8 +73,9 @@ def write_page(
 
 
 def _render(**values: Any) -> str:
-    import jinja2
-    from markupsafe import Markup
+    with extra("studies", "A report"):
+        import jinja2
+        from markupsafe import Markup
 
     here = files("approxmcmc.study.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)

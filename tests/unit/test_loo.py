@@ -1,0 +1,97 @@
+"""Leave-one-out cross-validation reads the target's terms, and no more of them than ArviZ asks for."""
+
+import arviz as az
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+import approxmcmc as amc
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import logistic, normal_mean
+
+N = 40
+
+
+def posterior_of(target, draws):
+    """Return a trace of these thetas; shape (chains, draws, dim)."""
+    variables = target.variables.unpack(draws)
+    return xr.DataTree.from_dict({"posterior": az.convert_to_datatree(variables)["posterior"].to_dataset()})
+
+
+@pytest.fixture(scope="module")
+def normal():
+    """Return a target, independent draws of its posterior, and the elpd of leaving one out in closed form."""
+    target = normal_mean(N)
+    (x,) = target.data
+    draws = np.random.default_rng(1).normal((4.0 + x.sum()) / (4.0 + N), (4.0 + N) ** -0.5, size=(2, 1000, 1))
+    others = (4.0 + x.sum() - x) / (3.0 + N)
+    exact = stats.norm.logpdf(x, others, np.sqrt(1.0 + 1.0 / (3.0 + N))) + 0.5 * np.log(2.0 * np.pi)
+    return target, posterior_of(target, draws), exact.sum()
+
+
+def test_terms_are_those_of_numpy():
+    target = logistic(n=30)
+    draws = np.random.default_rng(2).normal(size=(2, 5, 3))
+    tree = amc.log_likelihood(posterior_of(target, draws), target)
+    eta = draws @ target.X.T
+    sign = np.where(target.y > 0, 1.0, -1.0)
+    expected = -np.log1p(np.exp(-sign * eta))
+    np.testing.assert_allclose(tree.log_likelihood.terms.isel(row=[7, 3], draw=2), expected[:, 2][:, [7, 3]], rtol=1e-9)
+    np.testing.assert_allclose(tree.log_likelihood.terms[1, :, ::7], expected[1, :, ::7], rtol=1e-9)
+    np.testing.assert_allclose(tree.log_likelihood.terms, expected, rtol=1e-9)
+    assert tree.log_likelihood.terms.dims == ("chain", "draw", "row")
+
+
+def test_psis_finds_what_leaving_rows_out_gives(normal):
+    target, trace, exact = normal
+    assert az.loo(amc.log_likelihood(trace, target)).elpd == pytest.approx(exact, abs=0.05)
+
+
+def test_a_sample_of_all_rows_is_the_whole(normal):
+    target, trace, _ = normal
+    whole = az.loo(amc.log_likelihood(trace, target))
+    sampled = amc.loo_subsample(trace, target, observations=N)
+    assert sampled.elpd == pytest.approx(whole.elpd, rel=1e-12)
+    assert sampled.p == pytest.approx(whole.p, rel=1e-9)
+
+
+def test_few_rows_estimate_the_whole(normal):
+    # The error is deterministic here: seeds are fixed, and 4 standard errors have a chance of 6e-5 each.
+    target, trace, _ = normal
+    whole = az.loo(amc.log_likelihood(trace, target)).elpd
+    for seed in range(5):
+        sampled = amc.loo_subsample(trace, target, observations=20, seed=seed)
+        assert abs(sampled.elpd - whole) < 4.0 * sampled.subsampling_se
+        assert sampled.subsampling_se < 0.5
+
+
+def test_only_the_rows_that_count_are_read(normal, monkeypatch):
+    target, trace, _ = normal
+    read = []
+    compiled = target.compile()
+
+    def counting(theta, data, order, lo, hi, out):
+        read.append(hi - lo)
+        compiled.log_terms(theta, data, order, lo, hi, out)
+
+    monkeypatch.setattr(target, "compile", lambda: compiled._replace(log_terms=counting))
+    amc.log_likelihood(trace, target)
+    assert read == []
+    amc.loo_subsample(trace, target, observations=5)
+    assert sum(read) == N + 5 * 2 * 1000  # all rows once, at the mean; five at every draw
+
+
+def test_what_has_no_rows_is_refused(normal):
+    target, trace, _ = normal
+    with pytest.raises(IncompatibleError, match="single rows"):
+        amc.log_likelihood(trace, amc.targets.alarm_network(J=1, M=1))
+    expanded = amc.ControlVariate(logistic())
+    with pytest.raises(IncompatibleError, match="plain target"):
+        amc.log_likelihood(trace, expanded)
+    with pytest.raises(InvalidInputError, match="lacks"):
+        amc.log_likelihood(trace, logistic())
+    weighted = trace.copy()
+    weighted["sample_stats"] = xr.DataTree(xr.Dataset({"weight": ("draw", np.ones(1000))}))
+    with pytest.raises(InvalidInputError, match="weights"):
+        amc.log_likelihood(weighted, target)

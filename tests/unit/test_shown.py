@@ -1,0 +1,54 @@
+"""Objects show themselves in a notebook: well-formed, escaped, and with what they are made of."""
+
+import ast
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import approxmcmc as amc
+from approxmcmc import errors
+from approxmcmc.contracts.shown import html_table
+from approxmcmc.design.choice import Choice
+from tests.models import logistic, normal_mean
+
+SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.25), amc.SequentialTTest(epsilon=0.05))
+
+
+def text_of(html):
+    """Return the text of a fragment, which must be well-formed."""
+    return " ".join(ElementTree.fromstring(f"<div>{html}</div>").itertext())
+
+
+def test_a_sampler_shows_its_pieces():
+    shown = text_of(SAMPLER._repr_html_())
+    assert all(piece in shown for piece in ("MetropolisHastings", "RandomWalk", "0.25", "SequentialTTest", "0.05"))
+
+
+@pytest.mark.parametrize("target", [logistic(1500), normal_mean(), amc.targets.alarm_network(J=1, M=1)], ids=repr)
+def test_a_target_shows_its_sizes(target):
+    shown = text_of(target._repr_html_())
+    assert f"{target.n_obs:,}" in shown
+    assert all(name in shown for name in target.variables.shapes)
+
+
+def test_a_choice_shows_its_table():
+    table = pd.DataFrame({"candidate": ["a < b"], "price": [0.123456]})
+    shown = text_of(Choice(None, None, np.zeros(1), 1, table, "x < y", {})._repr_html_())
+    assert all(piece in shown for piece in ("x < y", "a < b", "0.123"))
+
+
+def test_text_is_escaped():
+    assert "<script>" not in html_table("<script>", {"<script>": "<script>"})
+
+
+def test_every_warning_has_a_category_of_the_package():
+    categories = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Warning)}
+    assert all(issubclass(getattr(errors, name), errors.ApproxMCMCWarning) for name in categories)
+    for path in Path(amc.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn":
+                named = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+                assert named & categories, f"{path.name}:{call.lineno} warns without a category"
