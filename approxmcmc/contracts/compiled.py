@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.errors import InvalidInputError
-
 
 class CompiledProposal(NamedTuple):
     """A proposal built for a target.
@@ -49,25 +47,6 @@ class CompiledProposal(NamedTuple):
     move: Callable[..., float] | None = None
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
-
-    def tuned_state(self, described: Mapping[str, float]) -> Any:
-        """Return the state of a proposal that had adapted as it described.
-
-        Raises
-        ------
-        InvalidInputError
-            When the description lacks what tuning settles on.
-        """
-        state = self.make_state()
-        try:
-            if self.adapt is not None and self.restore is not None:
-                self.restore(state, described)
-        except KeyError as error:
-            raise InvalidInputError(
-                f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
-                "proposal with the tuned size, or sampler=None to judge the draws alone"
-            ) from None
-        return state
 
 
 class CompiledTest(NamedTuple):

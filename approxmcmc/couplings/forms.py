@@ -26,6 +26,7 @@ from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings import tuned_state
 
 
 class Record(NamedTuple):
@@ -179,7 +180,7 @@ def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, floa
         return f"no coupling is known for {sampler.proposal!r}"
     try:
         for each in adapted:
-            proposal.tuned_state(each)
+            tuned_state(proposal, each)
     except InvalidInputError as error:
         return str(error)
     return ""

@@ -23,6 +23,7 @@ from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.samplers.chain import FAILED, STAYED
+from approxmcmc.samplers.metropolis_hastings import tuned_state
 
 HERE, THERE = 0, 1
 
@@ -157,7 +158,7 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
         elif math.isnan(log_likelihood):
             log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
         both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
-        return Walker(theta, theta.copy(), *both, proposal.tuned_state(adapted or {}))
+        return Walker(theta, theta.copy(), *both, tuned_state(proposal, adapted or {}))
 
     def shared() -> SharedTarget:
         counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))

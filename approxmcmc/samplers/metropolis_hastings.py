@@ -32,7 +32,7 @@ from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.engine.term_table import table_of_terms
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
@@ -125,6 +125,26 @@ class MetropolisHastings(Component, ProposalSampler):
             return None
         table = table_of_terms(target.n_obs, target.variables.size)
         return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
+
+
+def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
+    """Return the state of a proposal that had adapted as it described.
+
+    Raises
+    ------
+    InvalidInputError
+        When the description lacks what tuning settles on.
+    """
+    state = proposal.make_state()
+    try:
+        if proposal.adapt is not None and proposal.restore is not None:
+            proposal.restore(state, described)
+    except KeyError as error:
+        raise InvalidInputError(
+            f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
+            "proposal with the tuned size, or sampler=None to judge the draws alone"
+        ) from None
+    return state
 
 
 def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> "Schedule":
@@ -268,7 +288,7 @@ class MetropolisHastingsProgram:
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
-        return None if self.audits is None else self.auditor(self.proposal.tuned_state(adapted), draws, rng)
+        return None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng)
 
     def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
