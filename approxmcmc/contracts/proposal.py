@@ -1,7 +1,7 @@
 """The role of a proposal."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,13 +36,6 @@ class Proposal(abc.ABC):
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile what serves a test that asks for no density ratio; write it where the ratio costs gradients."""
         return self.build_proposal(target)
-
-    def settled(self, adapted: Mapping[str, float]) -> "Proposal | None":
-        """Return the proposal as tuning has left it, with nothing more to tune; None where that cannot be told.
-
-        `adapted` is what `CompiledProposal.describe` told when the chain was done, as the trace keeps it.
-        """
-        return self if self.target_acceptance is None else None
 
     def with_meetings(self, target: Target) -> "Proposal":
         """Return a proposal by which two coupled chains can meet in one point: this one, or a mixture with such steps.

@@ -10,6 +10,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target
 from approxmcmc.couplings.findings import Finished, as_dataset
+from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import AuditForm, DriftForm, Record, Streams, audit_form, drift_form, why_no_audits
 from approxmcmc.couplings.kernels import chosen_kernel
 from approxmcmc.couplings.measure import Draws, Measure, draws_of, measure_of
@@ -96,8 +97,10 @@ def bias(
         ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``,
         ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
         on the total variation distance of the draws' law from the posterior, with limits; ``sign_score`` and
-        ``energy_drift``, 0 for exact draws, with limits; ``passes``; ``seconds``; ``optimal_audit_share``, see
-        `debias`; ``verdict`` and ``reasons``. With the form "drift" what tells of the test is NaN.
+        ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from draws
+        far apart meet, cut off where there are too few audits for it; ``passes``; ``seconds``;
+        ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``. With the form "drift" what tells of the
+        test is NaN.
 
     Raises
     ------
@@ -113,11 +116,13 @@ def bias(
     Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
     counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
     dropped. Where the exact kernel mixes badly all couplings may meet and the interval still be false: the verdict is
-    then "not applicable", as ``tv_bound`` tells; the form "drift" has no such bound.
+    then "not applicable", as ``tv_bound`` tells. The form "drift" has no such bound, and the verdict is never "small"
+    where ``forgetting_time`` is long.
 
     Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
     one coupling holds over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd. *small*:
-    every upper limit is below 0.1 sd. Else *inconclusive*. A mode that no chain has visited is invisible.
+    every upper limit is below 0.1 sd, and there are 20 audits for each step of ``forgetting_time``. Else
+    *inconclusive*. A mode that no chain has visited is invisible.
 
     Cost: two passes over the data for an audit ("drift": one), one or two for a step of a coupling.
 
@@ -144,9 +149,7 @@ def bias(
     max_steps, replications, wanted = (checked_integer(value, name, who="bias") for name, value in numbers.items())
     started = time.perf_counter()
     [sequence], seed = seed_sequences(random_seed, 1)
-    places, *rngs = (
-        np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=(STREAM, k))) for k in range(4)
-    )
+    places, *rngs = own_streams(sequence)
     streams, draws = Streams(*rngs), draws_of(trace, target)
     if not draws.flat.size:
         raise InvalidInputError("bias: the trace has no draws")
@@ -162,10 +165,11 @@ def bias(
         wanted = max(FEWEST, int(left / pilots[best].seconds))
     chosen = _systematic(min(wanted, len(draws.flat)), len(draws.flat), places)
     run = _audit(forms[best], streams, draws, measure, chosen)
+    forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
     finished = Finished(
         trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
         time.perf_counter() - started, confidence, max_steps,
-        sum(pilot.passes for pilot in pilots),
+        sum(pilot.passes for pilot in pilots) + forgetting.passes, forgetting.steps,
     )  # fmt: skip
     found = as_dataset(finished)
     found.attrs |= {
@@ -173,6 +177,12 @@ def bias(
         "roulette": forms[best].roulette, "seed": str(seed), "confidence": confidence, "max_steps": max_steps,
     }  # fmt: skip
     return found
+
+
+def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
+    """Return four streams that no chain reads, whatever its seed: of the choice of draws, and `Streams`."""
+    keys = ((STREAM, k) for k in range(4))
+    return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 
 
 def _check(target: Any, sampler: Any, form: str, seconds: Any, confidence: float) -> None:

@@ -34,6 +34,7 @@ MEANINGS = {
     "tv_bound": "bound on the total variation distance of the draws' law from the posterior",
     "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
     "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",
+    "forgetting_time": "mean steps until exact chains from draws far apart meet, at least",
     "passes": "evaluations of all terms or gradients, pilots included",
     "seconds": "seconds, pilots included",
     "optimal_audit_share": "share of the time for audits that makes debiased means best",
@@ -54,7 +55,8 @@ class Finished(NamedTuple):
     seconds: float
     confidence: float
     max_steps: int
-    pilot_passes: float
+    other_passes: float
+    forgetting_time: float
 
 
 def as_dataset(run: Finished) -> xr.Dataset:
@@ -80,7 +82,8 @@ def as_dataset(run: Finished) -> xr.Dataset:
         "n_audits": found.n,
         "n_couplings": int(launched.sum()),
         "unmet": int((~columns["met"]).sum()),
-        "passes": float(columns["passes"].sum()) + run.pilot_passes,
+        "passes": float(columns["passes"].sum()) + run.other_passes,
+        "forgetting_time": run.forgetting_time,
         "seconds": run.seconds,
         "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
         "verdict": told,
@@ -144,6 +147,7 @@ def _evidence(
         run.max_steps,
         scalars["tv_bound_upper"],
         float(shares(strain)),
+        run.forgetting_time,
         run.confidence,
     )
 

@@ -12,7 +12,6 @@ with theta ~ pi^.
 integrated out, and a coupling is launched with probability min(1, abs(alpha^ - alpha) / c), whose inverse weighs it.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +24,9 @@ from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings import tuned_state
 
 
 class Record(NamedTuple):
@@ -145,20 +146,17 @@ def audit_form(
     target: Any, sampler: Any, draws: Draws, rng: np.random.Generator, orders: int, max_steps: int
 ) -> AuditForm:
     """Return form (A) of a sampler for its draws; `rng` is that of the audits."""
-    own = [settled(sampler, adapted) for adapted in draws.adapted]
-    programs = {each: each.build(target, audit_every="auto") for each in own}
-    coupled = {each: couple_metropolis(target, each) for each in programs}
+    program = sampler.build(target, audit_every="auto")
+    coupled = {told: couple_metropolis(target, sampler, dict(told)) for told in map(_as_key, draws.adapted)}
     auditors = [
-        programs[each].auditor(programs[each].proposal.make_state(), kept, rng)
-        for each, kept in zip(own, draws.theta, strict=True)
+        program.auditor_of(adapted, kept, rng) for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
     ]
-    return AuditForm(target, [coupled[each] for each in own], auditors, sampler.test.rule, orders, max_steps)
+    couplings = [coupled[_as_key(adapted)] for adapted in draws.adapted]
+    return AuditForm(target, couplings, auditors, sampler.test.rule, orders, max_steps)
 
 
-def settled(sampler: MetropolisHastings, adapted: Mapping[str, float]) -> MetropolisHastings:
-    """Return the sampler as tuning has left one chain."""
-    proposal = sampler.proposal.settled(adapted)
-    return sampler if proposal is sampler.proposal else dataclasses.replace(sampler, proposal=proposal)
+def _as_key(adapted: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(adapted.items()))
 
 
 def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, float]]) -> str:
@@ -177,10 +175,14 @@ def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, floa
         return "two chains of the sampler's proposal come near each other and never meet"
     if not sampler.test.build_test(target).is_audited:
         return f"decisions of {sampler.test!r} cannot be audited"
-    if any(sampler.proposal.settled(each) is None for each in adapted):
-        return "its proposal was tuned, and the trace does not say to what"
-    if sampler.proposal.build_proposal(target).couple is None:
+    proposal = sampler.proposal.build_proposal(target)
+    if proposal.couple is None:
         return f"no coupling is known for {sampler.proposal!r}"
+    try:
+        for each in adapted:
+            tuned_state(proposal, each)
+    except InvalidInputError as error:
+        return str(error)
     return ""
 
 

@@ -7,7 +7,7 @@ same numbers.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.samplers.chain import FAILED, STAYED
+from approxmcmc.samplers.metropolis_hastings import tuned_state
 
 HERE, THERE = 0, 1
 
@@ -127,15 +128,19 @@ def make_move(
     return compiled(move)
 
 
-def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
+def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping[str, float] | None = None) -> Coupling:
     """Return the coupling of the sampler's proposal with the exact test of its rule.
+
+    `adapted` is what the proposal had settled on, as a trace tells it.
 
     Raises
     ------
     IncompatibleError
         When the proposal has no coupling, or still adapts.
+    InvalidInputError
+        When `adapted` lacks what tuning settles on.
     """
-    if any(member.target_acceptance is not None for member in sampler.proposal.members):
+    if adapted is None and any(member.target_acceptance is not None for member in sampler.proposal.members):
         raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
     proposal = sampler.proposal.build_proposal(target)
     if proposal.couple is None:
@@ -153,7 +158,7 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings) -> Coupling:
         elif math.isnan(log_likelihood):
             log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
         both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
-        return Walker(theta, theta.copy(), *both, proposal.make_state())
+        return Walker(theta, theta.copy(), *both, tuned_state(proposal, adapted or {}))
 
     def shared() -> SharedTarget:
         counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from approxmcmc.couplings.forgetting import SIGHTINGS
+
 NOT_APPLICABLE, BIASED, SMALL, INCONCLUSIVE = "not applicable", "biased", "small", "inconclusive"
 LARGEST_BOUND = 1.0  # of total variation: at 1 the couplings say nothing
 LARGEST_SHARE = 0.1  # of one coupling in the sum of all
@@ -32,6 +34,7 @@ class Evidence(NamedTuple):
     max_steps: int
     tv_upper: float
     largest_share: float
+    forgetting_time: float
     confidence: float
 
 
@@ -40,7 +43,7 @@ Rule = Callable[[Evidence], tuple[str, list[str]] | None]
 
 def verdict(found: Evidence) -> tuple[str, list[str]]:
     """Return the verdict, and sentences that give its reasons."""
-    for rule in (_cut_off, _bound_says_nothing, _one_coupling_rules, _biased, _small):
+    for rule in (_cut_off, _bound_says_nothing, _one_coupling_rules, _biased, _too_few_to_see, _small):
         told = rule(found)
         if told:
             return told
@@ -90,6 +93,18 @@ def _biased(found: Evidence) -> tuple[str, list[str]] | None:
         f"{found.labels[worst]}, {found.bias[worst]:+.2g} +- {margin[worst]:.1g} sd"
     )
     return BIASED, [told]
+
+
+def _too_few_to_see(found: Evidence) -> tuple[str, list[str]] | None:
+    wanted = SIGHTINGS * found.forgetting_time
+    if not found.n_audits < wanted:
+        return None
+    told = (
+        f"no bias was seen, but exact chains from draws far apart need {found.forgetting_time:.3g} steps or more to "
+        f"meet, and {found.n_audits} audits may have missed what parts them; at least {math.ceil(wanted):,} are "
+        "needed, or a kernel that mixes"
+    )
+    return INCONCLUSIVE, [told]
 
 
 def _small(found: Evidence) -> tuple[str, list[str]] | None:

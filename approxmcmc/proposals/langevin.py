@@ -232,12 +232,6 @@ class Langevin(Component, Proposal):
                 f"Langevin: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
             )
 
-    def settled(self, adapted: Mapping[str, float]) -> Proposal | None:
-        """Return the proposal with the step size that tuning has settled on."""
-        if self.target_acceptance is None or "step_size" not in adapted:
-            return super().settled(adapted)
-        return dataclasses.replace(self, step_size=adapted["step_size"], target_acceptance=None)
-
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what proposes and knows its density ratio."""
         make_state = self._states(target)

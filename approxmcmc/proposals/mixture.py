@@ -140,18 +140,6 @@ class Mixture(Component, Proposal):
         """The proposals of which one moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
-    def settled(self, adapted: Mapping[str, float]) -> Proposal | None:
-        """Return the mixture of what its members have settled on; their names end in their numbers."""
-        parts = {name.rpartition("_")[::2]: value for name, value in adapted.items()}
-        members = [
-            member.settled({name: value for (name, number), value in parts.items() if number == str(k)})
-            for k, member in enumerate(self.proposals)
-        ]
-        if any(member is None for member in members):
-            return None
-        unchanged = all(one is other for one, other in zip(members, self.proposals, strict=True))
-        return self if unchanged else dataclasses.replace(self, proposals=tuple(members))
-
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what chooses; its state holds the choice and the members' states."""
         members = [member.build_proposal(target) for member in self.proposals]

@@ -192,13 +192,6 @@ class RandomWalk(Component, Proposal):
         more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
         return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
-    def settled(self, adapted: Mapping[str, float]) -> Proposal | None:
-        """Return the walk with the factor that tuning has settled on."""
-        if self.target_acceptance is None or "scale_factor" not in adapted:
-            return super().settled(adapted)
-        factor = adapted["scale_factor"] ** (2 if np.ndim(self.scale) == 2 else 1)  # a matrix is a covariance
-        return dataclasses.replace(self, scale=self.scale * factor, target_acceptance=None)
-
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what proposes; its state holds the logarithm of the tuned factor."""
         dim, scale = target.variables.size, np.asarray(self.scale)

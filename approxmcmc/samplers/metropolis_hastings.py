@@ -127,6 +127,26 @@ class MetropolisHastings(Component, ProposalSampler):
         return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
 
 
+def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
+    """Return the state of a proposal that had adapted as it described.
+
+    Raises
+    ------
+    InvalidInputError
+        When the description lacks what tuning settles on.
+    """
+    state = proposal.make_state()
+    try:
+        if proposal.adapt is not None and proposal.restore is not None:
+            proposal.restore(state, described)
+    except KeyError as error:
+        raise InvalidInputError(
+            f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
+            "proposal with the tuned size, or sampler=None to judge the draws alone"
+        ) from None
+    return state
+
+
 def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> "Schedule":
     """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
     by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
@@ -268,20 +288,7 @@ class MetropolisHastingsProgram:
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
-        return None if self.audits is None else self.auditor(self._tuned(adapted), draws, rng)
-
-    def _tuned(self, adapted: Mapping[str, float]) -> Any:
-        """Return the state of a proposal that had adapted like this."""
-        state = self.proposal.make_state()
-        try:
-            if self.proposal.adapt is not None and self.proposal.restore is not None:
-                self.proposal.restore(state, adapted)
-        except KeyError as error:
-            raise InvalidInputError(
-                f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
-                "proposal with the tuned size, or sampler=None to judge the draws alone"
-            ) from None
-        return state
+        return None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng)
 
     def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""

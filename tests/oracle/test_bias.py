@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc import bounds
@@ -13,6 +14,7 @@ from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.transition import proposal_matrix
 from approxmcmc.contracts import Population
+from approxmcmc.couplings import verdict
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.summands import average
 from approxmcmc.engine.batches import full_terms
@@ -210,3 +212,57 @@ def test_intervals_hold_the_truth():
 def test_intervals_of_a_planted_bug_do_not(bug):
     rows = estimator().runs(np.random.default_rng(2), 100, 1000, **bug)
     assert estimator().coverage(rows) < 0.91
+
+
+# --- verdicts where exact chains forget slowly ---
+
+
+def no_data(theta, data, i):
+    return 0.0
+
+
+def two_modes(theta):
+    return math.log(math.exp(-0.5 * (theta[0] - 5.5) ** 2) + math.exp(-0.5 * (theta[0] + 5.5) ** 2))
+
+
+def one_mode(theta):
+    return -0.5 * theta[0] ** 2
+
+
+def told(log_prior, proposal, draws, n_audits, seed):
+    of = amc.Target(no_data, log_prior, data=np.zeros(1), n_obs=1, dim=1, var_names=("mu",))
+    trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws[None])})})
+    exact = amc.MetropolisHastings(proposal, amc.ExactTest())
+    return amc.bias(
+        trace, of, None, {"mu": lambda posterior: posterior["mu"]}, kernel=exact, n_audits=n_audits, random_seed=seed
+    )
+
+
+class TestModesThatChainsSeldomLeave:
+    """Draws of two modes with weights .3 and .7, for a posterior with .5 and .5; a walk crosses in hundreds of steps.
+
+    Of 100 such runs none is called small, and 16 are without the rule.
+    """
+
+    def verdicts(self):
+        found = []
+        for seed in range(6):
+            rng = np.random.default_rng(seed)
+            draws = np.where(rng.random(1000) < 0.3, 5.5, -5.5) + rng.standard_normal(1000)
+            found.append(told(two_modes, amc.RandomWalk(2.0), draws, 200, seed).verdict.item())
+        return found
+
+    def test_no_estimate_is_made(self):
+        assert not {"small", "biased"} & set(self.verdicts())
+
+    def test_without_the_rule_some_are(self, monkeypatch):
+        monkeypatch.setattr(verdict, "SIGHTINGS", 0)
+        assert "small" in self.verdicts()
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(0.0, "small"), (0.3, "biased")])
+def test_verdicts_where_chains_forget_soon(shift, expected):
+    """4000 audits of 10 000 draws tell a mean to .025 sd: .1 lies 3 errors off in either case."""
+    draws = shift + np.random.default_rng(2).standard_normal(10_000)
+    found = told(one_mode, amc.Independence([0.0], [[1.44]]), draws, 4000, 1)
+    assert found.verdict.item() == expected and 1.0 < float(found.forgetting_time) < 20.0

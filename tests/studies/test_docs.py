@@ -1,17 +1,21 @@
-"""The study of docs/studies.md is one that runs."""
+"""The study of docs/studies.md is one that runs, and so is the code of docs/bias.md."""
 
 import dataclasses
 import re
 from pathlib import Path
 
 import pytest
+from matplotlib.pyplot import close
 
+import approxmcmc as amc
 from approxmcmc.study import Budget
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import write_report
+from tests.models import logistic
 from tests.studies.toys import quiet_probe
 
-PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "studies.md"
 
 
 @pytest.mark.slow
@@ -26,3 +30,18 @@ def test_the_study_of_the_documentation_runs_and_gives_its_page(tmp_path):
     results = small_study.run("smoke", tmp_path / "results", probe=quiet_probe)
     assert results.records["status"].tolist() == ["done"] * 4
     assert "Standard deviation of the draws" in write_report(results, tmp_path / "report").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of few draws
+def test_the_code_of_the_page_on_biases_runs():
+    """With few draws and audits in place of seconds, all else as printed."""
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "bias.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    target = logistic(40, 2)
+    sampler = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), amc.SequentialTTest(0.3, 8))
+    scope = {"amc": amc, "target": target, "sampler": sampler}
+    for block in blocks:
+        small = block.replace("draws=5000", "draws=60, progressbar=False").replace("seconds=30", "n_audits=40")
+        assert small.count("n_audits=40") == small.count("draws=60") == 1, "the numbers that this test makes small"
+        exec(compile(small, "docs/bias.md", "exec"), scope)
+    assert blocks and scope["biases"].sizes["audit"] == 40
+    close("all")

@@ -8,13 +8,15 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.couplings import estimate
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
-from approxmcmc.couplings.forms import audit_form, settled, why_no_audits
+from approxmcmc.couplings.forms import audit_form, why_no_audits
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import Evidence, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import audits
 from tests.models import logistic
 
 pytestmark = [pytest.mark.recompiles, pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")]
@@ -26,7 +28,8 @@ PER_AUDIT = {"delta", "alpha", "alpha_hat", "weight", "meeting_time", "met"}
 SCALARS = {
     *(f"{name}{end}" for name in ("wrong_decision_rate", "mean_abs_delta", "tv_bound", "sign_score", "energy_drift")
       for end in ("", "_lower", "_upper")),
-    "n_audits", "n_couplings", "unmet", "passes", "seconds", "optimal_audit_share", "verdict", "reasons",
+    "n_audits", "n_couplings", "unmet", "forgetting_time", "passes", "seconds", "optimal_audit_share", "verdict",
+    "reasons",
 }  # fmt: skip
 
 
@@ -114,13 +117,40 @@ def test_unmet_chains_are_counted_and_forbid_an_estimate():
     assert (weighed == -1.0).all()  # they keep their weight in the mean
 
 
-def test_no_stream_of_a_chain_is_used_again():
-    """The seed of the trace serves for its audits: their keys are others than those of any chain."""
-    [sequence], _ = seed_sequences(1, 1)
-    own = [np.random.default_rng(np.random.SeedSequence(1, spawn_key=(STREAM, k))).random() for k in range(4)]
-    of_chains = [rng.random() for chain in seed_sequences(1, 4)[0] for rng in streams(chain)]
-    assert not set(own) & set(of_chains) and len(set(own)) == 4
-    assert sequence.spawn_key != (STREAM,)
+class TestStreams:
+    """The seed of the trace serves for its audits: they read streams of their own."""
+
+    def used_again(self, monkeypatch):
+        """Audit with the seed of the trace; return the streams that a chain of the trace had read, or two share."""
+        read, make_audits = [], estimate._audit
+
+        def watched(form, streams, *rest):
+            read[:] = [rng.bit_generator.seed_seq for rng in streams]
+            return make_audits(form, streams, *rest)
+
+        monkeypatch.setattr(estimate, "_audit", watched)
+        amc.bias(trace(), target(), sampler(), form="audit", n_audits=20, random_seed=1)
+        of_chains = {_first(rng.bit_generator.seed_seq) for k in seed_sequences(1, 4)[0] for rng in streams(k)}
+        own = [_first(sequence) for sequence in read]
+        return [first for first in own if first in of_chains or own.count(first) > 1]
+
+    def test_no_stream_of_a_chain_is_used_again(self, monkeypatch):
+        assert not self.used_again(monkeypatch)
+
+    def test_a_chain_s_streams_planted_are_seen(self, monkeypatch):
+        monkeypatch.setattr(estimate, "own_streams", lambda sequence: list(streams(seed_sequences(1, 1)[0][0]))[:4])
+        assert len(self.used_again(monkeypatch)) == 3
+
+    def test_one_stream_planted_for_all_is_seen(self, monkeypatch):
+        def one(sequence):
+            return [np.random.default_rng(np.random.SeedSequence(1, spawn_key=(STREAM, 0))) for _ in range(4)]
+
+        monkeypatch.setattr(estimate, "own_streams", one)
+        assert self.used_again(monkeypatch)
+
+
+def _first(sequence):
+    return np.random.default_rng(sequence).random()
 
 
 class TestOneAudit:
@@ -139,11 +169,26 @@ class TestOneAudit:
             table_of[look.proposed.tobytes()] = len(set(look.log_ratios.tolist()))
         assert len(table_of) == 6 and max(table_of.values()) > 4  # of 16 orders
 
+    def us_are_stratified(self):
+        """Say whether no u is taken twice, in an audit or in two, and each audit has one in each stratum."""
+        every = [np.exp(look.thresholds) for look in self.looks(amc.BernsteinTest(0.5, 8, range=0.5), 2)]
+        fresh = len({*every[0], *every[1]}) == 2 * every[0].size
+        return fresh and all((np.floor(np.sort(u) * u.size) == np.arange(u.size)).all() for u in every)
+
     def test_no_u_is_taken_twice(self):
-        [look] = self.looks(amc.BernsteinTest(0.5, 8, range=0.5), 1)
-        assert len(set(look.thresholds.tolist())) == look.thresholds.size
-        u = np.sort(np.exp(look.thresholds))
-        assert (np.floor(u * u.size) == np.arange(u.size)).all()  # one in each stratum
+        assert self.us_are_stratified()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            lambda u, rule: np.log(np.repeat(u[::2], 2)),  # each u for two decisions
+            lambda u, rule: np.log((np.arange(u.size) + 0.5) / u.size),  # the same in all audits
+        ],
+        ids=["for two decisions", "for all audits"],
+    )
+    def test_a_u_taken_twice_is_seen(self, monkeypatch, wrong):
+        monkeypatch.setattr(audits, "threshold_at", wrong)
+        assert not self.us_are_stratified()
 
 
 class TestKernel:
@@ -187,11 +232,13 @@ def test_a_tuned_proposal_is_audited_as_tuning_left_it():
     run = amc.sample(target(), own, draws=10, tune=30, chains=2, random_seed=1, progressbar=False, audit_every=None)
     draws = draws_of(run, target())
     assert why_no_audits(target(), own, draws.adapted) == ""
-    for adapted in draws.adapted:
-        langevin, tuned = settled(own, adapted).proposal.proposals
-        assert langevin.step_size == adapted["step_size_0"] and langevin.target_acceptance is None
-        np.testing.assert_allclose(tuned.scale, walk.scale * adapted["scale_factor_1"] ** 2)
-    assert len({settled(own, adapted) for adapted in draws.adapted}) == 2
+    form = audit_form(target(), own, draws, np.random.default_rng(0), 16, 100)
+    for adapted, auditor, coupling in zip(draws.adapted, form.auditors, form.couplings, strict=True):
+        chain = coupling.start(draws.flat[0].copy(), 0.0)
+        for state in (auditor.state.proposal, chain.proposal):
+            assert 0.1 * np.exp(state.first.log_factor[0]) == pytest.approx(adapted["step_size_0"], rel=1e-15)
+            assert np.exp(state.second.log_factor[0]) == pytest.approx(adapted["scale_factor_1"], rel=1e-15)
+    assert len(set(form.couplings)) == 2
     assert amc.bias(run, target(), own, form="audit", n_audits=20, random_seed=1).attrs["form"] == "audit"
 
 
@@ -214,6 +261,7 @@ GOOD = Evidence(
     max_steps=2000,
     tv_upper=0.3,
     largest_share=0.05,
+    forgetting_time=3.0,
     confidence=0.95,
 )
 
@@ -228,6 +276,8 @@ GOOD = Evidence(
         ({"bias": np.array([0.0, -0.06])}, "biased"),
         ({"bias": np.array([0.0, 0.04])}, "small"),  # seen, and negligible
         ({"error": np.array([0.01, 0.06])}, "inconclusive"),
+        ({"forgetting_time": 10.1}, "inconclusive"),  # 200 audits see what chains forget in 10 steps
+        ({"forgetting_time": 10.1, "bias": np.array([0.5, 0.0])}, "biased"),  # it was seen
         ({"tv_upper": np.nan, "largest_share": np.nan}, "small"),  # nothing is known of a test
     ],
 )

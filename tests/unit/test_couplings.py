@@ -10,8 +10,6 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.couplings.kernels import coupling_of, default_kernel
 from approxmcmc.engine.compile import config
-from approxmcmc.engine.coupled_surrogate import move_both
-from approxmcmc.engine.surrogate_transition import move
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
 from tests.models import logistic
@@ -198,13 +196,19 @@ class TestSurrogate:
 
     @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
     def test_together_they_move_as_one_does(self):
-        known = self.core.compile_surrogate()
+        known = self.core.compile_surrogate("hmc+walls")
         assert known.normal_law is None
         count, start = np.zeros(len(COUNT_NAMES), np.int64), self.core.pilot.draws[0]
+
+        def at_start():
+            state = known.make_state()
+            state.value[0] = state.log_density(start)
+            return state
+
         for seed in range(5):
             alone, x, y = start.copy(), start.copy(), start.copy()
-            move(np.random.default_rng(seed), known.make_state(), alone, count)
-            move_both(np.random.default_rng(seed), known.make_state(), known.make_state(), x, y, count)
+            known.move(np.random.default_rng(seed), at_start(), alone, count)
+            known.move_both(np.random.default_rng(seed), at_start(), at_start(), x, y, count)
             assert alone.tobytes() == x.tobytes() == y.tobytes()
 
     def test_they_meet(self):

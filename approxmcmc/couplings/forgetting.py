@@ -1,0 +1,53 @@
+r"""How soon exact chains forget where they started, which says how many audits can see what the draws are off by.
+
+With :math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
+:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges is carried by at least :math:`b / \tau` of
+the audits, by those whose two chains part for long, and the others tell nothing of it. An audit starts its chains near
+each other: where regions are parted all its couplings may meet at once, and no interval know. Chains from draws far
+apart do know: on two modes they meet after one has crossed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.couplings.meeting import Coupling
+
+PAIRS = 20
+SIGHTINGS = 20  # audits wanted for each step that chains need to forget
+
+
+class Forgetting(NamedTuple):
+    """Mean steps until exact chains from draws far apart met, cut off where it is too long; passes spent."""
+
+    steps: float
+    passes: float
+
+
+def forgetting_time(
+    coupling: Coupling, draws: np.ndarray, n_audits: int, rng: np.random.Generator, chains: np.random.Generator
+) -> Forgetting:
+    """Couple exact chains from pairs of draws (n, dim) until they meet, or use more steps than `n_audits` allows.
+
+    `rng` chooses pairs, `chains` is the stream of the chains.
+    """
+    allowed = PAIRS * n_audits // SIGHTINGS
+    steps, passes = 0, 0.0
+    for a, b in far_pairs(draws, rng):
+        left = allowed + 1 - steps
+        if left <= 0:
+            break
+        meeting = coupling.meet(chains, draws[a], draws[b], 0, left, record=False)
+        steps += meeting.time if meeting.met else left
+        passes += meeting.passes
+    return Forgetting(steps / PAIRS, passes)
+
+
+def far_pairs(draws: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+    """Yield pairs of draws: the least and the largest of a coordinate, and any two, by turns."""
+    n, dim = draws.shape
+    for k in rng.permutation(max(dim, PAIRS // 2))[: PAIRS // 2] % dim:
+        yield int(draws[:, k].argmin()), int(draws[:, k].argmax())
+        a, b = rng.integers(n, size=2)
+        yield int(a), int(b)
