@@ -6,7 +6,7 @@ fall from 0.01 to 0.0001 like (b + t)^-0.55. The toy example of lectures on stoc
 
 Beside it: constant steps, which keep a bias however long the chain; the same steps with the exact Metropolis test; and
 stochastic-gradient Fisher scoring (Ahn, Korattikara and Welling 2012), whose guarantee is for normal posteriors: here
-there are two modes. At a step of 1, which a normal posterior would allow, two chains of three ran off to infinity.
+there are two modes.
 
 In the paper a sweep visits every datum once, here each step draws its minibatch afresh. Draws of decreasing steps carry
 their step as weight, and every average below uses it. The paper's data are not printed, and most samples of this law
