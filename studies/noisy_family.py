@@ -214,9 +214,9 @@ def against_the_posterior(results: Any) -> list[Any]:
         return []
     sizes = ", ".join(f"{relative_sd(n):.2g} at N = {n}" for n in COUNTS)
     caption = (
-        "Bias in exact posterior standard deviations, Student intervals over chains. TV is over 24 bins of theta; chance "
-        f"leaves some, the rows of exchange and GIMH show how much. Standard deviation of the estimated likelihood in "
-        f"units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH."
+        "Bias in exact posterior standard deviations, Student intervals over chains. TV is over 24 bins of theta, of"
+        " which chance leaves some: the rows of exchange and GIMH show how much. Standard deviation of the estimated "
+        f"likelihood in units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH."
     )
     drawn = "Draws of all chains (steps) and the exact posterior density (dashed)."
     frame = pd.DataFrame(curves)
@@ -236,7 +236,8 @@ def _densities(frame: Any, edges: np.ndarray) -> Any:
     for panel, name in zip(axes[0], names, strict=True):
         for place, label in enumerate(label for label in labels if label.split("[")[0] == name):
             heights = frame.loc[frame["sampler"] == label, "density"].to_numpy()
-            panel.stairs(heights, edges, color=COLOURS[place], label=label[len(name) :].strip("[]").replace("n_draws=", "N = "))
+            said = label[len(name) :].strip("[]").replace("n_draws=", "N = ")
+            panel.stairs(heights, edges, color=COLOURS[place], label=said)
         panel.plot(grid, mass / (grid[1] - grid[0]), color=INK, linestyle="--", linewidth=1.0)
         panel.set(title=name, xlabel="theta", xlim=(LOW, HIGH))
         if name not in labels:

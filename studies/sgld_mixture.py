@@ -22,7 +22,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
@@ -179,7 +179,8 @@ def table(results: Any) -> list[Table]:
         row = {"sampler": label, **mean_interval([distance(histogram(*c), true) for c in chains]).columns("distance")}
         found = [summary(*chain) for chain in chains]
         for name in found[0]:
-            row |= mean_interval([one[name] for one in found]).columns(name)
+            interval = share_interval if name.startswith("P(") else mean_interval
+            row |= interval([one[name] for one in found]).columns(name)
         stats = [trace["sample_stats"] for trace in traces]
         row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
         seconds = sum(float(s["perf_counter_diff"].sum()) for s in stats)
