@@ -102,7 +102,7 @@ def updates_and_bounds(results: Any) -> list[Any]:
 
 def brightness(table: Any) -> Figure:
     """Draw the realised number of bright data, with its interval, over the expected one."""
-    figure, axis = subplots(figsize=(6.4, 4.2))
+    figure, axis = subplots(figsize=(8.6, 4.4))
     ends = np.array([0.7, 1.4]) * (table["expected bright"].min(), table["expected bright"].max())
     axis.plot(ends, ends, color=INK, linestyle="--", linewidth=1.0, label="expected = realised")
     for k, (update, rows) in enumerate(table.groupby("update", sort=False)):

@@ -1,11 +1,11 @@
 """SGLD drops probability near a kink, and a test restores it: regression on one predictor with an L1 prior.
 
-Korattikara, Chen and Welling, Austerity in MCMC Land, in the later version of the paper: N = 10000, y = 0.5 x + noise
-of variance 1 / lambda with lambda = 3, prior exp(-lambda_0 |theta|) with lambda_0 = 4950, step size 5e-6, minibatches
-of 500, sequential test at epsilon = 0.5, which always stops after its first look. x is uniform on [0, 1), so that
-lambda sum x_i y_i is about lambda_0: the mode lies near the kink at 0. There the gradient jumps by 2 lambda_0 and the
-drift alpha lambda_0 / 2 is several times the noise: uncorrected chains that cross it are thrown far to the other side,
-and lose probability near it. The exact law is known in closed form, up to one integral on a grid.
+Korattikara, Chen and Welling (2014), Austerity in MCMC Land, in the conference version alone: N = 10000, y = 0.5 x +
+noise of variance 1 / lambda with lambda = 3, prior exp(-lambda_0 |theta|) with lambda_0 = 4950, step size 5e-6,
+minibatches of 500, sequential test at epsilon = 0.5, which always stops after its first look. x is uniform on [0, 1),
+so that lambda sum x_i y_i is about lambda_0: the mode lies near the kink at 0. There the gradient jumps by 2 lambda_0
+and the drift alpha lambda_0 / 2 is several times the noise: uncorrected chains that cross it are thrown far to the
+other side, and lose probability near it. The exact law is known in closed form, up to one integral on a grid.
 """
 
 import functools
@@ -139,7 +139,7 @@ def histograms(results) -> list:
 
 study = Study(
     name="sgld_l1_toy",
-    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, later version: L1-regularised regression",
+    reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, conference version: L1 prior",
     targets={"regression": regression},
     samplers=samplers(batch_size=500),
     budget=Budget(draws=100_000),

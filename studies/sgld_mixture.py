@@ -6,7 +6,7 @@ fall from 0.01 to 0.0001 like (b + t)^-0.55. The toy example of lectures on stoc
 
 Beside it: constant steps, which keep a bias however long the chain; the same steps with the exact Metropolis test; and
 stochastic-gradient Fisher scoring (Ahn, Korattikara and Welling 2012), whose guarantee is for normal posteriors: here
-there are two modes. At a step of 1, which a normal posterior would allow, two chains of three ran off to infinity.
+there are two modes.
 
 In the paper a sweep visits every datum once, here each step draws its minibatch afresh. Draws of decreasing steps carry
 their step as weight, and every average below uses it. The paper's data are not printed, and most samples of this law
@@ -22,7 +22,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
@@ -179,7 +179,8 @@ def table(results: Any) -> list[Table]:
         row = {"sampler": label, **mean_interval([distance(histogram(*c), true) for c in chains]).columns("distance")}
         found = [summary(*chain) for chain in chains]
         for name in found[0]:
-            row |= mean_interval([one[name] for one in found]).columns(name)
+            interval = share_interval if name.startswith("P(") else mean_interval
+            row |= interval([one[name] for one in found]).columns(name)
         stats = [trace["sample_stats"] for trace in traces]
         row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
         seconds = sum(float(s["perf_counter_diff"].sum()) for s in stats)

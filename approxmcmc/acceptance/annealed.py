@@ -4,8 +4,8 @@ The run is divided into epochs, each with an epsilon of its own; before the firs
 schedule is fixed before the chain starts, in steps; nothing in it depends on what the chain does. Within an epoch the
 chain is homogeneous; over the run it is not. Where a schedule comes from: `annealing_rule.py`.
 
-Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 7 (a falling epsilon) and the end of
-section 6.2 (SGLD without a test, then tests, then a falling epsilon).
+Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the
+end of section 6.2 (SGLD without a test, then tests, then a falling epsilon).
 """
 
 import dataclasses

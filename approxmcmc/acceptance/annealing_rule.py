@@ -10,8 +10,8 @@ divided into epochs that double the budget, and every epoch takes the epsilon th
 n steps having been made with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0: the
 pooled mean is consistent.
 
-Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 7, propose to lower epsilon as the
-chain runs; the rule is this project's.
+Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7, propose to lower epsilon
+as the chain runs; the rule is this project's.
 """
 
 from collections.abc import Sequence

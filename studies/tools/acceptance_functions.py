@@ -15,7 +15,7 @@ def acceptance_functions(results: Any) -> list[Figure]:
 
     s = np.linspace(-6.0, 6.0, 241)
     data = pd.DataFrame({"log ratio": s, **{rule: exact_probability(s, rule) for rule in ("metropolis", "barker")}})
-    figure, axis = subplots(figsize=(6.4, 3.6))
+    figure, axis = subplots(figsize=(8.6, 3.8))
     axis.plot(s, data["metropolis"], color=COLOURS[0], label="Metropolis, min(1, exp s)")
     axis.plot(s, data["barker"], color=COLOURS[1], label="Barker, 1 / (1 + exp(-s))")
     axis.set(xlabel="log ratio s", ylabel="acceptance probability g(s)", ylim=(0.0, 1.05))

@@ -46,15 +46,19 @@ def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
 
 
 def share_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
-    """Return the mean of independent shares with its Student interval, cut to [0, 1].
+    """Return the mean of independent shares with its Student interval, cut to [0, 1]; at 0 alone where one is above 1.
+
+    Data that a step reads twice, for its gradient and in its test, make a "share" above 1.
 
     Examples
     --------
     >>> [round(x, 3) for x in share_interval([0.01, 0.02])]
     [0.015, 0.0, 0.079]
     """
-    mean, lower, upper = mean_interval(values, confidence)
-    return Interval(mean, *(float(end) for end in np.clip([lower, upper], 0.0, 1.0)))
+    listed = [v for v in values if v is not None and math.isfinite(v)]
+    mean, lower, upper = mean_interval(listed, confidence)
+    top = math.inf if any(v > 1.0 for v in listed) else 1.0
+    return Interval(mean, *(float(end) for end in np.clip([lower, upper], 0.0, top)))
 
 
 def rate_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:

@@ -48,6 +48,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     --------
     >>> estimate(2.5e-7, 1e-7, 4.25e-7)
     ('2.50', '[1.00, 4.25] ×10⁻⁷')
+    >>> estimate(2e-6, 1e-8, 4e-3)
+    ('0.02', '[0.00, 40.00] ×10⁻⁴')
     >>> estimate(0.05, 0.01, 0.1, ".1%")
     ('5.0', '[1.0, 10.0] %')
     >>> estimate(float("nan"), 0.0, 1.0)
@@ -65,6 +67,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     if all(x.is_integer() for x in finite):
         return number(value), interval(lower, upper)
     exponent = _exponent(max(map(abs, finite)))
+    if lower * upper > 0.0:  # an interval over several decades that excludes 0: its estimate keeps a digit
+        exponent = min(exponent, _exponent(value) + 2)
     scaled = exponent < -2 or exponent >= 6
     scale = 10.0**exponent if scaled else 1.0
     decimals = f",.{max(0, 2 if scaled else 2 - exponent)}f"
