@@ -21,7 +21,7 @@ def in_laplace_metric(problem: Problem) -> Any:
     with pm.Model() as model:
         phi = pm.Flat("phi", shape=problem.dim)
         beta = pm.Deterministic("beta", problem.fit.mode + problem.fit.cholesky @ phi)
-        pm.Potential("prior", -0.5 * (beta**2).sum() / problem.target.prior_scale**2)
+        pm.Potential("prior", -0.5 * (beta**2).sum() / problem.target.prior.scale**2)
         pm.Bernoulli("y", logit_p=problem.X @ beta, observed=np.asarray(problem.y, dtype=np.int32))
     return model
 
@@ -55,7 +55,7 @@ def jax_model(problem: Problem) -> tuple[Any, Any, Any, Any]:
     jax.config.update("jax_enable_x64", True)
 
     def log_prior(beta: Any) -> Any:
-        return -0.5 * beta @ beta / problem.target.prior_scale**2
+        return -0.5 * beta @ beta / problem.target.prior.scale**2
 
     def log_likelihood(beta: Any, datum: Any) -> Any:
         x, y = datum
@@ -140,7 +140,7 @@ def numpyro_runner(problem: Problem, *, tune: int, draws: int, subset: int | Non
     X, y, *_ = jax_model(problem)
 
     def model(X: Any, y: Any) -> None:
-        beta = numpyro.sample("beta", dist.Normal(0.0, problem.target.prior_scale).expand([problem.dim]).to_event(1))
+        beta = numpyro.sample("beta", dist.Normal(0.0, problem.target.prior.scale).expand([problem.dim]).to_event(1))
         with numpyro.plate("N", len(y), subsample_size=subset):
             rows, labels = (numpyro.subsample(values, event_dim=k) for values, k in ((X, 1), (y, 0)))
             numpyro.sample("y", dist.Bernoulli(logits=rows @ beta), obs=labels)

@@ -81,6 +81,7 @@ def _costs(traces: Sequence["xr.DataTree"]) -> dict[str, float]:
     return {
         "effective samples": effective,
         "per million data": 1e6 * effective / touched if touched else float("nan"),
+        "data per effective sample": touched / effective if effective else float("nan"),
         "per second": effective / seconds if seconds else float("nan"),
         "data per decision": touched / decisions if decisions else 0.0,
         "acceptance": float(np.mean([float(s["acceptance_rate"].mean()) for s in stats])),

@@ -197,16 +197,15 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return Laplace(self.center + cov @ here.gradient, cov, 0.0, self.pilot.passes, self.pilot.seconds)
 
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
-        compiled = plain
-        if self.expand:
-            # Made for arrays of this type, whatever their length; the arrays follow.
-            compiled = self._expansion.compile_residuals(plain, self.center, self._numbers)
-        n_arrays = len(plain.data)
-        data = (*rows_of(plain.data, plain.n_obs, self._light), *compiled.data[n_arrays:])
-        self._check_rows(plain, data[:n_arrays])
-        return compiled._replace(
+        data = rows_of(plain.data, plain.n_obs, self._light)
+        self._check_rows(plain, data)
+        light = plain._replace(
             data=data, n_obs=self.n_obs, log_prior=self.surrogate.log_density, prior_rows=len(self.core)
         )
+        if not self.expand:
+            return light
+        packed = light._replace(data=self._expansion.packed(data))
+        return self._expansion.compile_residuals(packed, self.center, self._numbers)
 
     def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
         """Refuse terms that depend on more than their own row."""

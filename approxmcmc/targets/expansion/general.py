@@ -285,6 +285,10 @@ class GeneralExpansion:
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
         return gradient._replace(add_gradient=parts, data=data)
 
+    def packed(self, data: Data) -> Data:
+        """Return the data as they are."""
+        return data
+
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return the terms r_i with the data that they read; the log prior is as it was."""
         # theta_hat has one row: an array with N rows would be shuffled along with the data.

@@ -16,10 +16,12 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.compile import BATCH_FASTMATH, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
 NODES = 7  # of Gauss and Hermite
+FULL = 2  # arrays of data that are not packed: X and y
 LARGEST_LEVERAGE = 0.5  # variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right
 # Where no scale is known: what the quadratic may miss within so many standard deviations of a row's predictor.
 REACH, FARTHEST = 3.0, 0.125
@@ -47,14 +49,35 @@ def make_expand_eta(
     return expand_eta
 
 
-def make_linear_residuals(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
-    """Return the kernel of r_i; data = (X, y, expansion)."""
+def predict_from_full_rows(
+    theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Write linear predictors; rows = (X,)."""
+    linear_predictor(theta, rows[0], order, lo, hi, out)
+
+
+def predict_from_sparse_rows(
+    theta: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    order: np.ndarray,
+    lo: int,
+    hi: int,
+    out: np.ndarray,
+) -> None:
+    """Write linear predictors; rows = (base, values, columns)."""
+    sparse_predictor(theta, rows[0], rows[1], rows[2], order, lo, hi, out)
+
+
+def make_linear_residuals(
+    predict: Callable[..., None], loglik_eta: Callable[[float, float], float]
+) -> Callable[..., None]:
+    """Return the kernel of r_i; data = (*rows, y, expansion), `rows` what `predict` reads."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
-        X, y, expansion = data
+        y, expansion = data[-2], data[-1]
         n = hi - lo
-        linear_predictor(theta, X, order, lo, hi, out)
+        predict(theta, data[:-2], order, lo, hi, out)
         columns = np.empty((5, n))
         for i in range(n):
             datum = datum_at(order, lo + i)
@@ -213,8 +236,15 @@ class LinearExpansion:
         )
         return gradient._replace(add_gradient=parts, data=data)
 
+    def packed(self, data: Data) -> Data:
+        """Return (X, y) as (base, values, columns, y) where few entries of a row differ from the common one."""
+        X, y = data
+        rows = sparse_rows(X)
+        return data if rows is None else (*rows, y)
+
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read; the log prior is as it was."""
+        """Return the terms r_i with the data that they read, which may be packed; the log prior is as it was."""
         data = (*compiled.data, numbers)
-        residuals = bind_terms(make_linear_residuals, self.target._loglik_eta, data=data)
+        predict = predict_from_full_rows if len(compiled.data) == FULL else predict_from_sparse_rows
+        residuals = bind_terms(make_linear_residuals, predict, self.target._loglik_eta, data=data)
         return compiled._replace(log_terms=residuals, data=data, compile_at_both=None)

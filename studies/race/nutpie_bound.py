@@ -1,0 +1,92 @@
+"""NUTS on tall data for as long as one waits, beside exact transitions of the surrogate in the same process.
+
+nutpie needs hours where the exact transitions need seconds. Here it has a time limit. Its effective draws per CPU
+second are counted over all that it drew, warm-up included, and of the smallest coefficient; where they stay below 400,
+they are the figure of an unfinished chain, and the ratio to it a bound of what was seen, no measurement.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import approxmcmc as amc
+from studies.race.peers import in_laplace_metric
+from studies.race.scores import effective_samples
+from studies.race.tall import TallProblem, tall_problem
+from studies.race.track import steps_in
+
+TUNE, ENOUGH = 300, 400.0
+
+
+def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> dict[str, Any]:
+    """Return what one chain of nutpie drew in so many seconds of wall time, compilation left out."""
+    import nutpie
+
+    compiled = nutpie.compile_pymc_model(in_laplace_metric(problem) if whitened else problem.target.to_pymc())
+    settings = {"chains": 1, "cores": 1, "progress_bar": False, "save_warmup": True, "seed": 1}
+    began, cpu = time.perf_counter(), time.process_time()
+    running = nutpie.sample(compiled, draws=2000, tune=TUNE, blocking=False, **settings)
+    try:
+        trace = running.wait(timeout=seconds)
+    except TimeoutError:
+        trace = running.abort()
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    parts = {group: trace[group]["beta"].values[0] for group in ("warmup_posterior", "posterior") if group in trace}
+    counts = {group: len(draws) for group, draws in parts.items()}
+    draws = np.concatenate(list(parts.values())) if parts else np.empty((0, problem.dim))
+    draws = draws[np.isfinite(draws).all(axis=1)]
+    ess = float(effective_samples(draws).min()) if len(draws) >= 8 else float("nan")
+    kept = parts.get("posterior", np.empty((0, problem.dim)))
+    after = float(effective_samples(kept).min()) if len(kept) >= 8 else float("nan")
+    return {
+        "sampler": f"nutpie{', whitened' if whitened else ''}",
+        "draws": counts,
+        "wall": wall,
+        "cpu": cpu,
+        "min_ess": ess,
+        "min_ess_after_warm_up": after,
+        "min_ess_per_cpu_second": ess / cpu,
+    }
+
+
+def surrogate_for(problem: TallProblem, seconds: float) -> dict[str, Any]:
+    """Return the same of exact transitions of the surrogate."""
+    run = problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core)
+    lap = run(steps_in(run, seconds))
+    ess = float(effective_samples(lap.draws).min())
+    return {
+        "sampler": "core rows, exact",
+        "draws": len(lap.draws),
+        "cpu": lap.seconds,
+        "min_ess": ess,
+        "min_ess_per_cpu_second": ess / lap.seconds,
+    }
+
+
+def main() -> None:
+    """Read the command line, and write one line of JSON a sampler."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problem", default="covertype", help="a data set of tall_target")
+    parser.add_argument("--seconds", type=float, default=180.0, help="wall time of each run of nutpie")
+    given = parser.parse_args()
+    problem = tall_problem(given.problem)
+
+    def tell(found: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"problem": problem.name, "load": os.getloadavg(), **found}) + "\n")
+        sys.stdout.flush()
+
+    with threadpool_limits(1):
+        for whitened in (True, False):
+            tell(surrogate_for(problem, 5.0))
+            tell(nutpie_within(problem, given.seconds, whitened=whitened))
+        tell(surrogate_for(problem, 5.0))
+
+
+if __name__ == "__main__":
+    main()
