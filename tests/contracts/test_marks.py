@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MARK = "recompiles"
 # The race of all rivals needs the compiler; pull requests run a race of few.
-STATISTICAL_ALONE = {"tests/studies/test_race.py"}
+STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", "tests/studies/test_race.py"}
 
 
 def plain_paths() -> list[str]:
