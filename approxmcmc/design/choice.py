@@ -278,5 +278,5 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Goal, s
         "choice": table.to_json(orient="records"),
     }
     low, high = PILOT_TUNE
-    tune = int(np.clip(10.0 / found.ess_per_step, low, high))
+    tune = int(np.clip(10.0 * found.memory, low, high))
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs)

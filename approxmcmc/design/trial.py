@@ -36,8 +36,9 @@ MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a mill
 class Measured(NamedTuple):
     """What a trial found: per step of one chain, and per effective draw.
 
-    `starts` has shape (chains, dim): where the chains were after a fixed number of steps. `error` is the accumulated
-    error, 0 for an exact sampler, NaN where it was not measured.
+    `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. What no clock can change:
+    `starts`, shape (chains, dim), where the chains were after a fixed number of steps, and `memory`, the steps for an
+    effective draw in the first level.
     """
 
     seconds_per_step: float
@@ -46,6 +47,7 @@ class Measured(NamedTuple):
     error: float
     compile_seconds: float
     starts: np.ndarray
+    memory: float
 
     @property
     def seconds_per_draw(self) -> float:
@@ -102,10 +104,12 @@ class Trial:
         """
         if self.gave_up:
             return None
+        memory = 0.0
         for steps in LEVELS:
             self._advance(steps)
             ess = self._ess()
             n_steps = self.draws[..., 0].size
+            memory = memory or n_steps / ess
             if ess >= ENOUGH or 2.0 * self.seconds > worth(self.seconds / ess):
                 break
         return Measured(
@@ -115,6 +119,7 @@ class Trial:
             self._accumulated_error(worth(self.seconds / ess)) if audited else 0.0,
             self.compile_seconds,
             self.starts,
+            memory,
         )
 
     def _accumulated_error(self, seconds: float) -> float:

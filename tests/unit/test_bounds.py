@@ -389,10 +389,10 @@ def test_bad_numbers_are_refused():
             bounds.estimate_delta(normal_mean(), sampler, **wrong)
     with pytest.raises(InvalidInputError, match="lag"):
         bounds.couplings(T, lag=0)
-    with pytest.raises(IncompatibleError, match="couplings knows"):
-        bounds.couplings(
-            normal_mean(), amc.MetropolisHastings(amc.Independence([0.0], [[1.0]]), amc.ExactTest()), lag=2
-        )
+    target = amc.targets.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2)
+    guided = amc.MetropolisHastings(amc.StochasticGradientHamiltonian(0.1, batch_size=5), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="coupl"):
+        bounds.couplings(target, guided, lag=2)
     with pytest.raises(InvalidInputError, match="mitrophanov"):
         bounds.mitrophanov_factor(1.0, 1.0)
 

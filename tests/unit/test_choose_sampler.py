@@ -107,7 +107,7 @@ class FakeTrial:
 
     def measure(self, worth, *, audited):
         seconds, error = (1e-6, 0.5) if audited else (1e-4, 0.0)
-        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts)
+        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts, 1.0)
 
 
 def test_less_time_is_a_price_in_risk(logistic):
