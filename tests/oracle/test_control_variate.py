@@ -257,7 +257,7 @@ def expansion_with(*, linear=1.0, quadratic=0.5, prior=1.0):
     return log_prior_and_expansion
 
 
-def residuals_bent_the_other_way(loglik_eta):
+def residuals_bent_the_other_way(predict, loglik_eta):
     """Do what `make_linear_residuals` does, but for the sign of the second order."""
 
     def linear_residuals(theta, data, order, lo, hi, out):
