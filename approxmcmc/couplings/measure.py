@@ -1,5 +1,6 @@
 """The functions of the parameters whose biases are wanted: their values at draws and along coupled chains."""
 
+import abc
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -74,15 +75,15 @@ def _adapted(posterior: xr.Dataset) -> list[dict[str, float]]:
     return [{name: float(v[k]) for name, v in lists.items() if 0 <= k < len(v)} for k in labels.astype(np.int64)]
 
 
-class Measure:
+class Measure(abc.ABC):
     """Estimands: their labels, and ``measure(theta, log_density) -> values`` of shape (n, n_estimands)."""
 
     labels: list[str]
     with_density: bool = False
 
+    @abc.abstractmethod
     def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
         """Return the values at states (n, dim) with these log densities (n,)."""
-        raise NotImplementedError
 
 
 class Moments(Measure):
