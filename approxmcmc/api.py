@@ -165,6 +165,10 @@ def sample(
         raise InvalidInputError(
             f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
         )
+    if bias is not None and sampler is not None:
+        raise InvalidInputError(
+            f"bias={bias!r} is for the choice of a sampler, and one was given: {sampler!r}; leave one of the two out"
+        )
     sequences, seed = seed_sequences(random_seed, chains)
     chosen: Mapping[str, Any] = {}
     if sampler is None and isinstance(target, Target):  # the trials' seed follows from the one that the trace stores

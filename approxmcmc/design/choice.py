@@ -163,7 +163,9 @@ def _seed(random_seed: Any) -> int:
 def _survey(target: Any, seed: int) -> Situation:
     """Find the mode, or what stands in for it, and time a pass over the data."""
     if not isinstance(target, Target):
-        raise IncompatibleError(f"choose_sampler needs a target, found {type(target).__name__}")
+        raise IncompatibleError(
+            f"choose_sampler needs a target, found {type(target).__name__}; give a pm.Model to from_pymc first"
+        )
     if isinstance(target, (DiscreteTarget, DoublyIntractableTarget)):
         return Situation(target, None, 0.0)
     fit = _normal_law(target, seed)

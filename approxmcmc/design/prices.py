@@ -107,6 +107,8 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> G
     """Check what the user wants."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
+    if time_limit is not None and not time_limit > 0.0:
+        raise InvalidInputError(f"choose_sampler: time_limit must be positive seconds, or None, found {time_limit!r}")
     if (bias != "none") if isinstance(bias, str) else not (bias is None or bias >= 0.0):
         raise InvalidInputError(
             f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'

@@ -148,7 +148,12 @@ def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
 
 @pytest.mark.parametrize(
     ("bad", "match"),
-    [({"bias": "some"}, "bias must be"), ({"bias": -1.0}, "bias must be"), ({"target_ess": 0.0}, "target_ess must be")],
+    [
+        ({"bias": "some"}, "bias must be"),
+        ({"bias": -1.0}, "bias must be"),
+        ({"target_ess": 0.0}, "target_ess must be"),
+        ({"time_limit": -1.0}, "time_limit must be"),
+    ],
 )
 def test_what_cannot_be_wanted_is_refused(logistic, bad, match):
     with pytest.raises(amc.errors.InvalidInputError, match=match):
