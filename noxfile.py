@@ -33,6 +33,9 @@ ONE_THREAD = {
     "VECLIB_MAXIMUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
 }
+# Kept bytecode, also where the user's shell turns it off: without it each process that a test starts compiles some
+# 1500 modules of ArviZ, SciPy and others again, for ten seconds.
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 def _reveal_interpreters() -> None:
@@ -77,6 +80,7 @@ PLAIN = [
     "tests/oracle/test_barker.py",
     "tests/oracle/test_bias.py",
     "tests/oracle/test_control_variate.py",
+    "tests/oracle/test_couplings.py",
     "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",
     "tests/oracle/test_gibbs.py",
@@ -87,7 +91,7 @@ PLAIN = [
     "tests/oracle/test_textbook.py",
 ]
 
-UNMARKED = "not statistical and not bench"
+UNMARKED = "not statistical and not bench and not faults"
 # Compiled chains of every family of samplers, each held against NumPy or against pinned draws; the compiler and its
 # disk cache. Models of PyMC are compiled on the main Python, and at both ends of the versions by `pymc_versions`.
 COMPILED = (
@@ -99,7 +103,7 @@ COMPILED = (
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
     options = ["-n", "2", "--dist", "loadfile"]
-    session.run("python", "-m", "pytest", *options, *arguments, env={**ONE_THREAD, **environment})
+    session.run("python", "-m", "pytest", *options, *arguments, env={**ONE_THREAD, **BYTECODE, **environment})
 
 
 @nox.session(python=MAIN)
@@ -126,7 +130,7 @@ def tests(session: nox.Session) -> None:
     The same code also runs without compilation, where an index out of range raises, and there alone the tests marked
     `recompiles`. Options after ``--`` go to pytest, instead of these choices.
     """
-    _install(session, "--extra", "studies", "--group", "test")
+    _install(session, "--extra", "studies", "--extra", "nutpie", "--group", "test")  # nutpie: an adapter of studies
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
@@ -161,9 +165,19 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def docs(session: nox.Session) -> None:
-    """Build the documentation; a warning is an error."""
+    """Build the documentation; a warning is an error. Tutorials and gallery run where their script has changed."""
     _install(session, "--extra", "studies", "--group", "docs")
-    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "-E", "docs", "docs/_build/html", *session.posargs)
+    shutil.rmtree("docs/reference", ignore_errors=True)  # pages of names that are gone
+    session.run(
+        "sphinx-build",
+        "--fail-on-warning",
+        "--keep-going",
+        "-E",
+        "docs",
+        "docs/_build/html",
+        *session.posargs,
+        env=ONE_THREAD,
+    )
     session.log(f"documentation: {Path('docs/_build/html/index.html').resolve()}")
 
 
@@ -177,6 +191,18 @@ def statistical(session: nox.Session) -> None:
 
 
 @nox.session(python=MAIN)
+def faults(session: nox.Session) -> None:
+    """Kill runs and studies at random moments, and put a thousand odd cases to the public functions, uncompiled.
+
+    The seed is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.
+    """
+    _install(session, "--extra", "studies", "--group", "test")
+    given = any(argument.startswith("--seed") for argument in session.posargs)
+    seed = [] if given else [f"--seed={secrets.randbits(32)}"]
+    _pytest(session, "-m", "faults", "-s", *seed, *session.posargs, NUMBA_DISABLE_JIT="1")
+
+
+@nox.session(python=MAIN)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks of tests/bench one after another, and show their tables."""
     _install(session, "--extra", "studies", "--group", "bench")
@@ -186,7 +212,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(python=MAIN)
 def race(session: nox.Session) -> None:
     """Race exact steps, every lever of the library, NumPy and other libraries, interleaved in one process."""
-    _install(session, "--extra", "studies", "--group", "peers")
+    _install(session, "--extra", "studies", "--extra", "foreign", "--group", "test")
     options = session.posargs or ["--preset", "quick", "--out", "results/race"]
     session.run("python", "-m", "studies.race", "--peers", *options, env=ONE_THREAD)
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench/test_sgld_speed.py", env=ONE_THREAD)

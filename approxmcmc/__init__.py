@@ -43,7 +43,7 @@ _HOMES = {
     ),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
-    "approxmcmc.plots": ("plot_bias", "plot_bound", "plot_cost", "plot_risk"),
+    "approxmcmc.plots": ("plot_bias", "plot_bound", "plot_calibration", "plot_cost", "plot_decisions", "plot_risk"),
     "approxmcmc.proposals": (
         "AdaptiveDirection",
         "DecreasingStep",
@@ -61,6 +61,7 @@ _HOMES = {
         "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior", "stein_discrepancy"),
+    "approxmcmc.resuming": ("resume",),
     "approxmcmc.samplers": (
         "BouncyParticle",
         "Exchange",
@@ -79,7 +80,7 @@ _HOMES = {
         "ZigZag",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),
-    "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "Target", "laplace"),
+    "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "PredictorTarget", "Target", "laplace"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (
@@ -90,6 +91,7 @@ _ROOMS = (
     "diagnostics",
     "engine",
     "errors",
+    "foreign",
     "output",
     "plots",
     "presets",

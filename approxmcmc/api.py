@@ -1,33 +1,23 @@
-"""The public `sample`: the one place where all rooms meet."""
+"""The public `sample`: what a user asks for is checked here, and carried out in `runs`."""
 
 import math
 import numbers
 import os
-import time
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xarray as xr
 
-from approxmcmc.contracts import Program, Sampler, Target
-from approxmcmc.diagnostics.diagnose import attributes, findings, report
+from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.diagnostics.importance import importance_diagnostics
-from approxmcmc.diagnostics.target_ess import smallest_ess
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.output.book import Settings, open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.runs import carry_out, judge, make_plan
 from approxmcmc.samplers.importance import weighted_draws
-from approxmcmc.sampling.audits import audit_draws, time_for_draws
-from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals
-from approxmcmc.sampling.initial import start_law, starting_points
-from approxmcmc.sampling.progress import progress
 from approxmcmc.targets.names import check_names
-
-if TYPE_CHECKING:
-    from approxmcmc.design.choice import Choice
 
 
 def sample(
@@ -47,6 +37,7 @@ def sample(
     audit_every: Any = "auto",
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> xr.DataTree:
     """Draw from a posterior, and record what every step cost and how often it decided wrongly.
 
@@ -104,6 +95,12 @@ def sample(
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
         A bar on a terminal, plain lines elsewhere.
+    checkpoint
+        A netCDF file from which the run goes on. It is written when the run begins, at most every 30 s and for at most
+        2 % of the time, and when the run ends or is interrupted; whole or not at all. Killed and called again with the
+        same arguments the run goes on bit for bit; `random_seed=None` then takes the stored seed. Of a run that has
+        ended, the trace is returned at once, and `resume` adds draws. A file of another target, sampler, seed, setting
+        or version is refused, with both sides named; `cores` and `progressbar` may differ.
 
     Returns
     -------
@@ -117,9 +114,11 @@ def sample(
     Raises
     ------
     InvalidInputError
-        When an argument is out of range.
+        When an argument is out of range, or `checkpoint` holds another run.
     IncompatibleError
         When target, proposal and test do not fit together.
+    OSError
+        When no checkpoint can be written where `checkpoint` says; raised before anything is drawn.
     SamplingError
         When no starting point has a finite log density, a log density was NaN (:class:`NotFiniteError`) or a function
         of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
@@ -156,11 +155,9 @@ def sample(
         None if value is None else checked_integer(value, name, 0) for value, name in ((draws, "draws"), (tune, "tune"))
     )
     chains, thin = (checked_integer(value, name, 1) for value, name in ((chains, "chains"), (thin, "thin")))
-    cores = min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
+    cores, time_limit = checked_cores(cores, chains), checked_time_limit(time_limit)
     if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
         audit_every = checked_integer(audit_every, "audit_every")
-    if time_limit is not None and not (isinstance(time_limit, numbers.Real) and time_limit > 0):
-        raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     if target_ess is not None and not (isinstance(target_ess, numbers.Real) and 0 < target_ess < math.inf):
         raise InvalidInputError(
             f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
@@ -169,64 +166,31 @@ def sample(
         raise InvalidInputError(
             f"bias={bias!r} is for the choice of a sampler, and one was given: {sampler!r}; leave one of the two out"
         )
-    sequences, seed = seed_sequences(random_seed, chains)
-    chosen: Mapping[str, Any] = {}
-    if sampler is None and isinstance(target, Target):  # the trials' seed follows from the one that the trace stores
-        wanted = {"time_limit": time_limit, "target_ess": target_ess, "bias": bias, "chains": chains, "cores": cores}
-        choice = _choose_sampler(target, seed, say=progressbar, **wanted)
-        target, sampler, chosen = choice.target, choice.sampler, choice.attrs
-        initvals = choice.initvals if initvals is None else initvals
-        tune = choice.tune if tune is None else tune
-    tune = 1000 if tune is None else tune
     _check_roles(target, sampler)
-    content = target.content_hash()  # before the run: a model that cannot be named is refused while nothing is lost
-
-    started = time.perf_counter()
-    program = sampler.build(target, audit_every=audit_every)
-    compiled = time.perf_counter()
-    own = [streams(sequence) for sequence in sequences]
-    points, evaluations = starting_points(program, target.variables, start_law(target, sampler), initvals, own)
-    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
-    ready = time.perf_counter()
-
-    goals = _goals(draws, target_ess, chains, target, program)
-    total, began = chains * (tune + thin * goals.expected[0]), time.perf_counter()
-    with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=time_limit) as bar:
-        result = run(
-            program,
-            running,
-            dim=target.variables.size,
-            draws=goals,
-            tune=tune,
-            thin=thin,
-            cores=cores,
-            time_limit=time_for_draws(time_limit, running),
-            keep_warmup=not discard_tuned_samples,
-            progress=bar,
-        )
-    deadline = None if time_limit is None else began + time_limit
-    found = goals.found(result.draws)
-    result = audit_draws(result, running, own[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline)
-    attrs = {
-        "n_obs": target.n_obs,
-        "seed": seed,
-        "target_content_hash": content,
-        "setup_compile_seconds": compiled - started,
-        "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
-        **chosen,
-        **found,
-        **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
-    }
-    trace = build_trace(
-        result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
-        variables=target.variables,
-        observed_data=target.observed_data,
-        constant_data=target.constant_data,
-        keep_warmup=not discard_tuned_samples,
-        settings=sampler.to_dict(),
+    settings = Settings(
+        draws=draws,
+        tune=1000 if tune is None and sampler is not None else tune,
+        chains=chains,
+        thin=thin,
+        seed=seed_sequences(random_seed, chains)[1],
+        target_ess=target_ess,
+        time_limit=time_limit,
+        bias=bias,
+        audit_every=audit_every,
+        discard_tuned_samples=discard_tuned_samples,
     )
-    return told(trace)
+    with arrays_hashed_once():  # nobody changes the data during this call
+        book = None
+        if checkpoint is not None:
+            asked = what_was_asked(target, sampler, settings, initvals)
+            book = open_book(checkpoint, asked, any_seed=random_seed is None)
+            if book.trace is not None:
+                return book.trace
+            settings = settings._replace(seed=book.asked["seed"])
+        plan = make_plan(target, sampler, settings, initvals, book, cores=cores, say=progressbar)
+        trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+    warn_of(block)
+    return trace
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
@@ -296,36 +260,26 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
 
 def told(trace: xr.DataTree) -> xr.DataTree:
     """Write what is wrong with a run into its trace, and warn of it once."""
-    found = findings(trace)
-    trace["posterior"].attrs.update(attributes(found))
-    if block := report(found):
-        warnings.warn(block, SamplingWarning, stacklevel=3)
+    warn_of(judge(trace), stacklevel=4)
     return trace
 
 
-def _goals(draws: int | None, target_ess: float | None, chains: int, target: Target, program: Program) -> Goals:
-    """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
-    if target_ess is None:
-        assert draws is not None
-        return FixedDraws(draws)
-    if "weight" in program.value_names:
-        raise IncompatibleError(
-            "sample: target_ess counts draws of equal weight, and this sampler weighs its draws; give draws= "
-            "or time_limit="
-        )
-    measure = smallest_ess(target.variables, KEPT_PER_EFFECTIVE * target_ess / chains)
-    most = math.inf if draws is None else draws
-    return EffectiveDraws(target_ess, most, chains=chains, dim=target.variables.size, smallest_ess=measure)
+def warn_of(block: str, *, stacklevel: int = 3) -> None:
+    """Warn the caller of a public function of what is wrong with a run, where anything is."""
+    if block:
+        warnings.warn(block, SamplingWarning, stacklevel=stacklevel)
 
 
-def _choose_sampler(target: Any, seed: Any, *, say: bool, **wanted: Any) -> "Choice":
-    """Return the sampler for a user who named none, and say so."""
-    from approxmcmc.design.choice import choose_sampler
+def checked_cores(cores: int | None, chains: int) -> int:
+    """Return the number of threads: as many as there are processors, and at most one per chain, where none is given."""
+    return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
-    choice = choose_sampler(target, random_seed=seed if isinstance(seed, int) else seed[0], **wanted)
-    if say:
-        print(f"approxmcmc: {choice.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
-    return choice
+
+def checked_time_limit(time_limit: Any) -> float | None:
+    """Return seconds, or None for no limit."""
+    if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
+        raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
+    return None if time_limit is None else float(time_limit)
 
 
 def as_target(target: Any) -> Any:
@@ -342,7 +296,7 @@ def _check_roles(target: Any, sampler: Any) -> None:
         raise IncompatibleError(
             f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
         )
-    if not isinstance(sampler, Sampler):
+    if not (sampler is None or isinstance(sampler, Sampler)):
         raise IncompatibleError(
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"

@@ -1,6 +1,5 @@
 """Audits of draws that are stored: what `sample` asks of its own, asked of any trace."""
 
-import json
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +8,13 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.api import as_target, told
-from approxmcmc.contracts import Auditor, DiscreteTarget, Sampler, Target
+from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.origin import adapted_by_chain, check_origin
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.samplers.audits import WalkedSteps
 from approxmcmc.sampling import audits
@@ -63,7 +63,7 @@ def audit(
         what tuning had settled on, or a number is out of range.
     IncompatibleError
         When the target's states are discrete or its density is not known, and the sampler has no audits of stored
-        draws: audit its decisions while they are made, ``sample(..., audit_every=...)``.
+        draws: audit its decisions while they are made, ``sample(..., audit_every=...)``, or ask `bias`.
 
     Warns
     -----
@@ -131,47 +131,22 @@ def _auditors(
 ) -> list[Auditor]:
     """Return an auditor for each chain: of the sampler's steps, or of a walk."""
     if sampler is not None:
-        _check_origin(trace, target, sampler)
+        check_origin(trace, target, sampler, who="audit")
         program = sampler.build(target, audit_every="auto")
-        adapted = _adapted(trace["posterior"].to_dataset())
+        adapted = adapted_by_chain(trace)
         made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
         if found := [auditor for auditor in made if auditor is not None]:
             return found
-    if isinstance(target, DiscreteTarget):
+    if isinstance(target, DiscreteTarget | DoublyIntractableTarget):
+        why = "the states are discrete, where no random walk moves"
+        if isinstance(target, DoublyIntractableTarget):
+            why = "its normaliser stands between theta and all data"
         raise IncompatibleError(
-            f"audit: the states of {target!r} are discrete, where no random walk moves; audit the decisions of the "
-            "chain while they are made: sample(..., audit_every=100)"
+            f"audit: {target!r} has no audits of stored draws: {why}. Audit the decisions of the chain while they are "
+            "made, sample(..., audit_every=100), or ask bias(trace, target, sampler) for the biases themselves"
         )
     compiled = target.compile()
     return [WalkedSteps(compiled, chain, rng) for chain, rng in zip(draws, own, strict=True)]
-
-
-def _check_origin(trace: xr.DataTree, target: Target, sampler: Any) -> None:
-    """Refuse a trace that says that another sampler, or another target, made it."""
-    attrs = trace["posterior"].attrs
-    asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
-    made = json.loads(attrs.get("inference_library_settings", "null"))
-    if made not in (None, asked):
-        raise InvalidInputError(
-            f"audit: the trace was made by {attrs['inference_library_settings']}, and not by {sampler!r}; name that "
-            "sampler, or None to judge the draws alone"
-        )
-    if "target_content_hash" in attrs and attrs["target_content_hash"] != target.content_hash():
-        raise InvalidInputError(
-            f"audit: the trace was made on another target than {target!r}, or on other data; name the target that the "
-            "sampler had, or sampler=None to hold its draws against this one"
-        )
-
-
-def _adapted(posterior: xr.Dataset) -> list[Mapping[str, float]]:
-    """Return what tuning had settled on in each chain, by name; chains selected after the run keep their labels."""
-    tuned = {
-        name.removeprefix("adapted_"): np.atleast_1d(values)
-        for name, values in posterior.attrs.items()
-        if str(name).startswith("adapted_")
-    }
-    labels = posterior["chain"].values if "chain" in posterior.coords else np.arange(posterior.sizes["chain"])
-    return [{name: values[label] for name, values in tuned.items() if label < len(values)} for label in labels]
 
 
 def _with_records(trace: xr.DataTree, records: Mapping[str, np.ndarray], attrs: Mapping[str, Any]) -> xr.DataTree:

@@ -1,8 +1,16 @@
-"""Sphinx settings. Every build works offline; a warning is an error (``python3 -m nox -s docs``)."""
+"""Sphinx settings. Every build works offline; a warning is an error (``python3 -m nox -s docs``).
 
+Links into the pages of other libraries need their inventories, which are fetched: they are made where
+APPROXMCMC_DOCS_LINKS is set, as on the forge, and are plain text elsewhere.
+"""
+
+import os
 import re
+import warnings
 from importlib.metadata import version as version_of
 from typing import Any
+
+import arviz as az
 
 import approxmcmc
 
@@ -18,15 +26,57 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = [
+    "_build",
+    "_static/*.md",
+    "examples",
+    "sg_execution_times.rst",
+]  # _static: tables that pages include
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+templates_path = ["_templates"]
+intersphinx_mapping = {
+    "arviz": ("https://python.arviz.org/en/stable/", None),
+    "numba": ("https://numba.readthedocs.io/en/stable/", None),
+    "numpy": ("https://numpy.org/doc/stable/", None),
+    "pandas": ("https://pandas.pydata.org/docs/", None),
+    "pymc": ("https://www.pymc.io/projects/docs/en/stable/", None),
+    "python": ("https://docs.python.org/3/", None),
+    "xarray": ("https://docs.xarray.dev/en/stable/", None),
+}
+if not os.environ.get("APPROXMCMC_DOCS_LINKS"):
+    intersphinx_mapping = {}
 html_theme = "furo"
 toc_object_entries_show_parents = "hide"
 html_title = "approxmcmc"
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["examples/tutorials", "examples/plots"],
+    "gallery_dirs": ["learn", "gallery"],
+    "filename_pattern": r"\.py$",  # all of them run; a page whose script has not changed keeps what it showed
+    "within_subsection_order": "FileNameSortKey",
+    "capture_repr": ("_repr_html_",),
+    "reset_modules": (),  # else the style is lost after the first page
+    "image_srcset": ["2x"],
+    "backreferences_dir": "gallery/used",  # pages of the reference show the pictures that use them
+    "doc_module": ("approxmcmc",),
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+}
+
+
+def _warning(message: Any, category: type[Warning], *place: Any) -> str:
+    """Return a warning as pages show it: without the path of the script, which is another one on each computer."""
+    return f"{category.__name__}: {message}\n"
+
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
@@ -52,7 +102,10 @@ autodoc_default_options = {  # what the roles owe to each other stands once, wit
         + ["prior_scale", "proposes_states", "setup_attrs"]
     )
 }
-autosummary_generate = False  # the tables point to entries on the same page
+autosummary_generate = True  # a page for each entry of the tables of api.rst
+autosummary_filename_map = {  # files whose names differ in case alone are one file on some systems
+    f"approxmcmc.{name}": f"approxmcmc.{name}-capital" for name in ("datasets.TALL_DATA", "study.Knob", "study.Vary")
+}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
@@ -79,6 +132,8 @@ def _show_statistics_as_a_table(app: Any, what: str, name: str, obj: Any, option
 
 
 def setup(app: Any) -> None:
-    """Connect to autodoc."""
+    """Connect to autodoc; give all pictures one style, and warnings no paths."""
+    az.style.use("arviz-variat")
+    warnings.formatwarning = _warning
     app.connect("autodoc-process-docstring", _show_statistics_as_a_table)
     app.connect("autodoc-process-docstring", _number_references_apart)

@@ -13,7 +13,7 @@ import types
 from numba import config
 
 from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.samplers.chain import make_chain
+from approxmcmc.samplers.chain import Loop, make_chain
 
 
 def plain(function, wrong=None):
@@ -28,7 +28,9 @@ def plant(monkeypatch, wrong):
     """Let every chain that is built from now on run as plain Python, with stand-ins for some functions."""
     for name, module in list(sys.modules.items()):
         if name.startswith("approxmcmc.samplers.") and "compile_chain" in vars(module):
-            monkeypatch.setattr(module, "compile_chain", lambda step, state: plain(make_chain(step), wrong))
+            monkeypatch.setattr(
+                module, "compile_chain", lambda step, state: Loop(plain(make_chain(step), wrong), state)
+            )
 
 
 def _code_of(function):

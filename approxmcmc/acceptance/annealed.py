@@ -203,9 +203,9 @@ class AnnealedEpsilon(AcceptanceTest):
         """Return the same epochs with subsets that are drawn afresh for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
-    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
-        """Return the mean error of the recursion over the audited decisions, each at the epsilon of its draw."""
-        return self.test.expected_wrong_rate(stats)
+    def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
+        """Return the error of the recursion at the audited decisions, each at the epsilon of its draw."""
+        return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn as the tests of the epochs do, of what they have decided."""

@@ -49,6 +49,19 @@ def barker_probability(log_ratio: float) -> float:
     return ratio / (1.0 + ratio)
 
 
+@compiled
+def mirrored_log(threshold: float) -> float:
+    """Return log(1 - u), given log u."""
+    return math.log(max(-math.expm1(threshold), 5e-324))
+
+
+@compiled
+def mirrored_logit(threshold: float) -> float:
+    """Return logit(1 - u), given logit(u)."""
+    return -threshold
+
+
 METROPOLIS = Rule(log_uniform, metropolis_probability)
 BARKER = Rule(logit_uniform, barker_probability)
 RULES: Mapping[str, Rule] = {"metropolis": METROPOLIS, "barker": BARKER}
+MIRRORS: Mapping[str, Callable[[float], float]] = {"metropolis": mirrored_log, "barker": mirrored_logit}

@@ -257,11 +257,11 @@ class SequentialTTest(AcceptanceTest):
             "boundary_shape": self.boundary_shape,
         }
 
-    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
-        """Return the mean error of the recursion over the audited decisions."""
-        from approxmcmc.acceptance.laws.audits import expected_wrong_rate
+    def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
+        """Return the error of the recursion at the audited decisions."""
+        from approxmcmc.acceptance.laws.audits import expected_errors
 
-        return expected_wrong_rate(stats, tol=self.tol, **self._boundary)
+        return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""

@@ -46,10 +46,10 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED, VIOLATIONS
-from approxmcmc.engine.alias_table import alias_table, draw_rows
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
 from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.row_classes import RowClasses, draw_rows_by_class, row_classes
 from approxmcmc.errors import IncompatibleError
 
 if TYPE_CHECKING:
@@ -63,13 +63,13 @@ ROUNDING = 1e-12  # a difference of two terms is wrong by so much, and must not 
 class ThinningState(NamedTuple):
     """The bounds of the differences, rows drawn by them, and the log-likelihood at theta, NaN where not known.
 
-    `reach` and `numbers` make M, `table` (n_obs, 4) is the alias table of the c_i, `total` their sum, `chi` that of
+    `reach` and `numbers` make M, `classes` are the rows by their c_i, rounded up, `total` their sum, `chi` that of
     `TunaTest`. `rows`, `rates` and `terms` are scratch of one batch.
     """
 
     reach: Any
     numbers: np.ndarray
-    table: np.ndarray
+    classes: RowClasses
     total: float
     chi: float
     most_reads: float
@@ -140,7 +140,7 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
         log_ratio, now, read = log_rest, 0.0, 0
         while now < expected:
             n, now = arrivals(rng, now, expected)
-            draw_rows(rng, test.table, n, test.rows, test.rates)
+            draw_rows_by_class(rng, test.classes, n, test.rows, test.rates)
             evidence.log_terms(evidence.theta, evidence.data, test.rows, 0, n, evidence.current)
             evidence.log_terms(evidence.proposed, evidence.data, test.rows, 0, n, test.terms)
             count[EVALUATIONS] += 2 * n
@@ -207,21 +207,21 @@ class ThinnedTest(AcceptanceTest):
     def _expected_reads(self, bound: CompiledDifferenceBound, n_obs: int) -> float:
         if not bound.reaches.size:
             return math.nan
-        per_pair = bound.reaches * bound.rates.sum()
+        per_pair = bound.reaches * bound.rates.sum(dtype=np.float64)
         per_pair = per_pair * (1.0 + self.chi * per_pair)
         return float(np.where(per_pair <= LARGEST_SHARE * n_obs, per_pair, n_obs).mean())
 
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
         """Compile the test with counts of this rate."""
         bound = self.difference_bound(target)
-        table, expected = alias_table(bound.rates), self._expected_reads(bound, target.n_obs)
+        classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:
             return ThinningState(
                 reach=bound.reach,
                 numbers=bound.numbers,
-                table=table,
-                total=float(bound.rates.sum()),
+                classes=classes,
+                total=classes.total,
                 chi=float(self.chi),
                 most_reads=LARGEST_SHARE * target.n_obs,
                 rows=np.empty(ROWS, dtype=np.int64),

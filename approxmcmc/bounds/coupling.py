@@ -12,6 +12,7 @@ met then, and the result says that it is then no bound.
 - Metropolis-Hastings: the proposal's own coupling, and one u for both decisions. Normal proposals (random walks, MALA,
   pCN) are coupled by reflection, independent ones are equal, members of a mixture are drawn for both.
 - Gibbs: the maximal coupling of each conditional, one u for both chains, sites in the same order.
+- Exchange: the proposal's coupling, one u, and the same auxiliary draw where both are offered one point.
 - A transition matrix: the maximal coupling of two rows.
 
 What it is not: a statement about all starting points. (C, rho) fitted to the curve are *heuristic* inputs to B5.
@@ -64,9 +65,10 @@ def couplings(
         A target, or a transition matrix, shape (n, n).
     sampler
         `MetropolisHastings` with `RandomWalk`, `Langevin`, `PreconditionedCrankNicolson`, `Independence`, a mixture
-        of them, or `SurrogateTransition`, which is mixed with short steps of a walk, so that chains can meet; `Gibbs`
-        on binary sites; None with a matrix. The *exact* chain is coupled: of an approximate test only the rule,
-        Metropolis or Barker, is kept.
+        of them, or `SurrogateTransition`, which is mixed with short steps of a walk, so that chains can meet, or with
+        `SingleSite` on discrete states; `Gibbs` on binary sites; `Exchange`; None with a matrix. The *exact* chain is
+        coupled: of an approximate test only the rule, Metropolis or Barker, is kept, and of noisy exchange one exact
+        draw.
     lag
         L, in steps (sweeps of Gibbs); about the time that the chain needs to forget, or more.
     n_couplings

@@ -12,6 +12,8 @@ from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
 from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
+from approxmcmc.contracts.foreign import ForeignSampler
+from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
@@ -46,7 +48,6 @@ from approxmcmc.contracts.target import (
     SurrogateTarget,
     Target,
     TwinnedTarget,
-    content_hash,
 )
 from approxmcmc.contracts.variables import Variables
 
@@ -79,6 +80,7 @@ __all__ = [
     "DoublyIntractableTarget",
     "EstimatedTarget",
     "Finding",
+    "ForeignSampler",
     "Population",
     "Program",
     "Proposal",
@@ -92,5 +94,6 @@ __all__ = [
     "TwinnedTarget",
     "Variables",
     "Verdict",
+    "arrays_hashed_once",
     "content_hash",
 ]

@@ -138,12 +138,17 @@ class AcceptanceTest(Component, abc.ABC):
 
     # --- a finished run ---
 
-    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
-        """Return the share of the audited decisions that should be wrong; None where not known, or none was audited.
+    def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
+        """Return with what probability each draw's audited decision should be wrong; None where not known.
 
-        `stats` is the group ``sample_stats`` of a trace that this test decided.
+        `stats` is the group ``sample_stats`` of a trace that this test decided; NaN where none was audited.
         """
         return None
+
+    def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
+        """Return the share of the audited decisions that should be wrong; None where not known, or none was audited."""
+        errors = self.expected_errors(stats)
+        return None if errors is None else float(errors[np.isfinite(errors)].mean())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Return one finding for each thing in `stats` that a user of this test should be warned about."""

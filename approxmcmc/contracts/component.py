@@ -28,8 +28,11 @@ class Component:
             cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[attr-defined]  # just found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON-ready values, with the class name under ``"kind"``."""
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+        """Return the settings as JSON-ready values, with the class name under ``"kind"``.
+
+        A field with ``compare=False`` is none: what finding the settings took differs where they are equal.
+        """
+        fields = [f for f in dataclasses.fields(self) if f.compare]  # type: ignore[arg-type]  # each is a dataclass
         return {"kind": type(self).__name__, **{f.name: _plain(getattr(self, f.name)) for f in fields}}
 
     @staticmethod
@@ -72,10 +75,17 @@ class Component:
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a check of settings that notes whose they are where one is of another kind than it can compare."""
+    """Return a check of settings that notes whose they are where one is of another kind than it can compare.
+
+    A setting that is declared to be a bool must be one: anything else would count as True or False without a word.
+    """
 
     @functools.wraps(check)
     def checked(self: Any) -> None:
+        for setting in dataclasses.fields(self):
+            value = getattr(self, setting.name)
+            if setting.type is bool and not isinstance(value, (bool, np.bool_)):
+                raise TypeError(f"{type(self).__name__}: {setting.name} must be True or False, found {value!r}")
         try:
             check(self)
         except (TypeError, ValueError, OverflowError) as error:

@@ -28,6 +28,17 @@ class Chain(Protocol):
     """One Markov chain in flight; owned by one thread at a time."""
 
     @property
+    def streams(self) -> Streams:
+        """Its random streams."""
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What its steps change, by name: arrays that may be overwritten; and the numbers that its set-up fixed.
+
+        With the states of its streams this is all that a chain needs to go on, if it is started at first as it was.
+        """
+
+    @property
     def start_evaluations(self) -> int:
         """Terms of the likelihood that were evaluated when the chain started."""
 
@@ -76,8 +87,8 @@ class Program(Protocol):
         None where a step has no audit of its own: it is exact, or is audited while it is made.
         """
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return the unnormalised log posterior density at `theta`, on all data."""
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
 
 
 class Sampler(abc.ABC):

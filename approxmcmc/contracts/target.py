@@ -1,8 +1,6 @@
 """What the engine needs of a posterior whose likelihood is a product of terms."""
 
 import abc
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -233,16 +231,3 @@ class TwinnedTarget(abc.ABC):
     @abc.abstractmethod
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why there is none."""
-
-
-def content_hash(*parts: Any) -> str:
-    """Return a short hash of strings, JSON-ready values and arrays (dtype, shape and bytes count)."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(f"{part.dtype.str}{part.shape}".encode())
-            digest.update(np.ascontiguousarray(part).data)
-        else:
-            digest.update(json.dumps(part, sort_keys=True, default=str).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()

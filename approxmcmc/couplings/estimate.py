@@ -1,6 +1,7 @@
 """The public `bias`: audits of stored draws, couplings from them, and what they add up to."""
 
 import math
+import numbers
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,17 +14,17 @@ from approxmcmc.couplings.findings import Finished, as_dataset
 from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import AuditForm, DriftForm, Record, Streams, audit_form, drift_form, why_no_audits
 from approxmcmc.couplings.kernels import chosen_kernel
-from approxmcmc.couplings.measure import Draws, Measure, draws_of, measure_of
+from approxmcmc.couplings.measure import FEWEST, Draws, Measure, draws_of, measure_of
 from approxmcmc.couplings.summands import Summands, average
 from approxmcmc.diagnostics.estimands import Estimand
 from approxmcmc.diagnostics.records import check_confidence
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.output.origin import check_origin
 
 SECONDS = 10.0
 PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time
-FEWEST = 20
 STREAM = 0x62696173  # "bias": a key that no chain uses, so that a seed may serve for both
 FORMS = ("auto", "audit", "drift")
 
@@ -77,7 +78,8 @@ def bias(
     kernel
         An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
         ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of
-        the Laplace approximation, and one step in ten of a random walk; Gibbs on binary sites.
+        the Laplace approximation, and one step in ten of a random walk; `Gibbs` on binary sites, `SingleSite` by
+        Barker's rule on others; `Exchange` with one exact draw without a normaliser.
     max_steps
         Steps after which a coupling is cut off, and counts as unmet.
     replications
@@ -105,9 +107,10 @@ def bias(
     Raises
     ------
     IncompatibleError
-        When trace, target, sampler and kernel do not fit together, or no coupling is known.
+        When target, sampler and kernel do not fit together, or no coupling is known.
     InvalidInputError
-        When an argument is out of range.
+        When an argument is out of range, or the trace is none of this target, was made by another sampler or on another
+        target, or has fewer than 20 draws, draws that are NaN, or only one point.
     NotFiniteError
         When a log density is NaN.
 
@@ -151,8 +154,8 @@ def bias(
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
     streams, draws = Streams(*rngs), draws_of(trace, target)
-    if not draws.flat.size:
-        raise InvalidInputError("bias: the trace has no draws")
+    if sampler is not None:
+        check_origin(trace, target, sampler, who="bias")
     forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)
@@ -195,7 +198,7 @@ def _check(target: Any, sampler: Any, form: str, seconds: Any, confidence: float
         )
     if form not in FORMS:
         raise InvalidInputError(f"bias: form must be one of {FORMS}, found {form!r}")
-    if seconds is not None and not seconds > 0.0:
+    if seconds is not None and not (isinstance(seconds, numbers.Real) and float(seconds) > 0.0):
         raise InvalidInputError(f"bias: seconds must be positive, or None, found {seconds!r}")
 
 

@@ -25,7 +25,7 @@ from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers import Exchange, MetropolisHastings
 from approxmcmc.samplers.metropolis_hastings import tuned_state
 
 
@@ -115,8 +115,7 @@ class DriftForm:
 
     def __init__(self, kernel: Kernel, coupling: Coupling, max_steps: int) -> None:
         self.coupling, self.max_steps = coupling, max_steps
-        self.with_density = isinstance(kernel.sampler, MetropolisHastings)
-        self.target, self.rule = kernel.target.compile() if self.with_density else None, kernel.sampler.test.rule
+        self.target = kernel.target.compile() if coupling.knows_density else None
 
     def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Couple the exact chain from theta with itself, one step ahead."""
@@ -128,7 +127,7 @@ class DriftForm:
         meeting = self.coupling.meet(
             streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(known, known)
         )
-        alpha = float(exact_probability(np.array(meeting.first.log_ratio), self.rule))
+        alpha = float(exact_probability(np.array(meeting.first.log_ratio), self.coupling.rule))
         record = Record(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)
         return _with(record, meeting, -1.0), meeting
 
@@ -161,6 +160,8 @@ def _as_key(adapted: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, float]]) -> str:
     """Say why form (A) cannot be had; "" where it can."""
+    if isinstance(sampler, Exchange):
+        return "its ratio is drawn anew in every decision, and no data decide in its place"
     if not isinstance(sampler, MetropolisHastings):
         return "only Metropolis-Hastings has audited steps"
     if not sampler.test.uses_ratio:

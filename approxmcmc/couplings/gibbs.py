@@ -13,7 +13,7 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import DiscreteTarget, Streams
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
-from approxmcmc.couplings.meeting import Coupling
+from approxmcmc.couplings.meeting import Coupling, unknown_density
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.identity import cached_by_content
 from approxmcmc.samplers import Gibbs
@@ -35,12 +35,6 @@ class SharedSites(NamedTuple):
 def given_threshold(drawn: np.ndarray) -> float:
     """Return the threshold that both chains use."""
     return drawn[0]
-
-
-@compiled
-def unknown_density(chain: GibbsState) -> float:
-    """Return NaN: a sweep does not know the log density."""
-    return math.nan
 
 
 @cached_by_content(maxsize=64)
@@ -76,4 +70,5 @@ def couple_gibbs(target: DiscreteTarget, sampler: Gibbs) -> Coupling:
 
     sweep = make_sweep(SCANS[sampler.scan], draw_by_terms(given_threshold, tests[0]))
     point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
-    return Coupling(type(sampler).__name__, sweep, unknown_density, start, shared, point, terms, knows_density=False)
+    how: dict[str, Any] = {"rule": "barker", "knows_density": False}
+    return Coupling(type(sampler).__name__, sweep, unknown_density, start, shared, point, terms, **how)

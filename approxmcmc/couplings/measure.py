@@ -11,10 +11,12 @@ import xarray as xr
 from approxmcmc.contracts import DiscreteTarget, Target
 from approxmcmc.diagnostics.estimands import Estimand, evaluate, resolve
 from approxmcmc.diagnostics.records import group
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.origin import adapted_by_chain
 
 LOG_DENSITY = "lp"
-TUNED = "adapted_"  # begins the names of attributes that tell what tuning has settled on
+FEWEST = 20  # draws, and audits
 
 
 class Draws(NamedTuple):
@@ -26,7 +28,7 @@ class Draws(NamedTuple):
     theta: np.ndarray
     thin: int
     tune: int
-    adapted: list[dict[str, float]]
+    adapted: list[Mapping[str, float]]
 
     @property
     def flat(self) -> np.ndarray:
@@ -45,34 +47,24 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
     Raises
     ------
     IncompatibleError
-        When the trace lacks a variable, has it in another shape, or its draws carry weights.
+        When its draws carry weights.
+    InvalidInputError
+        When the trace lacks a variable, has it in another shape, or its draws are too few, NaN or all the same.
     """
-    posterior = group(trace, "posterior")
+    theta = flat_draws(trace, target)
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"].data_vars:
         raise IncompatibleError("bias: the draws of the trace carry weights; resample them first")
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    parts = []
-    for name, wanted in target.variables.shapes.items():
-        found = posterior[name].shape[2:] if name in posterior else "none"
-        if found != tuple(wanted):
-            raise IncompatibleError(
-                f"bias: {target!r} has the variable {name!r} of shape {tuple(wanted)}, the trace has {found}; its "
-                f"variables are {sorted(map(str, posterior.data_vars))}"
-            )
-        parts.append(np.asarray(posterior[name], dtype=np.float64).reshape(*shape, -1))
-    return Draws(
-        np.ascontiguousarray(np.concatenate(parts, axis=2)),
-        int(posterior.attrs.get("thin", 1)),
-        int(posterior.attrs.get("tuning_steps", 0)),
-        _adapted(posterior),
-    )
-
-
-def _adapted(posterior: xr.Dataset) -> list[dict[str, float]]:
-    """Return what the attributes say of tuning, by chain; chains that were selected have kept their labels."""
-    lists = {name[len(TUNED) :]: np.atleast_1d(v) for name, v in posterior.attrs.items() if name.startswith(TUNED)}
-    labels = np.asarray(posterior["chain"]) if "chain" in posterior.coords else np.arange(posterior.sizes["chain"])
-    return [{name: float(v[k]) for name, v in lists.items() if 0 <= k < len(v)} for k in labels.astype(np.int64)]
+    flat = theta.reshape(-1, theta.shape[2])
+    if len(flat) < FEWEST:
+        raise InvalidInputError(f"bias: the trace has {len(flat)} draws, at least {FEWEST} are needed")
+    if np.isnan(flat).any():
+        chain, draw = np.argwhere(np.isnan(theta).any(axis=2))[0].tolist()
+        raise InvalidInputError(f"bias: the trace has draws that are NaN, the first is draw {draw} of chain {chain}")
+    if (flat == flat[0]).all():
+        raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved, or is no chain")
+    attrs = trace["posterior"].attrs
+    steps = int(attrs.get("thin", 1)), int(attrs.get("tuning_steps", 0))
+    return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace))
 
 
 class Measure(abc.ABC):

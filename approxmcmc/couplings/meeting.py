@@ -6,6 +6,7 @@ together, and one threshold for the decisions. Once equal they stay equal. A ker
 the log density at its state, where that is known.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,6 +53,12 @@ class Look(NamedTuple):
 
     log_ratio: float
     energy_change: float
+
+
+@compiled
+def unknown_density(chain: Any) -> float:
+    """Return NaN: the kernel does not know the log density."""
+    return math.nan
 
 
 @cached_by_content(maxsize=64)
@@ -108,6 +115,8 @@ class Coupling:
         A theta, for the types.
     cost_per_pass
         Evaluations that make one pass.
+    rule
+        That by which it accepts, for the probability of what its first step looks at.
     knows_density
         Whether `density` knows it.
     """
@@ -122,10 +131,11 @@ class Coupling:
         point: np.ndarray,
         cost_per_pass: float,
         *,
+        rule: str,
         knows_density: bool,
     ) -> None:
         self.name, self.start, self.shared, self.cost_per_pass = name, start, shared(), cost_per_pass
-        self.knows_density = knows_density
+        self.rule, self.knows_density = rule, knows_density
         self.room = (np.empty((2, 0, point.size)), np.empty((2, 0)))
         loop: Any = make_meeting(move, density)
         if not config.DISABLE_JIT:

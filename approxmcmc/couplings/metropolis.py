@@ -2,6 +2,9 @@
 
     (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
 
+Where the chains are offered each other's places, as on the sites of a discrete state, they come together iff just one
+of them moves: Y then has 1 - u, which makes that as likely as it can be.
+
 Terms at a point that both chains were offered are evaluated once. A step of X alone is the sampler's own step, with the
 same numbers.
 """
@@ -12,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.rules import RULES
-from approxmcmc.contracts import CompiledTarget
+from approxmcmc.acceptance.rules import MIRRORS, RULES
+from approxmcmc.contracts import CompiledProposal, CompiledTarget, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.couplings.meeting import Coupling
 from approxmcmc.engine.batches import BATCH, full_terms, sum_terms
@@ -90,9 +93,22 @@ def log_density(walker: Walker) -> float:
     return walker.log_prior[HERE] + walker.log_likelihood[HERE]
 
 
+@compiled
+def trade_places(x: Walker, y: Walker) -> bool:
+    """Return whether each chain, where it would change at all, is offered what the other has."""
+    for j in range(x.theta.shape[0]):
+        changes = x.proposed[j] != x.theta[j] or y.proposed[j] != y.theta[j]
+        if changes and (x.proposed[j] != y.theta[j] or y.proposed[j] != x.theta[j]):
+            return False
+    return True
+
+
 @cached_by_content(maxsize=64)
 def make_move(
-    propose: Callable[..., float], couple: Callable[..., tuple[float, float]], draw_threshold: Callable[..., float]
+    propose: Callable[..., float],
+    couple: Callable[..., tuple[float, float]],
+    draw_threshold: Callable[..., float],
+    mirror: Callable[[float], float],
 ) -> Callable[..., int]:
     """Return one step of X, or of both chains."""
 
@@ -119,9 +135,10 @@ def make_move(
             log_ratio_y = log_ratio_of(y, log_q_y)
         if math.isnan(log_ratio_x) or math.isnan(log_ratio_y):
             return FAILED
+        threshold_y = mirror(threshold) if n_chains == 2 and trade_places(x, y) else threshold
         if threshold < log_ratio_x:
             go_there(x)
-        if threshold < log_ratio_y:
+        if threshold_y < log_ratio_y:
             go_there(y)
         return STAYED
 
@@ -140,14 +157,8 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
     InvalidInputError
         When `adapted` lacks what tuning settles on.
     """
-    if adapted is None and any(member.target_acceptance is not None for member in sampler.proposal.members):
-        raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
-    proposal = sampler.proposal.build_proposal(target)
-    if proposal.couple is None:
-        raise IncompatibleError(
-            f"couplings: no coupling is known for {sampler.proposal!r}; it is for RandomWalk, Langevin, Independence, "
-            "PreconditionedCrankNicolson, SurrogateTransition and mixtures of them"
-        )
+    built = sampler.proposal.build_proposal(target)
+    propose, couple = built.propose, coupling_of_proposal(sampler.proposal, built, adapted)
     known: CompiledTarget = target.compile()
     dim = target.variables.size
 
@@ -158,7 +169,7 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
         elif math.isnan(log_likelihood):
             log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
         both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
-        return Walker(theta, theta.copy(), *both, tuned_state(proposal, adapted or {}))
+        return Walker(theta, theta.copy(), *both, tuned_state(built, adapted or {}))
 
     def shared() -> SharedTarget:
         counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))
@@ -168,6 +179,27 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
         return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, as_they_lie, *scratch)
 
     name = " + ".join(type(member).__name__ for member in sampler.proposal.members)
-    move = make_move(proposal.propose, proposal.couple, RULES[sampler.test.rule].threshold)
+    rule = sampler.test.rule
+    move = make_move(propose, couple, RULES[rule].threshold, MIRRORS[rule])
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    return Coupling(name, move, log_density, start, shared, point, known.n_obs, knows_density=True)
+    return Coupling(name, move, log_density, start, shared, point, known.n_obs, rule=rule, knows_density=True)
+
+
+def coupling_of_proposal(
+    settings: Proposal, built: CompiledProposal, adapted: Mapping[str, float] | None = None
+) -> Callable[..., tuple[float, float]]:
+    """Return what proposes for two chains together.
+
+    Raises
+    ------
+    IncompatibleError
+        When the proposal has no coupling, or still adapts.
+    """
+    if adapted is None and any(member.target_acceptance is not None for member in settings.members):
+        raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
+    if built.couple is None:
+        raise IncompatibleError(
+            f"couplings: no coupling is known for {settings!r}; it is for RandomWalk, Langevin, Independence, "
+            "PreconditionedCrankNicolson, SurrogateTransition, SingleSite and mixtures of them"
+        )
+    return built.couple

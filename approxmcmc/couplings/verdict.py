@@ -77,7 +77,7 @@ def _one_coupling_rules(found: Evidence) -> tuple[str, list[str]] | None:
     told = (
         f"more audits: one of {found.n_couplings} couplings holds {found.largest_share:.0%} of the sum over all (limit "
         f"{LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give n_audits="
-        f"{2 * found.n_audits}"
+        f"{2 * found.n_audits}, from as many draws"
     )
     return INCONCLUSIVE, [told]
 
@@ -90,7 +90,7 @@ def _biased(found: Evidence) -> tuple[str, list[str]] | None:
     worst = seen[np.argmax(np.abs(found.bias[seen]))]
     told = (
         f"{seen.size} of {len(found.bias)} biases are not 0 and above {NOTICED:g} posterior sd; the largest is that of "
-        f"{found.labels[worst]}, {found.bias[worst]:+.2g} +- {margin[worst]:.1g} sd"
+        f"{found.labels[worst]}, {found.bias[worst]:+.2g} +- {margin[worst]:.2g} sd"
     )
     return BIASED, [told]
 

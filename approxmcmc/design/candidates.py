@@ -26,9 +26,10 @@ from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.targets import CoreRows, Laplace
 from approxmcmc.targets.expansion.pilot import run_pilot
 from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
 
 SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was faster
-EXPANSION_PASSES = 10  # of a generalised linear model: survey, quadratics, a pilot; of others, for each parameter
+EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, bounds; else for each parameter
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
 
 
@@ -162,7 +163,8 @@ def _passes(count: Callable[[int], float]) -> Callable[[Situation], Floor]:
 
 def _expansion(known: Situation) -> Floor:
     """Return the floor of core rows: passes for first and second derivatives, and next to nothing for a draw."""
-    passes = EXPANSION_PASSES * (1 if isinstance(known.target, LinearTarget) else known.dim)
+    closed_form = isinstance(known.target, LinearTarget | PredictorsTarget)
+    passes = EXPANSION_PASSES * (1 if closed_form else known.dim)
     return Floor(known.pass_seconds * passes, SURROGATE_STEP)
 
 

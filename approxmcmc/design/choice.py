@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Target
-from approxmcmc.design.candidates import Situation, candidates
+from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, Target
+from approxmcmc.design.candidates import Setting, Situation, candidates
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.prices import COLUMNS, Entry, Goal, checked_goal
 from approxmcmc.design.trial import Trial
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.targets import Laplace, laplace
@@ -36,6 +36,7 @@ NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.1, 0.5  # seconds that nobody minds: for one, for all
+TIMED_ROWS = 1 << 17  # at a time, to price a pass over all
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
 
@@ -59,6 +60,8 @@ class Choice:
         One line for the user.
     attrs
         What the choice cost, its sentence and the table as JSON: for the trace.
+    name
+        The candidate's, as in the table.
     """
 
     target: Target
@@ -68,6 +71,7 @@ class Choice:
     table: pd.DataFrame
     sentence: str
     attrs: dict[str, Any]
+    name: str
 
     def _repr_html_(self) -> str:
         """Show the sentence and the table of what was measured."""
@@ -155,6 +159,17 @@ def choose_sampler(
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
 
 
+def made_again(target: Target, name: str, *, random_seed: Any = None) -> Setting:
+    """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    known = _survey(target, _seed(random_seed))
+    candidate = next((one for one in candidates(target) if one.name == name), None)
+    if candidate is None:
+        raise InvalidInputError(f"choose_sampler: {target!r} has no candidate {name!r}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)  # as in the trial
+        return candidate.make(known)
+
+
 def _seed(random_seed: Any) -> int:
     """Return a seed for trials, apart from the one of the run that follows."""
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
@@ -170,12 +185,19 @@ def _survey(target: Any, seed: int) -> Situation:
         return Situation(target, None, 0.0)
     fit = _normal_law(target, seed)
     compiled = target.compile()
+    return Situation(target, fit, _pass_seconds(compiled, fit.mode))
+
+
+def _pass_seconds(compiled: CompiledTarget, theta: np.ndarray) -> float:
+    """Return the seconds in which one thread evaluates all terms, from some rows at a time."""
+    rows = min(compiled.n_obs, TIMED_ROWS)
     seconds: list[float] = []
     while len(seconds) < 2 or (len(seconds) < 5 and sum(seconds) < 0.01):
-        began = time.perf_counter()
-        full_terms(compiled.log_terms, fit.mode, compiled.data, compiled.n_obs)
+        lo = len(seconds) * rows % (compiled.n_obs - rows + 1)
+        out, began = np.empty(rows), time.perf_counter()
+        compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, lo + rows, out)
         seconds.append(time.perf_counter() - began)
-    return Situation(target, fit, min(seconds))
+    return min(seconds) * compiled.n_obs / rows
 
 
 def _normal_law(target: Any, seed: int) -> Laplace:
@@ -281,4 +303,5 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Goal, s
     }
     low, high = PILOT_TUNE
     tune = int(np.clip(10.0 * found.memory, low, high))
-    return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs)
+    name = chosen.candidate.name
+    return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)

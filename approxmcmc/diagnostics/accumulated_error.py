@@ -19,8 +19,9 @@ LARGEST = 0.1
 def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], steps: int) -> list[Finding]:
     """Judge the errors of a test beside the autocorrelation of its chains; nothing where either is not known.
 
-    It fires where E|alpha^ - alpha| is more than three standard errors above 0, and its product with the steps per
-    effective draw above `LARGEST`.
+    It fires where the product of E|alpha^ - alpha| and the steps per effective draw is above `LARGEST`: by the lower
+    end of its interval, or with an error of decisions that is more than three standard errors above 0. Absolute errors
+    are skewed, and few audits may leave the second in doubt where the first is far beyond the limit.
 
     Parameters
     ----------
@@ -35,7 +36,8 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
         return []
     memory = steps / ess
     value, standard_error = error.value * memory, (error.value - error.lower) / QUANTILE
-    fires = value > LARGEST and error.value > STANDARD_ERRORS * standard_error
+    is_sure = error.lower * memory > LARGEST or error.value > STANDARD_ERRORS * standard_error
+    fires = value > LARGEST and is_sure
     return [
         Finding(
             "accumulated error",

@@ -7,12 +7,13 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.diagnostics.bootstrap import resample
+from approxmcmc.diagnostics.clock import by_name, with_clocks
 from approxmcmc.diagnostics.cost import full_data_reads
 from approxmcmc.diagnostics.decisions import wrong_decision_rate
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
-from approxmcmc.diagnostics.running import completion_clocks
+from approxmcmc.diagnostics.running import NEVER, Clock, completion_clocks, is_approximation, knows
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ def compare_samplers(
     n_bootstrap: int = 2000,
     random_seed: int = 0,
     include_tuning: bool = True,
+    clock: Mapping[str, Any] | None = None,
+    warmup_seconds: Mapping[str, Any] | None = None,
 ) -> "pd.DataFrame":
     """Rank samplers by their risk at one budget of time, or of data.
 
     Parameters
     ----------
     runs
-        Traces of each sampler by name; every chain is one replicate.
+        Traces of each sampler by name, of this library or any other; every chain is one replicate.
     reference, estimands, over, confidence, n_bootstrap, random_seed, include_tuning
         As for :func:`approxmcmc.risk`. The risk is averaged over all coordinates of all estimands.
     budget
@@ -51,6 +54,8 @@ def compare_samplers(
     standardize
         Divide errors by the reference's posterior standard deviations first: risk is then in posterior variances, and
         1 / effective sample size for an unbiased sampler. Wanted where coordinates have different scales.
+    clock, warmup_seconds
+        By the names of the runs whose traces do not tell their seconds; as for :func:`approxmcmc.risk`.
 
     Returns
     -------
@@ -58,7 +63,8 @@ def compare_samplers(
         Indexed by name, best first. ``rank``; ``risk`` with ``risk_lower``, ``risk_upper``; ``risk_ratio``;
         ``bias_sq``; ``variance``; ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of all
         chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
-        all chains; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``.
+        all chains; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the cost of
+        a run is unknown its risk is NaN, and the warning says what to pass.
 
     Raises
     ------
@@ -79,16 +85,26 @@ def compare_samplers(
 
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
         raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
-    listed = {name: as_list(traces, what=f"runs[{name!r}]") for name, traces in runs.items()}
+    given = [by_name(told, list(runs), what) for told, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))]
+    listed = {
+        name: with_clocks(as_list(traces, what=f"runs[{name!r}]"), *(told[name] for told in given))
+        for name, traces in runs.items()
+    }
     if not listed or (baseline is not None and baseline not in listed):
         raise InvalidInputError(f"`runs` needs at least one run, and the baseline among them; found {list(listed)}.")
     check_confidence(confidence)
     functions = resolve(estimands, next(iter(listed.values()))[0])
-    clocks = {name: completion_clocks(traces, over, include_tuning) for name, traces in listed.items()}
+    clocks = {
+        name: completion_clocks(traces, over, include_tuning) for name, traces in listed.items() if knows(traces, over)
+    }
+    if not clocks:  # the error says what is missing
+        completion_clocks(next(iter(listed.values())), over, include_tuning)
     budget = _common_budget(clocks, over) if budget is None else float(budget)
     rows = {}
     for name, traces in listed.items():
-        where = {"reference": reference, "clocks": clocks[name], "points": np.array([budget])}
+        known = name in clocks
+        own = clocks[name] if known else [NEVER] * sum(group(trace, "posterior").sizes["chain"] for trace in traces)
+        where = {"reference": reference, "clocks": own, "points": np.array([budget])}
         errors, gold = _all_errors(traces, functions, standardize=standardize, **where)
         resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
         at_budget = {key: float(value[0]) for key, value in summarise(errors, gold, resampling, confidence).items()}
@@ -96,10 +112,12 @@ def compare_samplers(
         smallest_ess, stuck = _effective_draws(traces, functions)
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
-            "ess_per_second": smallest_ess / spent if spent > 0 else np.nan,
+            "ess_per_second": smallest_ess / spent if spent > 0 and not any(map(is_approximation, traces)) else np.nan,
             **_data_and_decisions(traces),
             "seconds": spent,
-            "warning": _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), stuck, traces),
+            "warning": f"its {over} is unknown" + "; pass clock=" * (over == "time")
+            if not known
+            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), stuck, traces),
         }
     table = pd.DataFrame.from_dict(rows, orient="index").sort_values("risk", kind="stable", na_position="last")
     table.insert(0, "rank", np.arange(1, len(table) + 1))
@@ -110,8 +128,11 @@ def compare_samplers(
     return table
 
 
-def _common_budget(clocks: Mapping[str, Sequence[np.ndarray]], over: str) -> float:
-    ends = {name: min((clock[-1] if len(clock) else 0.0) for clock in run) for name, run in clocks.items()}
+def _common_budget(clocks: Mapping[str, Sequence[Clock]], over: str) -> float:
+    # A law that was fitted lasts: it limits nothing, but that the budget may not end before the fit.
+    ends = {name: min(max(clock.until, 0.0) for clock in run) for name, run in clocks.items()}
+    if all(map(np.isinf, ends.values())):
+        return max(float(clock.ends[0]) for run in clocks.values() for clock in run)
     shortest = min(ends, key=lambda name: ends[name])
     if ends[shortest] <= 0:
         raise InvalidInputError(
@@ -144,7 +165,7 @@ def _all_errors(
 
 def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> tuple[float, int]:
     """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved."""
-    import arviz as az
+    import arviz_stats as az
 
     shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
     smallest, stuck = np.inf, 0

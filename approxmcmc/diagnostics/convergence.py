@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import arviz as az
+import arviz_stats as az
 import numpy as np
 import xarray as xr
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.diagnostics.clock import RECORD, UNKNOWN, with_clock
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group, stat_attribute, sums, tuning_totals
 
@@ -27,15 +28,19 @@ _OPTIONAL = ("gradient_evaluations", "bound_evaluations", "auxiliary_updates")
 _TUNING = ("datapoints_touched", "likelihood_evaluations", "decisions_made")
 
 
-def cost_summary(trace: xr.DataTree, *, confidence: float = 0.95) -> "pd.DataFrame":
+def cost_summary(
+    trace: xr.DataTree, *, confidence: float = 0.95, clock: Any = None, warmup_seconds: Any = None
+) -> "pd.DataFrame":
     """Summarise what a run cost and how often it decided wrongly.
 
     Parameters
     ----------
     trace
-        A trace with ``sample_stats``. Records that its sampler does not write become NaN.
+        A trace of this library, or of any other that writes ArviZ's traces. What its sampler does not record is NaN.
     confidence
         Of the Clopper-Pearson intervals of the wrong-decision rate.
+    clock, warmup_seconds
+        Seconds of the draws, and before them, where the trace does not tell them; as for :func:`approxmcmc.risk`.
 
     Returns
     -------
@@ -53,6 +58,7 @@ def cost_summary(trace: xr.DataTree, *, confidence: float = 0.95) -> "pd.DataFra
           steps.
         - ``seconds``, ``seconds_per_draw``: wall-clock of the draws, audits and set-up excluded.
         - ``tuning_seconds``, ``tuning_datapoints_touched``, ...: the tuning steps, in no other column.
+        - ``clock``, for a trace of another library: how its draws were timed, or that this is unknown.
 
     Examples
     --------
@@ -61,6 +67,7 @@ def cost_summary(trace: xr.DataTree, *, confidence: float = 0.95) -> "pd.DataFra
     """
     import pandas as pd
 
+    trace = with_clock(trace, clock, warmup_seconds)
     table = pd.DataFrame({**_totals(trace), "full_data_reads": full_data_reads(trace)})
     together = table.sum(skipna=False).to_frame().T
     table = pd.concat([table, together], ignore_index=True)
@@ -87,6 +94,8 @@ def cost_summary(trace: xr.DataTree, *, confidence: float = 0.95) -> "pd.DataFra
         out[name] = table[name]
     whole = ["draws", *(name for name in out if name in _COUNTS or name.removeprefix("tuning_") in _TUNING)]
     out = out.astype({name: np.int64 for name in whole if out[name].notna().all()})
+    if "clock" in stats.attrs or RECORD not in stats:
+        out["clock"] = stats.attrs["clock"] if RECORD in stats and "clock" in stats.attrs else UNKNOWN
     out.index = pd.Index([*np.asarray(stats["chain"]).tolist(), "all"], name="chain", dtype=object)
     return out
 

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import arviz as az
+import arviz_stats as az
 import numpy as np
 import xarray as xr
 

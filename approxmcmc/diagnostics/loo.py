@@ -7,7 +7,7 @@ the array is there in name: what is read of it is computed then, and nothing els
 import itertools
 from typing import Any
 
-import arviz as az
+import arviz_stats as az
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray

@@ -8,9 +8,17 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, intervals, resample
+from approxmcmc.diagnostics.clock import with_clocks
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence
-from approxmcmc.diagnostics.running import AXES, common_grid, completion_clocks, running_means
+from approxmcmc.diagnostics.running import (
+    AXES,
+    Clock,
+    common_grid,
+    completion_clocks,
+    is_approximation,
+    running_means,
+)
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 
 _LONG_NAMES = {"bias_sq": "squared bias", "variance": "variance", "risk": "risk"}
@@ -29,6 +37,8 @@ def risk(
     n_bootstrap: int = 2000,
     random_seed: int = 0,
     include_tuning: bool = True,
+    clock: Any = None,
+    warmup_seconds: Any = None,
 ) -> xr.Dataset:
     r"""Estimate the risk of posterior averages that are known after so much time, or so much data.
 
@@ -40,8 +50,8 @@ def risk(
     Parameters
     ----------
     traces
-        One trace or several of the same sampler and setting. Records used: ``perf_counter_diff`` or
-        ``datapoints_touched``, and ``weight`` where draws are weighted.
+        One trace or several of the same sampler and setting, of this library or any other that writes ArviZ's traces.
+        Records used: ``perf_counter_diff`` or ``datapoints_touched``, and ``weight`` where draws are weighted.
     reference
         Gold standard with a group ``posterior``; its Monte Carlo error e enters estimates and intervals.
     estimands
@@ -60,6 +70,12 @@ def risk(
         error of standard deviation e, correlated between coordinates as the reference's batch means are.
     include_tuning
         Start each clock at the cost of the chain's tuning steps, where the trace tells it: users pay for them.
+    clock
+        Seconds, where a trace of another library does not tell them: of each draw, shape (draw,) or (chain, draw); or
+        of the kept draws of a chain in all, one number or one for each chain, which are spread over the draws by the
+        gradients that the trace counts, or evenly. For several traces a list of these. None: as the traces say.
+    warmup_seconds
+        What a chain spent before its first kept draw, one number or one for each chain; for several traces a list.
 
     Returns
     -------
@@ -87,6 +103,10 @@ def risk(
     few per cent of the risk, the curve shows the reference as much as the sampler. Finite-time bias includes the
     burn-in.
 
+    A law that was fitted (Laplace, ADVI, Pathfinder; see `approxmcmc.foreign`) has one point, where its fit ends: all
+    its risk is bias, but for what differs between fits. A single fit has variance 0, and its interval is that of the
+    reference's error: the mean of its draws counts as its mean, so they should be paired, or many.
+
     Percentile intervals over few replicates are short: with 8 normal replicates the nominal 95 % cover about 74 %
     (variance), 80-91 % (risk) and 88-99 % (bias_sq), with 32 about 89 %, 90-95 % and 93-99 % (simulated).
 
@@ -101,13 +121,13 @@ def risk(
     >>> curves = amc.risk(runs, amc.reference_posterior(target))  # doctest: +SKIP
     >>> curves.risk.sel(estimand="beta[x1]").plot()  # doctest: +SKIP
     """
-    traces = as_list(traces)
+    traces = with_clocks(as_list(traces), clock, warmup_seconds)
     check_confidence(confidence)
     functions = resolve(estimands, traces[0])
     averaged = _averaged_names(average_over, functions)
     clocks = completion_clocks(traces, over, include_tuning)
     points = common_grid(clocks, n_grid) if grid is None else _checked_grid(grid, over)
-    if len(clocks) == 1:
+    if len(clocks) == 1 and not is_approximation(traces[0]):
         warnings.warn(
             "Risk over one chain: squared bias and variance cannot be told apart and are NaN, intervals too. "
             "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
@@ -121,7 +141,7 @@ def risk(
             pieces.append((name, errors, gold))
         else:
             pieces.extend((label, *coordinate(errors, gold, k)) for k, label in enumerate(labels))
-    resampling = resample(n_bootstrap, len(clocks), len(pieces[0][2].directions), random_seed)
+    resampling = resample(n_bootstrap, len(pieces[0][1]), len(pieces[0][2].directions), random_seed)
     rows = [summarise(errors, gold, resampling, confidence) for _, errors, gold in pieces]
     attrs = {"confidence": confidence, "n_bootstrap": n_bootstrap, "include_tuning": int(include_tuning)}
     dataset = _dataset(rows, [label for label, _, _ in pieces], over, points, attrs)
@@ -137,13 +157,19 @@ def errors_of(
     function: Estimand,
     *,
     reference: xr.DataTree,
-    clocks: Sequence[np.ndarray],
+    clocks: Sequence[Clock],
     points: np.ndarray,
 ) -> tuple[np.ndarray, Reference, tuple[str, ...]]:
-    """Return running means minus reference, (replicate, grid point, coordinate), the reference, and the labels."""
+    """Return running means minus reference, (replicate, grid point, coordinate), the reference, and the labels.
+
+    A single law that was fitted comes twice.
+    """
     running = running_means(traces, name, function, clocks, points)
     gold = evaluate_reference(name, function, reference, running.layout)
-    return running.means - gold.mean, gold, running.layout.labels
+    errors = running.means - gold.mean
+    if len(errors) == 1 and is_approximation(traces[0]):
+        errors = np.repeat(errors, 2, axis=0)  # a second fit would be the same: the variance between them is 0
+    return errors, gold, running.layout.labels
 
 
 def coordinate(errors: np.ndarray, gold: Reference, k: int) -> tuple[np.ndarray, Reference]:

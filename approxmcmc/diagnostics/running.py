@@ -10,12 +10,31 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from approxmcmc.diagnostics.clock import ADVICE
 from approxmcmc.diagnostics.estimands import Estimand, Layout, evaluate
-from approxmcmc.diagnostics.records import group, tuning_totals
+from approxmcmc.diagnostics.records import group, stat_attribute, tuning_totals
 from approxmcmc.errors import InvalidInputError
 
 # What the clock adds up, and the unit of the axis, by the name of the axis.
 AXES = {"time": ("perf_counter_diff", "s"), "datapoints_touched": ("datapoints_touched", "1")}
+
+
+class Clock(NamedTuple):
+    """When each draw of a replicate was complete, ascending, and until when its running mean is known.
+
+    That of a chain ends with its last draw. A law that was fitted is known from the end of the fit on, for ever.
+    """
+
+    ends: np.ndarray
+    until: float
+
+    @classmethod
+    def of_chain(cls, ends: np.ndarray) -> "Clock":
+        """Return the clock of a chain, given when its draws were complete."""
+        return cls(ends, float(ends[-1]) if len(ends) else -np.inf)
+
+
+NEVER = Clock(np.empty(0), -np.inf)  # of a chain whose cost is unknown: no running mean is known at any point
 
 
 class RunningMeans(NamedTuple):
@@ -28,34 +47,53 @@ class RunningMeans(NamedTuple):
     layout: Layout
 
 
-def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[np.ndarray]:
-    """Return, for each replicate, the time (or data) spent by the end of each draw; shape (draws,) each."""
+def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[Clock]:
+    """Return, for each replicate, the time (or data) spent by the end of each draw.
+
+    The fit of an approximation is all that it costs, whether or not tuning is included.
+    """
     if over not in AXES:
         raise InvalidInputError(f"`over` needs one of {sorted(AXES)}; found {over!r}.")
     record, _ = AXES[over]
-    clocks: list[np.ndarray] = []
+    clocks: list[Clock] = []
     for trace in traces:
         stats = group(trace, "sample_stats")
         if record not in stats:
             raise InvalidInputError(
                 f"Risk over {over!r} needs the record {record!r} in sample_stats; found "
-                f"{sorted(map(str, stats.data_vars))}. Choose another `over`, or traces that `sample` made."
+                f"{sorted(map(str, stats.data_vars))}. {ADVICE if over == 'time' else 'Choose another `over`.'}"
             )
         spent = np.cumsum(np.asarray(stats[record], dtype=np.float64), axis=1)
-        tuning = tuning_totals(trace, record) if include_tuning else None
-        clocks.extend(spent if tuning is None else spent + np.asarray(tuning, dtype=np.float64)[:, None])
+        fitted = is_approximation(trace)
+        tuning = tuning_totals(trace, record) if include_tuning or fitted else None
+        ends = spent if tuning is None else spent + np.asarray(tuning, dtype=np.float64)[:, None]
+        clocks.extend(Clock(own, np.inf) if fitted else Clock.of_chain(own) for own in ends)
     return clocks
 
 
-def common_grid(clocks: Sequence[np.ndarray], n_grid: int) -> np.ndarray:
-    """Log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate."""
+def knows(traces: Sequence[xr.DataTree], over: str) -> bool:
+    """Whether all traces tell what an axis adds up; an axis that there is not counts as known, for its own error."""
+    return over not in AXES or all(AXES[over][0] in group(trace, "sample_stats") for trace in traces)
+
+
+def is_approximation(trace: xr.DataTree) -> bool:
+    """Whether the draws stand for a law that was fitted, all there when the fit is; see `foreign.chain_trace`."""
+    return bool(stat_attribute(trace, "approximation", 0.0))
+
+
+def common_grid(clocks: Sequence[Clock], n_grid: int) -> np.ndarray:
+    """Log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate.
+
+    Laws that were fitted have one point, where the last of them is complete.
+    """
     if n_grid < 1:
         raise InvalidInputError(f"`n_grid` needs at least 1 point, found {n_grid}.")
-    if min(map(len, clocks)) == 0:
+    if min(len(clock.ends) for clock in clocks) == 0:
         raise InvalidInputError(
             "Risk needs a draw in every chain; a trace has none, as after a stop in the tuning phase. Leave it out."
         )
-    first, last = max(clock[0] for clock in clocks), min(clock[-1] for clock in clocks)
+    first, last = max(float(clock.ends[0]) for clock in clocks), min(clock.until for clock in clocks)
+    last = first if np.isinf(last) else last
     if not 0 < first <= last:
         raise InvalidInputError(
             f"The replicates need a common stretch of the axis, with a positive start: the slowest has its first draw "
@@ -69,7 +107,7 @@ def common_grid(clocks: Sequence[np.ndarray], n_grid: int) -> np.ndarray:
 
 
 def running_means(
-    traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[np.ndarray], grid: np.ndarray
+    traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[Clock], grid: np.ndarray
 ) -> RunningMeans:
     """Evaluate an estimand trace by trace and average it over the draws completed by each grid point."""
     layout: Layout | None = None
@@ -95,9 +133,9 @@ def _weights(trace: xr.DataTree) -> np.ndarray | None:
     return np.asarray(stats["weight"], dtype=np.float64) if "weight" in stats else None
 
 
-def _running_mean(values: np.ndarray, clock: np.ndarray, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _running_mean(values: np.ndarray, clock: Clock, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Return means (grid, coordinate) of values (draws, coordinate): one pass, a sum per stretch of the grid."""
-    completed = np.searchsorted(clock, grid, side="right")
+    completed = np.searchsorted(clock.ends, grid, side="right")
     totals = np.empty((len(grid), values.shape[1]))
     weight_totals = np.empty(len(grid))
     total, weight, start = np.zeros(values.shape[1]), 0.0, 0
@@ -109,6 +147,5 @@ def _running_mean(values: np.ndarray, clock: np.ndarray, grid: np.ndarray, weigh
         else:
             total, weight = total + weights[start:stop] @ piece, weight + weights[start:stop].sum()
         totals[point], weight_totals[point], start = total, weight, stop
-    end = clock[-1] if len(clock) else -np.inf
-    undefined = (completed == 0) | (grid > end) | (weight_totals <= 0)
+    undefined = (completed == 0) | (grid > clock.until) | (weight_totals <= 0)
     return totals / np.where(undefined, np.nan, weight_totals)[:, None]

@@ -1,5 +1,6 @@
 """Looking at settings, and showing numbers in messages."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,3 +34,25 @@ def checked_integer(
 def show(theta: np.ndarray) -> str:
     """Return a parameter vector as messages show it."""
     return np.array2string(theta, precision=6, threshold=20)
+
+
+def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return one line per setting that differs, ``name: old -> new``."""
+    before, after = dict(_flat(old)), dict(_flat(new))
+    lines = []
+    for name in dict.fromkeys([*before, *after]):
+        if name not in after:
+            lines.append(f"{name}: {before[name]} -> nothing")
+        elif name not in before:
+            lines.append(f"{name}: nothing -> {after[name]}")
+        elif before[name] != after[name]:
+            lines.append(f"{name}: {before[name]} -> {after[name]}")
+    return lines
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value

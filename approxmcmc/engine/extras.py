@@ -8,6 +8,7 @@ from approxmcmc.errors import MissingExtraError
 # What a plain installation leaves out, by extra: the names under which it is imported and installed.
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
+    "foreign": {"nutpie": "nutpie", "jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
     "studies": {"distributed": "distributed", "dask": "distributed", "jinja2": "jinja2", "markupsafe": "jinja2"},
 }
 

@@ -5,12 +5,12 @@ A decision reads a growing simple random sample without replacement. Two schedul
 - *Rows.* A persistent permutation of 0..N-1 belongs to each chain. A decision that reads n data shuffles its first n
   places by partial Fisher-Yates steps: whatever the last decision left behind, they are a simple random sample. Nothing
   of size N is touched. Rows lie anywhere in memory: beyond the caches a datum costs 5 times what it costs in order.
-- *Blocks.* Each chain owns a copy of the data, shuffled once by its own stream, and cut into blocks of m rows. A
+- *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A
   decision reads blocks in a fresh random order, each from its front, and stops at the row where its look ends. The
   copy is in random order, so that any n places chosen without looking at it hold a simple random sample: one decision
   has the law that it has with rows. What is lost is independence *between* decisions of a chain, which share a
-  partition; with N/m >= 150 blocks the error that this leaves is a quarter of the test's own, and with fewer the
-  copy is shuffled anew every 200 decisions.
+  partition; with N/m >= 150 blocks the error that this leaves is a quarter of the test's own. With fewer each chain
+  owns a copy, which it shuffles anew every 200 decisions.
 
 Blocks are read again and again, so their terms at the current theta are kept: of each block, the terms of its leading
 rows and the version of theta that they belong to. A decision then evaluates only at theta', unless the block was not
@@ -146,6 +146,11 @@ def settle(order: DataOrder, accepted: bool) -> None:
     cursor[BLOCK] = cursor[OFFSET] = 0
 
 
+def moves_rows(order: DataOrder) -> bool:
+    """Return whether the copy of the data is put into a new order now and then."""
+    return bool(order.cursor[PERIOD] > 0)
+
+
 @compiled
 def shuffle_rows(rng: np.random.Generator, rows: tuple[np.ndarray, ...], n_obs: int) -> None:
     """Put the rows of all arrays into one new random order."""
@@ -175,6 +180,11 @@ def block_size(n_obs: int, first_look: int) -> int:
     return max(-(-first_look // blocks_in_a_look), LEAST_BLOCK)
 
 
+def is_reshuffled(n_obs: int, size: int) -> bool:
+    """Return whether a copy in blocks of `size` rows is shuffled anew now and then; else all chains may share it."""
+    return -(-n_obs // size) < ENOUGH_BLOCKS
+
+
 def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None) -> DataOrder:
     """Return the schedule of rows over `n_obs` data; of none for a test that reads the data as they lie.
 
@@ -194,7 +204,7 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None) -> DataOrder:
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
     """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`."""
     n_blocks = -(-n_obs // size)
-    period = RESHUFFLE_EVERY if n_blocks < ENOUGH_BLOCKS else 0
+    period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0
     return DataOrder(
         places=np.empty(0, dtype=np.int64),
         blocks=np.arange(n_blocks),

@@ -71,7 +71,23 @@ def _of_three(known: Callable[[], Any]) -> Callable[..., Any]:
     return function
 
 
-_WRAPPERS = {1: _of_one, 2: _of_two, 3: _of_three}
+def _of_six(known: Callable[[], Any]) -> Callable[..., Any]:
+    def function(theta: Any, data: Any, order: Any, lo: int, hi: int, out: Any) -> Any:
+        context, whole = known()
+        return whole(theta, data, order, lo, hi, out, context)
+
+    return function
+
+
+def _of_seven(known: Callable[[], Any]) -> Callable[..., Any]:
+    def function(theta: Any, proposed: Any, data: Any, lo: int, hi: int, current: Any, candidate: Any) -> Any:
+        context, whole = known()
+        return whole(theta, proposed, data, lo, hi, current, candidate, context)
+
+    return function
+
+
+_WRAPPERS = {1: _of_one, 2: _of_two, 3: _of_three, 6: _of_six, 7: _of_seven}
 
 
 def _constant(value: Any) -> Callable[[], Any]:

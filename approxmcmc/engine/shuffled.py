@@ -1,4 +1,4 @@
-"""A chain's own copy of the data, in random order; in memory, or on disk.
+"""A copy of the data in random order; in memory, or on disk.
 
 Every array with a row for each of the N terms is copied row by row; others pass through. The copy is written front to
 back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget
+from approxmcmc.engine.passes import over_blocks
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
@@ -63,8 +64,12 @@ def shuffled_copy(
             continue
         new = _allocate(array, place)
         piece = max(1, PIECE_BYTES * n_obs // max(array.nbytes, 1))
-        for start in range(0, n_obs, piece):
-            new[start : start + piece] = array[permutation[start : start + piece]]
+
+        def move(lo: int, hi: int, new: np.ndarray = new, array: np.ndarray = array) -> None:
+            np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
+
+        for _ in over_blocks(move, n_obs, piece):
+            pass
         rows.append(new.view(np.int64).reshape(n_obs, -1))
         view = new.view()
         view.flags.writeable = array.flags.writeable
@@ -95,8 +100,8 @@ def _reserve(descriptor: int, n_bytes: int, folder: Path) -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
             return
         raise InvalidInputError(
-            f"shuffled_copy: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); each chain has a "
-            "copy of its own. Name a folder on a larger disk, or use fewer chains"
+            f"shuffled_copy: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); a copy takes "
+            "as much as the data. Name a folder on a larger disk, or use fewer chains"
         ) from error
 
 

@@ -43,7 +43,8 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
         if random_seed < 0:
             raise InvalidInputError(f"random_seed must not be negative, found {random_seed}")
         return [np.random.SeedSequence(int(random_seed), spawn_key=(k,)) for k in range(chains)], int(random_seed)
-    if isinstance(random_seed, (Sequence, np.ndarray)) and not isinstance(random_seed, str):
+    is_vector = not isinstance(random_seed, str) and getattr(random_seed, "shape", None) != ()
+    if isinstance(random_seed, (Sequence, np.ndarray)) and is_vector:
         if len(random_seed) != chains:
             raise InvalidInputError(
                 f"random_seed as a sequence needs one entry for each of the {chains} chains, found {len(random_seed)}"

@@ -6,12 +6,11 @@ kernels, acceptance tests receive them as function pointers.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import types as nb
-from scipy.linalg import solve_triangular
 
 from approxmcmc.engine.compile import VECTOR, bind, kernel
 
@@ -46,23 +45,6 @@ def _by_remainder(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) 
     return numbers[0] / 3.0 * (before * math.sqrt(before) + after * math.sqrt(after))
 
 
-def _around_center(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
-    # The sum over both thetas of a_1 rho + a_2 rho^2 + a_3 rho^3, rho = |W (theta - c)|; infinite beyond numbers[3].
-    dim, bound = theta.shape[0], 0.0
-    for point in (theta, proposed):
-        squared = 0.0
-        for j in range(dim):
-            coordinate = 0.0
-            for k in range(j + 1):  # W is lower triangular
-                coordinate += numbers[4 + dim + j * dim + k] * (point[k] - numbers[4 + k])
-            squared += coordinate * coordinate
-        rho = math.sqrt(squared)
-        if not rho <= numbers[3]:
-            return math.inf
-        bound += rho * (numbers[0] + rho * (numbers[1] + rho * numbers[2]))
-    return bound
-
-
 def constant_range() -> Any:
     """Return the kernel that answers ``numbers[0]``."""
     return kernel(_constant, TERM_RANGE.signature)
@@ -88,14 +70,3 @@ def remainder_range() -> Any:
     of every log p(y_i | eta) in eta (Bardenet, Doucet and Holmes 2017, section 7).
     """
     return kernel(_by_remainder, TERM_RANGE.signature)
-
-
-def reach_around(coefficients: Sequence[float], farthest: float, center: np.ndarray, cholesky: np.ndarray) -> Any:
-    """Return kernel and numbers of a polynomial in the distances from a point, added up over both thetas.
-
-    a_1 rho + a_2 rho^2 + a_3 rho^3, rho = |L^-1 (theta - c)|, with L = `cholesky` and the a_k in `coefficients`;
-    infinite where a theta lies further away than `farthest`.
-    """
-    whiten = solve_triangular(cholesky, np.eye(len(center)), lower=True)
-    numbers = np.concatenate([[*coefficients, farthest], center, whiten.ravel()])
-    return kernel(_around_center, TERM_RANGE.signature), numbers

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import contextlib
+import glob
 import os
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
     if durable and os.name == "posix":  # the rename lasts once the folder is on disk; Windows has no such call
         _flush_to_disk(path.parent)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what writers of a file that were killed have left beside it; nobody else may be writing it."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -4,7 +4,6 @@ The dispatcher of such a function, ``fn.vm.jit_fn``, is semi-private; it is aske
 """
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from numba.core.errors import NumbaPerformanceWarning
 from approxmcmc.engine.batches import LOG_PRIOR, Data, log_terms_type
 from approxmcmc.engine.compile import bind, type_of
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, gradient_signature
+from approxmcmc.engine.row_reader import row_reader
 
 
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
@@ -99,22 +99,3 @@ def make_add_prior_gradient(gradient: Callable[..., Any]) -> Callable[..., None]
             out[j] += slope[j]
 
     return add_prior_gradient
-
-
-@functools.cache
-def row_reader(n_arrays: int) -> Any:
-    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
-
-    Written out for each number of arrays, because compiled code cannot loop over a tuple of arrays of several types.
-    """
-    chosen, views = ("".join(f"data[{k}][{rows}], " for k in range(n_arrays)) for rows in ("index", "lo:hi"))
-    source = f"""
-def rows(data, order, lo, hi):
-    if order.shape[0] > 0:
-        index = order[lo:hi]
-        return ({chosen})
-    return ({views})
-"""
-    scope: dict[str, Any] = {}
-    exec(source, scope)
-    return scope["rows"]

@@ -1,14 +1,16 @@
-"""Models whose rows see theta through one linear predictor, found in the graph: they run in the library's fast form.
+"""Models whose rows see theta through a few linear predictors, found in the graph: they run in the library's fast form.
 
-    y_i ~ F(link(x_i' theta)),
+    y_i ~ F(x_i1' theta, ..., x_iK' theta),
 
-whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, and sums of these. The design is
-read off the graph, whose columns are the predictor at unit vectors of theta; that it is linear is checked at random
-points, and that the terms are those of the model is checked against PyMC's own, row by row.
+whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, beside
+parameters that all rows share, such as a scale. Where K = 1 and the law is one that the library knows, the terms are
+its own; else PyTensor compiles them as functions of the predictors. Either way they are compared with PyMC's, all at
+once and in random groups of rows.
 """
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,32 +19,47 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Exp
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import Elemwise
+from scipy.special import gammaln
 
 from approxmcmc.contracts import CompiledTarget
-from approxmcmc.errors import ApproxMCMCError
+from approxmcmc.interop.affine import AFFINE, kinds
+from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import simplify
-from approxmcmc.interop.kernels import log_prior_kernel, numba_function, prior_gradient_kernel
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
+from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
+from approxmcmc.interop.prior import prior_of
+from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.glm import GLMTarget
-from approxmcmc.targets.linear import LinearTarget, LogisticRegression
+from approxmcmc.targets.linear import (
+    LinearTarget,
+    LogisticRegression,
+    _bernoulli_logit,
+    _bernoulli_logit_derivatives,
+)
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
 
-POINTS = 3  # at which linearity and terms are checked
-LARGEST_DESIGN = 4e9  # bytes
+POINTS = 3  # at which terms are checked
+StructuredTarget = LinearTarget | PredictorsTarget
 
 
-class NoLinearPredictorError(ApproxMCMCError):
-    """The model is none of these; the message says why."""
+class Terms(NamedTuple):
+    """The term of a law as a function of predictor and responses, its derivatives, and these responses."""
+
+    term: Callable[..., float]
+    derivatives: Callable[..., tuple[float, float]]
+    responses: tuple[np.ndarray, ...]
 
 
 class Family(NamedTuple):
-    """A law of PyMC's, the place of its predictor among the parameters, the link, and the target's class."""
+    """A law of PyMC's, the link of its first parameter, and what makes of X, y and a scale a target, or terms alone."""
 
     name: str
-    place: int
     link: type | None
     make: Callable[[np.ndarray, np.ndarray], LinearTarget]
+    terms: Callable[[np.ndarray, float], Terms]
 
 
 class LogisticOfPyMC(TargetOfPyMC, LogisticRegression):
@@ -56,6 +73,21 @@ class LogisticOfPyMC(TargetOfPyMC, LogisticRegression):
 
 class LinearOfPyMC(TargetOfPyMC, GLMTarget):
     """Another generalised linear model, found in a PyMC model."""
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, where the model's data are still those that were read."""
+        self.source.refuse_changed_data()
+        return super().compile()
+
+
+class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
+    """A model of several linear predictors, or of one with codes or offsets, found in a PyMC model."""
+
+    def __init__(
+        self, source: ModelOfPyMC, design: Design, likelihood: RowLikelihood, responses: tuple[np.ndarray, ...]
+    ) -> None:
+        self.source, self.design, self.likelihood, self.responses = source, design, likelihood, responses
+        self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, where the model's data are still those that were read."""
@@ -85,6 +117,36 @@ def _normal_derivatives(eta: float, y: float) -> tuple[float, float]:
     return y - eta, -1.0
 
 
+def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
+    """Return the terms of a normal law of this scale."""
+    precision, constant = 1.0 / scale**2, -math.log(scale) - 0.5 * math.log(2.0 * math.pi)
+
+    def term(eta: float, y: float) -> float:
+        return constant - 0.5 * precision * (y - eta) ** 2
+
+    def derivatives(eta: float, y: float) -> tuple[float, float]:
+        return precision * (y - eta), -precision
+
+    return Terms(term, derivatives, (y,))
+
+
+def _terms_of_poisson(y: np.ndarray, scale: float) -> Terms:
+    """Return the terms of a Poisson law, with log y! as a second response."""
+
+    def term(eta: float, y: float, constant: float) -> float:
+        return y * eta - math.exp(eta) - constant
+
+    def derivatives(eta: float, y: float, constant: float) -> tuple[float, float]:
+        mean = math.exp(eta)
+        return y - mean, -mean
+
+    return Terms(term, derivatives, (y, gammaln(y + 1.0)))
+
+
+def _terms_of_logistic(y: np.ndarray, scale: float) -> Terms:
+    return Terms(_bernoulli_logit, _bernoulli_logit_derivatives, (y,))
+
+
 def _poisson_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
     return LinearOfPyMC(_poisson, X, y, derivatives_eta=_poisson_derivatives, third_derivative_bound=_third_of_poisson)
 
@@ -94,44 +156,13 @@ def _normal_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
 
 
 FAMILIES = {
-    "BernoulliRV": Family("logistic regression", 0, Sigmoid, LogisticOfPyMC),
-    "PoissonRV": Family("Poisson regression", 0, Exp, _poisson_regression),
-    "NormalRV": Family("normal regression with a known scale", 0, None, _normal_regression),
+    "BernoulliRV": Family("logistic regression", Sigmoid, LogisticOfPyMC, _terms_of_logistic),
+    "PoissonRV": Family("Poisson regression", Exp, _poisson_regression, _terms_of_poisson),
+    "NormalRV": Family("normal regression with a known scale", None, _normal_regression, _terms_of_normal),
 }
 
 
-class PriorOfPyMC(Prior):
-    """A log prior that PyTensor compiles, such as that of a hierarchy."""
-
-    def __init__(self, source: ModelOfPyMC) -> None:
-        super().__init__(math.inf, None, who="PyMCTarget")
-        self.scale, self.source = math.nan, source
-        self.graph = simplify(log_prior_of(source))
-
-    def normal(self, dim: int) -> None:
-        """Return None: it is no normal law, as far as anybody looked."""
-
-    def compile(self, dim: int) -> Any:
-        """Compile the graph."""
-        return log_prior_kernel(numba_function([self.source.theta], [self.graph], (self.source.initial_point(),)))
-
-    def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile its gradient."""
-        gradient = pytensor.grad(self.graph, self.source.theta)
-        return prior_gradient_kernel(numba_function([self.source.theta], [gradient], (self.source.initial_point(),)))
-
-    def identity(self) -> str:
-        """Return the hash of the model."""
-        return self.source.hash
-
-
-def log_prior_of(source: ModelOfPyMC) -> Any:
-    """Return the sum of the log densities of variables and potentials, as a graph of the flat theta."""
-    total = sum(term.sum() for term in source.log_priors())
-    return source.over_flat([total])[0].astype("float64")
-
-
-def linear_target(source: ModelOfPyMC) -> LinearTarget:
+def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     """Return the model in the fast form.
 
     Raises
@@ -139,118 +170,121 @@ def linear_target(source: ModelOfPyMC) -> LinearTarget:
     NoLinearPredictorError
         When it has none; the message says what was found instead.
     """
-    node = source.rows.variable.owner
-    family = FAMILIES.get(type(node.op).__name__)
-    if family is None:
-        raise NoLinearPredictorError(f"its likelihood is {_named(node)}; known are {', '.join(map(_law, FAMILIES))}")
-    parameters = node.op.dist_params(node)
-    places = [node.inputs.index(parameter) for parameter in parameters]
-    predictor = _without_link(source.rows.parameters[places[family.place]], family)
-    rest = [source.rows.parameters[place] for k, place in enumerate(places) if k != family.place]
-    X = _design(source, predictor)
-    y = np.asarray(source.observed_data[source.observed.name], dtype=np.float64)
-    if family.link is None:
-        scale = _known_scale(source, rest)
-        X, y = X / scale, y / scale
-    target = family.make(X, y)
-    target.source = source  # type: ignore[attr-defined]
-    target.prior = _prior(source)
+    found = find_predictors(source)
+    family = _family(source) if found.design.n_predictors == 1 else None
+    if family is not None:
+        # Refused where what was found is not the family's predictor as a whole: an offset may be added outside of it.
+        with contextlib.suppress(NoLinearPredictorError):
+            return _checked(source, _of_family(source, found, family))
+    return _checked(source, _general(source, found))
+
+
+def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
+    """Return a target with prior and names of the model, whose terms are those of the model."""
+    target.source = source  # type: ignore[union-attr]  # all three classes have one
+    target.prior = prior_of(source)
     target.variables = source.describe()
     _compare(source, target)
     return target
 
 
-def describe(target: LinearTarget) -> str:
+def describe(target: StructuredTarget) -> str:
     """Say in a sentence what was found."""
-    family = FAMILIES[type(target.source.rows.variable.owner.op).__name__]  # type: ignore[attr-defined]
+    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # likewise
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior that PyTensor compiles"
-    return f"{family.name}, one linear predictor of {target.X.shape[1]} parameters, {prior}"
+    dim = int(source.theta.type.shape[0])
+    family = _family(source)
+    if family is not None and isinstance(target, LinearTarget):
+        return f"{family.name}, one linear predictor of {dim} parameters, {prior}"
+    assert isinstance(target, PredictorsTarget)
+    if family is not None and isinstance(target.likelihood, ScalarLikelihood):
+        return f"{family.name}, {_parts(target.design)} of {dim} parameters, {prior}"
+    laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
+    return f"{laws}, {_parts(target.design)} of {dim} parameters, {prior}, terms that PyTensor compiles"
 
 
-def _law(name: str) -> str:
-    return name.removesuffix("RV")
+def _parts(design: Design) -> str:
+    """Say how many predictors differ from row to row, and how many all rows share."""
+    rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
+    shared = design.n_predictors - len(rows)
+    told = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
+    return f"{told} and {shared} that all rows share," if shared else told
 
 
-def _named(node: Any) -> str:
-    return _law(type(node.op).__name__)
+def _family(source: ModelOfPyMC) -> Family | None:
+    """Return the law of the model where the library has it, with its own link."""
+    if len(source.rows.variables) > 1:
+        return None
+    node = source.rows.variables[0].owner
+    family = FAMILIES.get(type(node.op).__name__)
+    if family is None:
+        return None
+    first, *rest = node.op.dist_params(node)
+    parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
+    [graph] = source.over_flat([parameters[first]])
+    if family.link is not None:
+        node = graph.owner
+        if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, family.link):
+            return None
+        graph = node.inputs[0]
+    elif _known_scale(source, parameters[rest[0]]) is None:
+        return None
+    return family if kinds([graph], source.theta).get(graph) == AFFINE else None
 
 
-def _without_link(graph: Any, family: Family) -> Any:
-    """Return the argument of the link."""
-    if family.link is None:
-        return graph
-    node = graph.owner
-    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, family.link):
-        raise NoLinearPredictorError(f"its parameter is no {family.link.__name__.lower()} of something")
-    return node.inputs[0]
-
-
-def _design(source: ModelOfPyMC, predictor: Any) -> np.ndarray:
-    """Return the matrix of a predictor that is linear in theta, shape (n_rows, dim)."""
-    n_rows, dim = source.rows.n_rows, int(source.theta.type.shape[0])
-    if n_rows * dim * 8 > LARGEST_DESIGN:
-        raise NoLinearPredictorError(f"its design of {n_rows} x {dim} numbers would be too large")
-    [graph] = source.over_flat([predictor])
-    if source.theta not in set(ancestors([graph])):
-        raise NoLinearPredictorError("its predictor does not depend on the parameters")
-    function = pytensor.function([source.theta], graph, mode="FAST_COMPILE")
-    origin = np.asarray(function(np.zeros(dim)), dtype=np.float64)
-    if origin.shape != (n_rows,):
-        raise NoLinearPredictorError(f"its predictor has the shape {origin.shape}, not one number for each row")
-    if not np.isfinite(origin).all() or origin.any():
-        raise NoLinearPredictorError("its predictor has an offset")
-    X = np.empty((n_rows, dim))
-    for j, unit in enumerate(np.eye(dim)):
-        X[:, j] = function(unit)
-    rng = np.random.default_rng(0)
-    for _ in range(POINTS):
-        theta = rng.normal(size=dim)
-        found, expected = np.asarray(function(theta)), X @ theta
-        if not np.allclose(found, expected, rtol=1e-9, atol=1e-9 * (1.0 + np.abs(expected).max())):
-            raise NoLinearPredictorError("its predictor is not linear in the parameters")
-    return X
-
-
-def _known_scale(source: ModelOfPyMC, rest: list[Any]) -> float:
+def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     """Return the scale of a normal law where it is one number."""
-    [scale] = rest
-    values = set(source.values)
-    found = np.unique(scale.eval()) if not values & set(ancestors([scale])) else np.empty(0)
-    if found.size != 1 or not found[0] > 0.0:
-        raise NoLinearPredictorError("the scale of its normal law is a parameter, or differs from row to row")
-    return float(found[0])
+    if set(source.values) & set(ancestors([scale])):
+        return None
+    found = np.unique(scale.eval())
+    return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 
-def _prior(source: ModelOfPyMC) -> Prior:
-    """Return independent normal priors where all are, else the prior's graph."""
-    model = source.model
-    means, scales = [], []
-    if model.potentials or source.scales:
-        return PriorOfPyMC(source)
-    for variable, value in zip(model.free_RVs, source.values, strict=True):
-        node = variable.owner
-        law, shape = _named(node), np.shape(source.start[value.name])
-        changed = model.rvs_to_transforms[variable] is not None
-        parents = set(ancestors(node.inputs)) & set(model.free_RVs)
-        if changed or parents or law not in ("Normal", "Flat"):
-            return PriorOfPyMC(source)
-        mean, scale = [p.eval() for p in node.op.dist_params(node)] if law == "Normal" else (0.0, math.inf)
-        means.append(np.broadcast_to(mean, shape).ravel())
-        scales.append(np.broadcast_to(scale, shape).ravel())
-    return NormalPrior(np.concatenate(means), np.concatenate(scales))
+def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> StructuredTarget:
+    """Return a target whose terms are the library's own: a plain design matrix, or one with codes or offsets."""
+    y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
+    if family.link is None:
+        node = source.rows.variables[0].owner
+        parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
+        scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
+    matrix = found.design.matrix()
+    if matrix is not None:
+        return family.make(matrix / scale, y / scale)
+    term, derivatives, responses = family.terms(y, scale)
+    return PredictorsOfPyMC(source, found.design, ScalarLikelihood(term, 1, len(responses), derivatives), responses)
 
 
-def _compare(source: ModelOfPyMC, target: LinearTarget) -> None:
-    """Refuse terms that differ from PyMC's by more than a constant of each row."""
+def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
+    likelihood = GraphLikelihood(found, source.rows.inputs, source.rows.data, source.hash)
+    return PredictorsOfPyMC(source, found.design, likelihood, likelihood.columns)
+
+
+def _compare(source: ModelOfPyMC, target: StructuredTarget) -> None:
+    """Refuse terms that differ from PyMC's by more than a constant of each row, whatever rows are read with them."""
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
     compiled, own = target.compile(), np.empty(target.n_obs)
-    rng, dim, before = np.random.default_rng(1), target.variables.size, None
-    spread = 1.0 / (1.0 + np.sqrt(np.mean(np.square(target.X)) * dim))
-    for _ in range(POINTS):
-        theta = rng.normal(scale=spread, size=dim)
-        compiled.log_terms(theta, compiled.data, np.empty(0, dtype=np.int64), 0, target.n_obs, own)
-        difference = np.asarray(theirs(theta)) - own
+    rng, before = np.random.default_rng(1), None
+    for theta in _points(source, target, rng):
+        for group in random_groups(target.n_obs, rng):
+            some = np.empty(len(group))
+            compiled.log_terms(theta, compiled.data, group, 0, len(group), some)
+            own[group] = some
+        expected = np.asarray(theirs(theta))
+        if expected.shape != own.shape or not np.isfinite(expected).all():
+            raise NoLinearPredictorError("its terms are not all finite")
+        difference = expected - own
         before = difference if before is None else before
-        if difference.shape != own.shape or not np.allclose(difference, before, rtol=1e-8, atol=1e-8):
-            raise NoLinearPredictorError("its terms are not those of the law that was recognised")
+        # Differences of terms lose what the terms have in digits.
+        allowed = 1e-8 * (1.0 + np.abs(before) + np.abs(expected))
+        if not (np.abs(difference - before) <= allowed).all():
+            raise NoLinearPredictorError("its terms are not those of the predictors that were found")
+
+
+def _points(source: ModelOfPyMC, target: StructuredTarget, rng: np.random.Generator) -> list[np.ndarray]:
+    """Return points around the initial one at which predictors move by about 1."""
+    X = target.X if isinstance(target, LinearTarget) else target.design.X
+    dim = int(source.theta.type.shape[0])
+    squares = np.square(X).sum() / max(len(X), 1)
+    spread = 1.0 / (1.0 + np.sqrt(squares))
+    return [source.initial_point() + rng.normal(scale=spread, size=dim) for _ in range(POINTS)]

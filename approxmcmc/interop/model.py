@@ -22,7 +22,7 @@ from approxmcmc.interop.variables import ModelVariables, describe_variables, fla
 
 
 class ModelOfPyMC:
-    """A model that was read: rows of its observed variable, the flat symbolic theta, and where that starts.
+    """A model that was read: rows of its observed variables, the flat symbolic theta, and where that starts.
 
     Raises
     ------
@@ -37,7 +37,7 @@ class ModelOfPyMC:
         refuse_unsuitable(model)
         if _has_minibatches(model):  # only then: the copy has its variables in another order
             model = remove_minibatched_nodes(model)
-        self.model, self.observed = model, model.observed_RVs[0]
+        self.model = model
         self.start = model.initial_point()
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
@@ -98,14 +98,13 @@ class ModelOfPyMC:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
-        return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
+        """What was observed, under the variables' names."""
+        return {rv.name: value for rv, value in zip(self.model.observed_RVs, self.rows.observed, strict=True)}
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
-        observed = self.model.rvs_to_values[self.observed]
-        data = [variable for variable in self.model.data_vars if variable is not observed]
+        """The model's data containers but those that were observed themselves, as `pm.sample` has them."""
+        data = [variable for variable in self.model.data_vars if variable not in self.rows.values]
         return {variable.name: np.asarray(evaluate(variable)) for variable in data}
 
     @property
@@ -122,12 +121,12 @@ class TargetOfPyMC:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
+        """What was observed, under the variables' names."""
         return self.source.observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but the one that was observed itself, as `pm.sample` has them."""
+        """The model's data containers but those that were observed themselves, as `pm.sample` has them."""
         return self.source.constant_data
 
     def initial_point(self) -> np.ndarray:
@@ -155,7 +154,7 @@ class TargetOfPyMC:
 
     def __repr__(self) -> str:
         """Say what is observed, how many rows it has, and the free variables."""
-        return f"{type(self).__name__}({self.source.observed.name}: {self.n_obs} rows; {self.source.names})"
+        return f"{type(self).__name__}({self.source.rows.name}: {self.n_obs} rows; {self.source.names})"
 
 
 def _has_minibatches(model: Any) -> bool:

@@ -1,6 +1,6 @@
 """A PyMC model as a target: its likelihood row by row, compiled by PyTensor, called from the chain's kernel.
 
-The graph of the observed variable is rebuilt over the rows asked for: every constant and every shared array with an
+The graph of the observed variables is rebuilt over the rows asked for: every constant and every shared array with an
 axis as long as the data becomes an input that is indexed by the row numbers, and only then the log density is taken.
 So a call costs what its rows cost, and nothing of size N is ever evaluated in a step. (Indexing the full
 log-likelihood instead costs O(N) a call: PyTensor does not push the index down.)
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from numba.core.errors import NumbaError
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
@@ -29,13 +30,16 @@ from approxmcmc.interop.kernels import (
     numba_function,
     prior_gradient_kernel,
 )
-from approxmcmc.interop.linear_predictor import NoLinearPredictorError, describe, linear_target, log_prior_of
+from approxmcmc.interop.linear_predictor import StructuredTarget, describe, structured_target
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
-from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.predictors import NoLinearPredictorError
+from approxmcmc.interop.prior import log_prior_of
+from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
-from approxmcmc.targets.linear import LinearTarget
 
-CHECKED_POINTS, CHECKED_ROWS = 3, 64
+CHECKED_POINTS = 3
+# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on some rows alone.
+NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 
 
 def from_pymc(
@@ -45,21 +49,21 @@ def from_pymc(
     deterministics: bool = False,
     structure: bool = True,
     scale_effects: bool = True,
-) -> "PyMCTarget | LinearTarget":
+) -> "PyMCTarget | StructuredTarget":
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
     Parameters
     ----------
     model
-        A ``pm.Model`` with one observed variable whose rows are independent given the parameters, and continuous free
-        variables.
+        A ``pm.Model`` with observed variables over the same rows, which are independent given the parameters, and
+        continuous free variables. Several observed variables are one model: a row's term is their sum.
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
         Whether the trace holds the model's deterministics that have no axis as long as the data; the graph is then
         read as it stands.
     structure
-        Whether to look for a linear predictor, see Notes. False reads the graph as it stands.
+        Whether to look for linear predictors, see Notes. False reads the graph as it stands.
     scale_effects
         Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
         sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
@@ -67,7 +71,7 @@ def from_pymc(
 
     Returns
     -------
-    PyMCTarget, LinearTarget
+    PyMCTarget, LinearTarget, PredictorsTarget
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws come back
         constrained, under the model's names, dims and coords, as from ``pm.sample``. The attribute ``effects`` and the
         trace's attribute ``group_effects`` say which group effects are moved in what coordinates, and why.
@@ -82,10 +86,14 @@ def from_pymc(
 
     Notes
     -----
-    A likelihood that sees theta through one linear predictor, Bernoulli (logit), Poisson (log) or normal with a known
-    scale, becomes a generalised linear model of the library: steps are faster, expansions cheap, and PyTensor compiles
-    nothing but a prior that is not normal. `lp` is then that of the model up to a constant. `explain` says what was
-    found, and why not more.
+    Most likelihoods see theta through a few linear predictors, such as `X @ beta`, an intercept, `effect[group]`,
+    offsets and sums of these, and through single parameters that all rows share, such as a scale or a shape. Then
+    an expansion takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass, K predictors in all, where the graph as it
+    stands takes 1 + d + d (d + 1) / 2 and 2 + 2 d; codes of categories cost one addition. One predictor of a Bernoulli
+    (logit), a Poisson (log) or a normal law of known scale has terms of the library's own, and PyTensor compiles
+    nothing but a prior that is not normal; without codes and offsets it is a generalised linear model of the library,
+    whose `lp` is that of the model up to a constant. Otherwise PyTensor compiles the terms as functions of the
+    predictors. `explain` says what was found, and why not more.
 
     Otherwise PyTensor compiles the terms of all rows. At construction these, evaluated in random groups, are compared
     with the full log-likelihood at three points: a coupling of rows that the graph hides is found there.
@@ -111,7 +119,7 @@ def from_pymc(
     """
     source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
     found = _find_structure(source) if structure and not deterministics else "it was not looked for"
-    return found if isinstance(found, LinearTarget) else PyMCTarget(source, deterministics=deterministics)
+    return found if isinstance(found, StructuredTarget) else PyMCTarget(source, deterministics=deterministics)
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
@@ -139,22 +147,24 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     """
     source = ModelOfPyMC(model, row_dim)
     found = _find_structure(source)
-    rows = f"{source.observed.name}, {source.rows.n_rows} rows"
+    rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects)
-    if isinstance(found, LinearTarget):
+    if isinstance(found, StructuredTarget):
         return f"{rows}: {describe(found)}; it runs in the fast form{effects}"
     slow = "the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _find_structure(source: ModelOfPyMC) -> LinearTarget | str:
+def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
     """Return the model in the fast form, or why there is none."""
     try:
-        return linear_target(source)
+        return structured_target(source)
     except NoLinearPredictorError as error:
         return str(error)
     except InvalidInputError:  # data that cannot be: the general way names the row
         return "its data are not all finite"
+    except NOT_UNDERSTOOD as error:  # the general way does without, or names the reason
+        return f"its graph was not understood ({first_line(error)})"
 
 
 class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
@@ -192,7 +202,7 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
             yield
         except (TypeError, ValueError, AssertionError, IndexError) as error:
             raise IncompatibleError(
-                f"from_pymc: the likelihood of {self.source.observed.name!r} cannot be evaluated on some of its "
+                f"from_pymc: the likelihood of {self.source.rows.name!r} cannot be evaluated on some of its "
                 f"{self.n_obs} rows alone. The usual reason is an array of that length made inside the model "
                 f"(pt.zeros({self.n_obs})), or one whose length is fixed: give arrays as pm.Data, or let them "
                 f"broadcast. PyTensor says: {first_line(error)}"
@@ -215,18 +225,14 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
             # truncated.
             if not _are_close(whole, expected, 1e-6, 1e-6):
                 self._refuse_coupling()
-            order = rng.permutation(self.n_obs)
-            # groups of one row, of some, and of many: a coupling may hide from one size, and always from all rows
-            some = min(CHECKED_ROWS, max(1, self.n_obs // 3))
-            stops = np.cumsum([1, some, *[max(CHECKED_ROWS, self.n_obs // 8)] * 9])
-            for index in np.split(order, stops[stops < self.n_obs]):
+            for index in random_groups(self.n_obs, rng):
                 if not _are_close(self._terms_of(theta, index), whole[index], 1e-8, 1e-10):
                     self._refuse_coupling()
         self._refuse_rows(impossible, "is impossible (log-likelihood -inf) at the initial point and two more")
 
     def _refuse_coupling(self) -> None:
         raise IncompatibleError(
-            f"from_pymc: the log-likelihood of a row of {self.source.observed.name!r} changes when other rows are left "
+            f"from_pymc: the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
             "out (a cumulative sum, a mean over the data, centring inside the model): it is no sum of independent "
             "terms. Compute such quantities before the model, and pass them as data"
         )
@@ -240,7 +246,7 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
         broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
         cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
         raise InvalidInputError(
-            f"from_pymc: row {row} of the observed variable {self.source.observed.name!r} {fault}, and "
+            f"from_pymc: row {row} of the observed variable {self.source.rows.name!r} {fault}, and "
             f"{int(bad.sum()) - 1} others: {cause} Leave out or mend such rows, or give the variables an "
             "initval at which they can occur"
         )

@@ -21,6 +21,8 @@ from approxmcmc.interop.graphs import (
     value_of,
 )
 
+CHECKED_ROWS = 64  # of a group that is evaluated apart
+
 
 def refuse_unsuitable(model: Any) -> None:
     """Refuse what can be told without looking at the data.
@@ -28,7 +30,7 @@ def refuse_unsuitable(model: Any) -> None:
     Raises
     ------
     IncompatibleError
-        When the model has none or several observed variables, missing values, discrete or no free variables.
+        When the model has no observed variable, missing values, discrete or no free variables.
     """
     observed = [variable.name for variable in model.observed_RVs]
     free = [variable.name for variable in model.free_RVs]
@@ -41,11 +43,6 @@ def refuse_unsuitable(model: Any) -> None:
         )
     elif not observed:
         reason = "the model has no observed variable; give one variable observed="
-    elif len(observed) > 1:
-        reason = (
-            f"the model has {len(observed)} observed variables {observed}, and a row must be one term; join them in "
-            "one (a pm.CustomDist with one row per datum), or use pm.sample"
-        )
     elif discrete:
         reason = (
             f"the free variables {discrete} are discrete, and proposals here are continuous; sum them out "
@@ -83,21 +80,24 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
 
 
 class Rows:
-    """The likelihood of the model's observed variable as a graph over chosen rows."""
+    """The likelihood of the model's observed variables as a graph over chosen rows: a row's term is their sum."""
 
     def __init__(self, model: Any, row_dim: str | None) -> None:
-        observed = model.observed_RVs[0]
-        self.model, self.value = model, model.rvs_to_values[observed]
-        self.name, self.row_dim, self.dims = observed.name, row_dim, model.named_vars_to_dims
-        self.n_rows = self._count()
+        self.model, self.row_dim, self.dims = model, row_dim, model.named_vars_to_dims
+        self.values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
+        names = [observed.name for observed in model.observed_RVs]
+        self.name = " and ".join(names)
+        counts = {name: self._count(name, value) for name, value in zip(names, self.values, strict=True)}
+        self.n_rows = _one_count(counts)
         refuse_row_latents(model, self.n_rows, row_dim)
-        self.variable = self._unscaled(observed)
-        self.parameters = model.replace_rvs_by_values(self.variable.owner.inputs)
+        self.variables = [self._unscaled(observed) for observed in model.observed_RVs]
+        inputs = [parameter for variable in self.variables for parameter in variable.owner.inputs]
+        self.parameters = model.replace_rvs_by_values(inputs)
         self.inputs: list[Any] = []
         self.names: list[str] = []  # of the arrays with rows, for messages
         arrays: list[np.ndarray] = []
         self.replacements: dict[Any, Any] = {}
-        for leaf in leaves([*self.parameters, self.value]):
+        for leaf in leaves([*self.parameters, *self.values]):
             axis = self._row_axis(leaf)
             if axis is not None:
                 array = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
@@ -112,24 +112,29 @@ class Rows:
         self.data = tuple(arrays)
         self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
 
-    def _count(self) -> int:
-        shape = np.shape(evaluate(self.value))
+    @property
+    def observed(self) -> list[np.ndarray]:
+        """What was observed, for each variable."""
+        return [np.asarray(evaluate(value)) for value in self.values]
+
+    def _count(self, name: str, observed: Any) -> int:
+        shape = np.shape(evaluate(observed))
         if not shape:
-            raise IncompatibleError(f"from_pymc: the observed variable {self.name!r} is one number, it has no rows")
+            raise IncompatibleError(f"from_pymc: the observed variable {name!r} is one number, it has no rows")
         if shape[0] < 2:
             raise IncompatibleError(
-                f"from_pymc: the observed variable {self.name!r} has {shape[0]} rows, and nothing can be left out: "
+                f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and nothing can be left out: "
                 "give the data as rows, or use pm.sample"
             )
-        dims, known = self.dims.get(self.name), sorted({name for names in self.dims.values() for name in names if name})
+        dims, known = self.dims.get(name), sorted({one for names in self.dims.values() for one in names if one})
         if self.row_dim is not None and self.row_dim not in known:
             raise InvalidInputError(
                 f"from_pymc: no variable of the model has the dim {self.row_dim!r} given as row_dim; its dims are "
-                f"{known}. Give {self.name!r} and the arrays with rows dims=, or leave row_dim out"
+                f"{known}. Give {name!r} and the arrays with rows dims=, or leave row_dim out"
             )
         if self.row_dim is not None and dims is not None and dims[0] != self.row_dim:
             raise IncompatibleError(
-                f"from_pymc: row_dim {self.row_dim!r} must be the first dim of the observed variable {self.name!r}, "
+                f"from_pymc: row_dim {self.row_dim!r} must be the first dim of the observed variable {name!r}, "
                 f"found the dims {tuple(dims)}; transpose the data"
             )
         return int(shape[0])
@@ -142,7 +147,7 @@ class Rows:
         sizes = [int(evaluate(size)) for size in total if getattr(size, "data", 0) is not None]
         if sizes[:1] not in ([], [self.n_rows]):
             raise IncompatibleError(
-                f"from_pymc: {self.name!r} has total_size {sizes[0]} and {self.n_rows} rows, which rescales the "
+                f"from_pymc: {observed.name!r} has total_size {sizes[0]} and {self.n_rows} rows, which rescales the "
                 "likelihood; leave total_size out, or give all rows"
             )
         return variable
@@ -162,33 +167,43 @@ class Rows:
 
     def are_read_by(self, graph: Any) -> bool:
         """Whether a graph depends on what was observed, or on an array with rows."""
-        observed = {*self.model.observed_RVs, self.value}
+        observed = {*self.model.observed_RVs, *self.values}
         return bool((self.leaves | observed) & set(ancestors([graph]))) or any(
             self._row_axis(leaf) is not None for leaf in leaves([graph])
         )
 
     def all_terms(self) -> Any:
         """Return the log-likelihood of all rows, a vector."""
-        return sum_trailing(self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)[0])
+        terms = self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)
+        return sum_of([sum_trailing(each) for each in terms])
 
     def terms(self) -> Any:
         """Return the log-likelihood of the rows given to `inputs`, a vector."""
         replacements = {**self.replacements, **self._sizes()}
-        [value, *parameters] = rebuild([self.value, *self.parameters], replacements)
-        node = self.variable.owner
+        rebuilt = rebuild([*self.values, *self.parameters], replacements)
+        values, parameters = rebuilt[: len(self.values)], rebuilt[len(self.values) :]
+        terms = []
+        for variable, value in zip(self.variables, values, strict=True):
+            count = len(variable.owner.inputs)
+            terms.append(self._terms_of(variable, value, parameters[:count]))
+            parameters = parameters[count:]
+        return sum_of(terms)
+
+    def _terms_of(self, variable: Any, value: Any, parameters: list[Any]) -> Any:
+        node = variable.owner
         try:
             outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
-            terms = pm.logp(outputs[node.outputs.index(self.variable)], value)
+            terms = pm.logp(outputs[node.outputs.index(variable)], value)
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
-            raise self._not_separate(first_line(error)) from error
+            raise self._not_separate(variable.name, first_line(error)) from error
         [terms] = rebuild([terms], {})
         if terms.ndim == 0:
-            raise self._not_separate("its log density is one number")
+            raise self._not_separate(variable.name, "its log density is one number")
         return sum_trailing(terms)
 
-    def _not_separate(self, reason: str) -> IncompatibleError:
+    def _not_separate(self, name: str, reason: str) -> IncompatibleError:
         return IncompatibleError(
-            f"from_pymc: the rows of the observed variable {self.name!r} have no log densities of their own "
+            f"from_pymc: the rows of the observed variable {name!r} have no log densities of their own "
             f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is no sum of "
             "independent terms. Such models need all data at every step: use pm.sample"
         )
@@ -196,7 +211,7 @@ class Rows:
     def _sizes(self) -> dict[Any, Any]:
         """Map what fixes a random variable's size, a constant or the length of a dim, to the number of rows read."""
         count = self.inputs[0].shape[0]
-        variables = [v for v in (*ancestors(self.parameters), self.variable) if v.owner is not None]
+        variables = [v for v in (*ancestors(self.parameters), *self.variables) if v.owner is not None]
         sizes = [size for v in variables if (size := _size_of(v.owner)) is not None]
         leaves_of_sizes = [
             v for v in ancestors(sizes) if v.owner is None and hasattr(v, "dtype") and v not in self.leaves
@@ -209,9 +224,33 @@ class Rows:
         }
 
 
+def _one_count(counts: dict[str, int]) -> int:
+    """Return the number of rows, which all observed variables must have."""
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+        raise IncompatibleError(
+            f"from_pymc: the observed variables have different numbers of rows ({told}), and a row must be one term. "
+            "Observe them over the same rows; where one is known for fewer things than another, such as once for each "
+            "group, repeat it as data, write it as a pm.Potential of parameters, or use pm.sample"
+        )
+    return next(iter(counts.values()))
+
+
 def _size_of(node: Any) -> Any:
     """Return the size parameter of a random variable, None where it has none or is another node."""
     return node.op.size_param(node) if isinstance(node.op, RandomVariable) or is_signed(node.op) else None
+
+
+def sum_of(terms: list[Any]) -> Any:
+    """Return the sum of vectors."""
+    return terms[0] if len(terms) == 1 else pt.add(*terms)
+
+
+def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Return groups of one row, of some, and of many: a coupling may hide from one size, and always from all rows."""
+    order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
+    stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
+    return list(np.split(order, stops[stops < n_rows]))
 
 
 def first_line(error: Exception) -> str:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import arviz as az
+import arviz_base as az
 import numpy as np
 import xarray as xr
 
@@ -54,9 +54,7 @@ def build_trace(
         If the draws or a record do not have the shape that `variables` and the number of draws ask for.
     """
     _check_shapes(result, variables)
-    tuning = {f"tuning_{name}": np.asarray(total).tolist() for name, total in result.tuning_totals.items()}
-    settings_json = json.dumps(dict(settings), sort_keys=True, default=str)
-    attrs = sanitize_attrs({**result.attrs, **tuning, "inference_library_settings": settings_json})
+    attrs = _attrs(result.attrs, result.tuning_totals, settings)
     groups = {
         "posterior": _posterior(result.draws, variables, attrs),
         "sample_stats": _sample_stats(result.stats, attrs),
@@ -68,6 +66,42 @@ def build_trace(
         if arrays:
             groups[group] = _data_group(arrays, variables)
     return xr.DataTree.from_dict(groups)
+
+
+def named_trace(
+    posterior: Mapping[str, np.ndarray],
+    stats: Mapping[str, np.ndarray],
+    *,
+    variables: Variables,
+    tuning_totals: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> xr.DataTree:
+    """Turn draws that come by name, (chain, draw, ...) each, into a trace; the rest is as in :func:`build_trace`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a variable is missing, or has another shape than `variables` says.
+    """
+    found = {name: np.shape(values)[2:] for name, values in posterior.items()}
+    if found != dict(variables.shapes):
+        raise InvalidInputError(
+            f"The trace needs draws of the variables {dict(variables.shapes)} (name: shape), each with the axes chain "
+            f"and draw before them; found {found}. Return what the target's `variables` describe."
+        )
+    described = _attrs(attrs, tuning_totals, settings)
+    groups = {
+        "posterior": _named(posterior, variables, described),
+        "sample_stats": _sample_stats(stats, described),
+    }
+    return xr.DataTree.from_dict(groups)
+
+
+def _attrs(attrs: Mapping[str, Any], tuning_totals: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    tuning = {f"tuning_{name}": np.asarray(total).tolist() for name, total in tuning_totals.items()}
+    settings_json = json.dumps(dict(settings), sort_keys=True, default=str)
+    return sanitize_attrs({**attrs, **tuning, "inference_library_settings": settings_json})
 
 
 def sanitize_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,8 +151,12 @@ def _check_shapes(result: SamplingResult, variables: Variables) -> None:
 
 
 def _posterior(draws: np.ndarray, variables: Variables, attrs: Mapping[str, Any]) -> xr.Dataset:
+    return _named(variables.unpack(np.asarray(draws).astype(variables.dtype, copy=False)), variables, attrs)
+
+
+def _named(values: Mapping[str, np.ndarray], variables: Variables, attrs: Mapping[str, Any]) -> xr.Dataset:
     return _dataset(
-        variables.unpack(np.asarray(draws).astype(variables.dtype, copy=False)),
+        values,
         attrs=attrs,
         dims={name: list(dims) for name, dims in variables.dims.items()},
         coords={name: list(labels) for name, labels in variables.coords.items()},

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from approxmcmc.output.datatree import sanitize_attrs
 _COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 _DRAWS_PER_CHUNK = 10_000
 _SAMPLE_GROUPS = ("posterior", "sample_stats")
+CHECKPOINT = "checkpoint"  # the group with what a run needs to go on
 
 
 def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
@@ -63,13 +65,18 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
         raise FileNotFoundError(f"Cannot save to {path}: the folder {path.parent} does not exist. Create it first.")
     if path.is_dir():
         raise IsADirectoryError(f"Cannot save to {path}: it is a folder. Name a file, as {path / 'trace.nc'}.")
-    storable = _with_storable_attrs(trace)
+    write_tree(trace, path)
+    return path
+
+
+def write_tree(tree: xr.DataTree, path: Path, *, compressed: Callable[[str], bool] = lambda group: True) -> None:
+    """Write a tree to one netCDF file, whole or not at all; groups by their paths are compressed or written as fast."""
+    storable = _with_storable_attrs(tree)
     with whole_file(path) as temporary:
         try:
-            storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable))
+            storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable, compressed))
         except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
             raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
-    return path
 
 
 def load(path: str | os.PathLike[str]) -> xr.DataTree:
@@ -83,7 +90,8 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
-        All groups of the file. An attribute that was a list of one number comes back as the number.
+        All groups of the file, but for what a checkpointed run needs to go on. An attribute that was a list of one
+        number comes back as the number.
 
     Raises
     ------
@@ -95,20 +103,34 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no trace at {path}. Check the path; `save(trace, path)` writes one.")
+    tree = read_tree(path)
+    if not any(group in tree.children for group in _SAMPLE_GROUPS):
+        way_out = (
+            "It is the checkpoint of a run that has not ended: call `sample` again as before, or `resume`."
+            if CHECKPOINT in tree.children
+            else "Open files that are not traces with xarray itself."
+        )
+        raise InvalidInputError(
+            f"`load` needs a file with a group 'posterior' or 'sample_stats'; {path} holds {_describe(tree)}. {way_out}"
+        )
+    return without_checkpoint(tree)
+
+
+def read_tree(path: Path) -> xr.DataTree:
+    """Read a netCDF file of groups into memory and close it; refuse any other file."""
     try:
         with xr.open_datatree(path, engine="netcdf4") as opened:
-            trace = opened.load()
+            return opened.load()
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a damaged block of compressed numbers
         raise InvalidInputError(
             f"`load` needs a netCDF-4 file with a trace; {path} cannot be read as one ({error}). "
             "It may be of another format, or cut off by a copy that failed."
         ) from error
-    if not any(group in trace.children for group in _SAMPLE_GROUPS):
-        raise InvalidInputError(
-            f"`load` needs a file with a group 'posterior' or 'sample_stats'; {path} holds {_describe(trace)}. "
-            "Open files that are not traces with xarray itself."
-        )
-    return trace
+
+
+def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:
+    """Return the trace alone of a file that a checkpointed run has left."""
+    return xr.DataTree.from_dict({name: group for name, group in tree.children.items() if name != CHECKPOINT})
 
 
 def _describe(found: Any) -> str:
@@ -128,7 +150,7 @@ def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
     return xr.DataTree.from_dict(datasets)
 
 
-def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
+def _encoding(trace: xr.DataTree, compressed: Callable[[str], bool]) -> dict[str, dict[str, dict[str, Any]]]:
     """Compress every numeric array that has entries; a dimension of length 0 cannot be chunked."""
     return {
         node.path: {
@@ -137,6 +159,7 @@ def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
             if variable.dtype.kind in "biuf" and variable.size and variable.ndim
         }
         for node in trace.subtree
+        if compressed(node.path)
     }
 
 

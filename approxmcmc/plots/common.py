@@ -47,6 +47,12 @@ def without_gaps(panels: xr.Dataset) -> xr.Dataset:
     return xr.zeros_like(panels)
 
 
+def stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
+    """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
+    aligned = [part.rename(None) for part in xr.broadcast(*parts.values())]
+    return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")
+
+
 def label_axes(collection: PlotCollection, options: Options, *, labeller: Any, x_text: str, y_text: str) -> None:
     """Write the title of each panel and the names of its axes."""
     shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "subset_info": True}

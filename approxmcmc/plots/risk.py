@@ -17,6 +17,7 @@ from approxmcmc.plots.common import (
     label_axes,
     logarithmic,
     names_of,
+    stack,
     without_gaps,
 )
 
@@ -52,8 +53,8 @@ def plot_risk(
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
-        Keyword arguments, or False, for ``band`` (the interval), ``line``, ``title``, ``xlabel``, ``ylabel``,
-        ``legend``.
+        Keyword arguments, or False, for ``band`` (the interval), ``line``, ``point`` and ``interval`` (of a law that
+        was fitted), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     filter_vars, group, sample_dims, stats
         As every ArviZ plot takes them; without effect.
     **pc_kwargs
@@ -67,7 +68,8 @@ def plot_risk(
     Notes
     -----
     Unbiased estimates may be zero or negative, which a logarithmic axis cannot show: a line has a gap there. Bands end
-    at a tenth of the panel's smallest upper limit, so that one estimate close to zero does not stretch the axis.
+    at a tenth of the panel's smallest upper limit, so that one estimate close to zero does not stretch the axis. What
+    has one point, as a law that was fitted, is a marker with its interval.
 
     Examples
     --------
@@ -83,7 +85,13 @@ def plot_risk(
         table = table.squeeze("estimand", drop=True)  # one panel needs no label
     if plot_collection is None:
         plot_collection = _panels(table, names, backend, pc_kwargs)
-    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
+    by_visual = {
+        "band": ["color"],
+        "line": ["color"],
+        "point": ["color"],
+        "interval": ["color"],
+        **(aes_by_visuals or {}),
+    }
     every_aes = plot_collection.aes_set
 
     x = table["x"]
@@ -94,14 +102,44 @@ def plot_risk(
         plot_collection.map(draw.fill_between_y, "band", data=bands, ignore_aes=ignored, **arguments)
     if options.wanted("line"):
         positive = {name: table[name].where(table[name] > 0) for name in names}
-        lines = xr.Dataset({name: _stack("plot_axis", x=x, y=values) for name, values in positive.items()})
+        lines = xr.Dataset({name: stack("plot_axis", x=x, y=values) for name, values in positive.items()})
         ignored = every_aes.difference(by_visual["line"])
         plot_collection.map(draw.line_xy, "line", data=lines, ignore_aes=ignored, **options.arguments("line"))
+    single = {name: table[name].where(table[name] > 0).notnull().sum("point") == 1 for name in names}
+    if any(bool(alone.any()) for alone in single.values()):
+        _points(plot_collection, table, single, options, by_visual)
     label_axes(plot_collection, options, labeller=labeller, x_text=axis, y_text="squared error")
     logarithmic(plot_collection)
     if options.wanted("legend") and table.sizes["sampler"] > 1 and "color" in every_aes:
         plot_collection.add_legend("sampler", **options.arguments("legend"))
     return plot_collection
+
+
+def _points(
+    collection: PlotCollection,
+    table: xr.Dataset,
+    single: Mapping[str, xr.DataArray],
+    options: Options,
+    by_visual: Mapping[str, Sequence[str]],
+) -> None:
+    """Draw what has one point, which no line and no band can show: a marker, and a line from end to end."""
+    first = table.isel(point=[0])
+    bands = {name: _band(first, name, first["x"]) for name in single}
+    ends = {
+        name: stack("plot_axis", x=xr.concat([first["x"].rename(None)] * 2, "point"), y=_ends(band))
+        for name, band in bands.items()
+    }
+    marks = {name: stack("plot_axis", x=first["x"], y=first[name]) for name in single}
+    for visual, function, data in (("interval", draw.line_xy, ends), ("point", draw.scatter_xy, marks)):
+        if options.wanted(visual):
+            shown = xr.Dataset({name: values.where(single[name]) for name, values in data.items()})
+            ignored = collection.aes_set.difference(by_visual[visual])
+            collection.map(function, visual, data=shown, ignore_aes=ignored, **options.arguments(visual))
+
+
+def _ends(band: xr.DataArray) -> xr.DataArray:
+    parts = [band.sel(kwarg=end, drop=True).rename(None) for end in ("y_bottom", "y_top")]
+    return xr.concat(parts, "point")
 
 
 def _table(
@@ -155,10 +193,4 @@ def _band(table: xr.Dataset, name: str, x: xr.DataArray) -> xr.DataArray:
     lower, upper = table[f"{name}_lower"], table[f"{name}_upper"]
     dims = [dim for dim in ("sampler", "point") if dim in lower.dims]
     floor = 0.1 * upper.where(upper > 0).min(dims)
-    return _stack("kwarg", x=x, y_bottom=lower.where(lower > floor, floor), y_top=upper.where(upper > 0))
-
-
-def _stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
-    """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
-    aligned = [part.rename(None) for part in xr.broadcast(*parts.values())]
-    return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")
+    return stack("kwarg", x=x, y_bottom=lower.where(lower > floor, floor), y_top=upper.where(upper > 0))

@@ -1,6 +1,9 @@
 """Change one site of a discrete state: a site drawn uniformly, and one of its other states drawn uniformly.
 
 Symmetric, so log q(x|x') - log q(x'|x) = 0.
+
+Two chains change the same site, to the same state where both can: where X goes to what Y has there, Y goes to what X
+has. That is the maximal coupling of the two laws.
 """
 
 import dataclasses
@@ -28,6 +31,27 @@ def propose(rng: np.random.Generator, state: SiteState, theta: np.ndarray, out: 
     other = int(rng.random() * (state.n_states[site] - 1))  # among the states that are left
     out[site] = other if other < theta[site] else other + 1
     return 0.0
+
+
+@compiled
+def couple(
+    rng: np.random.Generator,
+    state: SiteState,
+    other: SiteState,
+    x: np.ndarray,
+    y: np.ndarray,
+    x_new: np.ndarray,
+    y_new: np.ndarray,
+    noise: np.ndarray,
+    count: np.ndarray,
+) -> tuple[float, float]:
+    """Propose the same state of one site for both chains, or to each the state of the other."""
+    log_q_ratio = propose(rng, state, x, x_new, count)
+    assign(y_new, y)
+    for site in range(x.shape[0]):
+        if x_new[site] != x[site]:
+            y_new[site] = x[site] if x_new[site] == y[site] else x_new[site]
+    return log_q_ratio, log_q_ratio
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,4 +83,4 @@ class SingleSite(Component, Proposal):
                 f"SingleSite proposes states of a discrete target, found {target!r}; use RandomWalk"
             )
         state = SiteState(target.n_states.copy())
-        return CompiledProposal(propose, lambda: state)
+        return CompiledProposal(propose, lambda: state, couple=couple)

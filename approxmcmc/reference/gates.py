@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import arviz as az
+import arviz_stats as az
 import numpy as np
 import xarray as xr
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import arviz as az
+import arviz_base as az
 import numpy as np
 import xarray as xr
 
@@ -96,7 +96,7 @@ def grid_reference(
     chosen = rng.permutation(np.searchsorted(cumulative, positions * cumulative[-1]))
     samples = variables.unpack(grid.reshape(-1, dim)[chosen].reshape(chains, draws, dim))
     moments = variables.unpack(np.stack([mean, sd, np.zeros(dim)]))
-    dims = {name: list(variables.dims.get(name, ())) for name in variables.shapes}
+    dims: dict[Any, Any] = {name: list(variables.dims.get(name, ())) for name in variables.shapes}
     command = f"grid_reference(log_density, variables, {bounds.tolist()}, n_points={n_points}, chains={chains}, "
     attrs = {"method": "grid", "command": f"{command}draws={draws}, random_seed={random_seed})", "seed": random_seed}
     posterior = az.dict_to_dataset(samples, coords=dict(variables.coords), dims=dims)

@@ -63,7 +63,7 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     if multiprocessing.current_process().daemon and settings["nuts_sampler"] == "pymc":
         cores = 1
     start = time.perf_counter()
-    with contextlib.nullcontext() if progressbar else _silent("pymc"):
+    with contextlib.nullcontext() if progressbar else silent("pymc"):
         tree = pm.sample(
             model=model,
             cores=cores,
@@ -85,7 +85,8 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
 
 
 @contextlib.contextmanager
-def _silent(*names: str) -> Iterator[None]:
+def silent(*names: str) -> Iterator[None]:
+    """Keep loggers quiet inside."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:

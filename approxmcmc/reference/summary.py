@@ -5,9 +5,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import arviz as az
+import arviz_stats as az
 import numpy as np
 import xarray as xr
+from arviz_base import dict_to_dataset
 
 from approxmcmc.errors import InvalidInputError
 
@@ -118,8 +119,8 @@ def moments_dataset(summaries: Mapping[str, Summary], attrs: Mapping[str, Any]) 
         If two estimands give one dimension different labels or lengths.
     """
     data: dict[str, np.ndarray] = {}
-    dims: dict[str, list[str]] = {}
-    coords: dict[str, np.ndarray] = {"moment": np.array(MOMENTS)}
+    dims: dict[Any, Any] = {}
+    coords: dict[Any, Any] = {"moment": np.array(MOMENTS)}
     lengths = {"moment": len(MOMENTS)}
     for name, summary in summaries.items():
         for dim, size in summary.sizes.items():
@@ -133,7 +134,7 @@ def moments_dataset(summaries: Mapping[str, Summary], attrs: Mapping[str, Any]) 
         stacked = np.stack([getattr(summary, moment) for moment in MOMENTS])
         data[name] = stacked.reshape(len(MOMENTS), *summary.sizes.values())
         dims[name] = ["moment", *summary.sizes]
-    dataset = az.dict_to_dataset(data, dims=dims, coords=coords, sample_dims=[])
+    dataset = dict_to_dataset(data, dims=dims, coords=coords, sample_dims=[])
     return dataset.assign_attrs(attrs)
 
 

@@ -11,7 +11,8 @@ where the last step wanted to go; `log_density`, one number, the log posterior d
 and `clock`, a :class:`Clock`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from approxmcmc.engine.clock import nanoseconds
 from approxmcmc.engine.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.memory import leaves
 from approxmcmc.engine.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
@@ -126,10 +128,41 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
     return enter
 
 
-def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:
+class Loop:
+    """The loop around a step, ``loop(streams, state, thin, draws, counts, values) -> draws made``.
+
+    It was made for a `state` that stands in for those of all chains. Arrays of that one which a chain has, too, belong
+    to many chains on many threads, and no step writes to them: data, tables.
+    """
+
+    def __init__(self, advance: Callable[..., int], state: Any) -> None:
+        self.advance = advance
+        # No more than a note of each: the stand-in's own arrays, some as long as the data, are let go.
+        self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
+
+    def __call__(self, streams: Streams, *arguments: Any) -> int:
+        """Advance a chain."""
+        return self.advance(streams, *arguments)
+
+    def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Return a chain's own arrays by name, each once, and its numbers; nothing shared, `fixed` or read-only."""
+        others = {id(array) for array in (*fixed, *(note() for note in self.shared))}
+        memory: dict[str, Any] = {}
+        met = set()
+        for name, leaf in leaves(state):
+            if isinstance(leaf, np.ndarray):
+                place = (leaf.__array_interface__["data"][0], leaf.nbytes)
+                if id(leaf) in others or not leaf.flags.writeable or (leaf.size and place in met):
+                    continue
+                met.add(place)
+            memory[name] = leaf
+        return memory
+
+
+def compile_chain(step: Callable[..., int], state: Any) -> Loop:
     """Return the loop around a step, as machine code for chains whose states have the type of `state`."""
     if config.DISABLE_JIT:
-        return make_chain(step)  # type: ignore[no-any-return]  # the cache hides the type
+        return Loop(make_chain(step), state)
     generators = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
     signature = nb.int64(generators, type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
     loop = entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature)
@@ -137,7 +170,7 @@ def compile_chain(step: Callable[..., int], state: Any) -> Callable[..., int]:
     def advance(streams: Streams, *arguments: Any) -> int:
         return loop(Streams._make(map(addresses, streams)), *arguments)
 
-    return advance
+    return Loop(advance, state)
 
 
 class CompiledChain:
@@ -145,12 +178,12 @@ class CompiledChain:
 
     `loop` is what :func:`compile_chain` returned. `describe` tells what tuning has settled on, `explain` why a step
     failed; `start_evaluations` counts the terms of the likelihood that were evaluated to start; `auditor` makes what
-    audits the finished chain.
+    audits the finished chain; `fixed` are arrays that the chain made when it started and that no step changes.
     """
 
     def __init__(
         self,
-        loop: Callable[..., int],
+        loop: Loop,
         streams: Streams,
         state: Any,
         *,
@@ -158,14 +191,20 @@ class CompiledChain:
         describe: Callable[[], Mapping[str, float]] = dict,
         start_evaluations: int = 0,
         auditor: Callable[[np.ndarray], Auditor] | None = None,
+        fixed: Sequence[np.ndarray] = (),
     ) -> None:
-        self.loop, self.streams, self.state, self.auditor = loop, streams, state, auditor
+        self.loop, self.streams, self.state, self.auditor, self.fixed = loop, streams, state, auditor, fixed
         self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
 
     @property
     def proposed(self) -> np.ndarray:
         """Where the last step wanted to go; shape (dim,)."""
         return np.asarray(self.state.proposed)
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What its steps change, by name, and the numbers of its set-up."""
+        return self.loop.memory(self.state, self.fixed)
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""

@@ -29,7 +29,8 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
-from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, rows_order
+from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
+from approxmcmc.engine.passes import log_densities
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
 from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -54,7 +55,8 @@ class MetropolisHastings(Component, ProposalSampler):
         When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
         `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
-        Where the chains of a test that reads in blocks keep their shuffled data, a copy for each chain: ``"memory"``,
+        Where the chains of a test that reads in blocks keep their shuffled data, one copy for all, or one for each
+        chain where there are fewer than 150 blocks: ``"memory"``,
         ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
 
     Notes
@@ -199,6 +201,7 @@ class MetropolisHastingsProgram:
     ) -> None:
         self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
         self.audits = audits
+        self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
@@ -229,14 +232,18 @@ class MetropolisHastingsProgram:
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
 
-        In blocks the data are a copy, shuffled by the chain's own stream.
+        In blocks the data are a shuffled copy: that of the first chain, by its own stream, serves all, unless chains
+        shuffle theirs anew.
         """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":
             return target.data, self.new_order(), 0
-        permutation = rng.permutation(target.n_obs)
-        copy, rows = shuffled_copy(target.data, permutation, schedule.place)
-        evaluations = check_rows_are_terms(target, copy, permutation, theta)
+        evaluations = 0
+        if self.copy is None or is_reshuffled(target.n_obs, schedule.size):
+            permutation = rng.permutation(target.n_obs)
+            self.copy = shuffled_copy(target.data, permutation, schedule.place)
+            evaluations = check_rows_are_terms(target, self.copy[0], permutation, theta)
+        copy, rows = self.copy
         return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
 
     def new_state(
@@ -259,10 +266,9 @@ class MetropolisHastingsProgram:
             test=self.test.make_state(),
         )
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return log prior + log-likelihood on all data at `theta`."""
-        prior = float(self.target.log_prior(theta))
-        return prior + self.log_likelihood(theta) if prior > -math.inf else prior
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log prior + log-likelihood on all data at each theta."""
+        return log_densities(self.target, thetas)
 
     def log_likelihood(self, theta: np.ndarray) -> float:
         """Return the sum of all terms at `theta`."""
@@ -284,6 +290,7 @@ class MetropolisHastingsProgram:
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
             auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
+            fixed=() if moves_rows(order) else (*data, *order.rows),
         )
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:

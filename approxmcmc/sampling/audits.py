@@ -1,13 +1,15 @@
 """How many audits a run gets: by time, and made when the chains are done.
 
-A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one. With S the seconds of sampling,
+A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one, the first left out. With S the seconds of
+sampling,
 
-    n = max(S / (10 t_a), min(100, max(S / t_a, T / t_a, 20))),    at most one for each kept draw:
+    n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(400, T / t_a)),    at most one for each kept draw:
 
 a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
-into S again, or into T = 0.1 s that nobody notices, but 20. n is fixed before the first audit counts; only a time limit
-and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over chains and
-draws with a random offset.
+into S again, but 20; and 400 where they fit into T = 0.3 s that nobody notices, since 100 leave errors of a walk that
+forgets in 20 steps, and is 15 % too wide, in doubt one time in three. n is fixed before the first audit counts; only a
+time limit and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over
+chains and draws with a random offset.
 
 Draws that were stored are audited in the same way for as many seconds as are asked for, or as many times.
 """
@@ -22,8 +24,8 @@ from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS
 
 SHARE = 0.1  # of the sampling time
-WANTED, FEWEST = 100, 20
-UNNOTICED = 0.1  # seconds
+PLENTY, WANTED, FEWEST = 400, 100, 20
+UNNOTICED = 0.3  # seconds
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
@@ -42,9 +44,9 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pil
     >>> number_of_audits(10.0, 0.001, 40_000), number_of_audits(1.0, 0.005, 40_000), number_of_audits(1.0, 0.1, 40_000)
     (1000, 100, 20)
     """
-    fitting = max(seconds, UNNOTICED) / seconds_of_one
-    in_share = (SHARE * seconds - pilot) / seconds_of_one
-    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)))), n_draws)
+    in_share, fitting = (SHARE * seconds - pilot) / seconds_of_one, seconds / seconds_of_one
+    unnoticed = min(PLENTY, UNNOTICED / seconds_of_one)
+    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)), unnoticed)), n_draws)
 
 
 class Policy(NamedTuple):
@@ -153,7 +155,7 @@ def _audit_all(
             if _late(deadline, max(pilot, default=0.0)):
                 return planned, made
             pilot.append(audit_one(int(rng.integers(n_draws)), False))
-        seconds_of_one = sum(pilot) / len(pilot)
+        seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one pays for what is cached
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
         for place in rng.permutation(places):  # so that a cut leaves no part of the run without audits

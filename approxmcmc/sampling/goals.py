@@ -56,18 +56,26 @@ class Goals(Protocol):
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
         """Return what the trace says of the goals, given the draws that the run kept in the end."""
 
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """What the looks have found so far; numbers by name."""
+
+    def take_up(self, memory: Mapping[str, float]) -> None:
+        """Go on from what another one remembered."""
+
 
 class FixedDraws:
-    """So many draws per chain."""
+    """So many draws per chain are kept, one in `every` that is made."""
 
     seconds = 0.0
+    memory: Mapping[str, float] = {}
 
-    def __init__(self, draws: int) -> None:
-        self.draws = draws
+    def __init__(self, draws: int, every: int = 1) -> None:
+        self.draws, self.every = draws, every
 
     def first(self) -> Goal:
         """Return the one goal."""
-        return Goal(self.draws)
+        return Goal(self.draws * self.every, self.every)
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> None:
         """Return None: there is no other."""
@@ -75,11 +83,14 @@ class FixedDraws:
     @property
     def expected(self) -> tuple[float, str]:
         """The number of draws, and nothing to add."""
-        return self.draws, ""
+        return self.draws * self.every, ""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
         """Return nothing: the draws speak for themselves."""
         return {}
+
+    def take_up(self, memory: Mapping[str, float]) -> None:
+        """Remember nothing: there are no looks."""
 
 
 class EffectiveDraws:
@@ -89,6 +100,8 @@ class EffectiveDraws:
     `most_draws` may be infinite. `ess` is what the last of `checks` found; together they took `seconds`. One draw in
     `every` is kept.
     """
+
+    _REMEMBERED = ("ess", "checks", "seconds", "every", "_expected")
 
     def __init__(
         self,
@@ -143,6 +156,16 @@ class EffectiveDraws:
             "ess_seconds": self.seconds,
             "thinned_by": self.every,
         }
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """What the last look found, how many there were and what they took, and what they foretell."""
+        return {name: getattr(self, name) for name in self._REMEMBERED}
+
+    def take_up(self, memory: Mapping[str, float]) -> None:
+        """Go on from what another one remembered."""
+        for name in self._REMEMBERED:
+            setattr(self, name, memory[name])
 
 
 def capacity(dim: int, effective: float) -> int:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Program, Proposal, Sampler, Streams, Target, Variables
+from approxmcmc.contracts import ForeignSampler, Program, Proposal, Sampler, Streams, Target, Variables
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 TRIES = 100
 
 
-def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler) -> np.ndarray:
+def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
     """Return a random theta to start at, shape (dim,): a draw of the law that the target offers for it, or the mover.
 
     Discrete targets offer one, since their states are no numbers to be shifted, and so does what was built on a Laplace
@@ -27,7 +27,7 @@ def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sam
     return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
 
 
-def start_law(target: Target, sampler: Sampler) -> Callable[[np.random.Generator], np.ndarray]:
+def start_law(target: Target, sampler: Sampler | ForeignSampler) -> Callable[[np.random.Generator], np.ndarray]:
     """Return what draws a start for chains of this sampler, ``draw(rng) -> theta``; see :func:`random_start`."""
     return functools.partial(random_start, target, mover=sampler)
 
@@ -65,11 +65,9 @@ def starting_points(
     """
     if initvals is None or callable(getattr(initvals, "draw", None)):  # an xarray object may have a coordinate draw
         draw_start = draw_start if initvals is None else initvals.draw
-        found = [_search(program, draw_start, own.start) for own in streams]
-        return np.array([theta for theta, _ in found]), sum(tries for _, tries in found)
-    points = _as_array(initvals, variables, len(streams))
-    for k, theta in enumerate(points):
-        density = program.log_density(theta)
+        return _search(program, draw_start, [own.start for own in streams])
+    points = as_points(initvals, variables, len(streams))
+    for k, (theta, density) in enumerate(zip(points, program.log_densities(points), strict=True)):
         if not np.isfinite(density):
             raise InvalidInputError(
                 f"initvals of chain {k} have log density {density} at {theta}; "
@@ -79,20 +77,28 @@ def starting_points(
 
 
 def _search(
-    program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rng: np.random.Generator
+    program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rngs: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, int]:
-    for attempt in range(TRIES):
-        theta = draw_start(rng)
-        density = program.log_density(theta)
-        if np.isfinite(density):
-            return theta, attempt + 1
+    """Draw a start for each chain, all again that have no finite log density; one pass over the data looks at all."""
+    points, evaluated = np.array([draw_start(rng) for rng in rngs]), 0
+    pending = np.arange(len(rngs))
+    for _ in range(TRIES):
+        densities = program.log_densities(points[pending])
+        evaluated += len(pending)
+        found = np.isfinite(densities)
+        if found.all():
+            return points, evaluated
+        worst, last, pending = points[pending][~found][-1], densities[~found][-1], pending[~found]
+        for k in pending:
+            points[k] = draw_start(rngs[int(k)])
     raise NotFiniteError(
         f"no starting point: {TRIES} random starts all had a log density that is not finite "
-        f"(the last: {density} at {theta}); give initvals, or an initial_point inside the support"
+        f"(the last: {last} at {worst}); give initvals, or an initial_point inside the support"
     )
 
 
-def _as_array(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
+def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
+    """Return starting values that were given, by name or not, as one theta for each chain; shape (chains, dim)."""
     if isinstance(initvals, Mapping):
         initvals = [initvals] * chains
     if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):

@@ -1,7 +1,10 @@
 """One chain and what is kept of it: chunks of draws and records, halved where a run grows longer than was foreseen."""
 
+import copy
 import math
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +20,15 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.clock import TICKS_IN_KERNELS
+from approxmcmc.engine.memory import take_up
 from approxmcmc.sampling.goals import Goal
 
 CHUNK_SECONDS = 0.05
 
 Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Draws, counts and values of some draws in a row."""
+
+RECORDS = ("draws", "counts", "values")
 
 
 class Recorder:
@@ -57,7 +63,7 @@ class Recorder:
     @property
     def finished(self) -> bool:
         """Whether all draws are made."""
-        return bool(self.failure) or self.done == self.wanted
+        return bool(self.failure) or (self.done[0] >= self.wanted[0] and self.done[1] >= self.wanted[1])
 
     @property
     def steps(self) -> int:
@@ -120,6 +126,36 @@ class Recorder:
         draws, counts, values = self._joined(phase)
         self.chunks[phase] = []
         return draws[:rows], counts[:rows], values[:rows]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far."""
+        return {
+            "memory": copy.deepcopy(self.chain.memory),  # an audit moves the state of a finished chain
+            "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
+            "done": list(self.done),
+            "thin": list(self.thin),
+            "every": self.every,
+            "tuning_counts": self.tuning_counts.copy(),
+            "tuning_values": self.tuning_values.copy(),
+            **{f"warmup_{name}": array for name, array in zip(RECORDS, self._joined(0), strict=True)},
+            **dict(zip(RECORDS, self._joined(1), strict=True)),
+        }
+
+    def take_up(self, kept: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of a chain that was started as this one was.
+
+        Raises
+        ------
+        InvalidInputError
+            When the chain was set up otherwise.
+        """
+        take_up(self.chain.memory, kept["memory"])
+        for name, rng in self.chain.streams._asdict().items():
+            rng.bit_generator.state = kept["streams"][name]
+        self.done, self.thin, self.every = list(kept["done"]), list(kept["thin"]), int(kept["every"])
+        self.tuning_counts, self.tuning_values = kept["tuning_counts"], kept["tuning_values"]
+        warmup, records = ([kept[f"{phase}{name}"] for name in RECORDS] for phase in ("warmup_", ""))
+        self.chunks = [[(warmup[0], warmup[1], warmup[2])], [(records[0], records[1], records[2])]]
 
 
 def every_second(chunk: Chunk) -> Chunk:

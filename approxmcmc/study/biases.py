@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
+from approxmcmc.output.origin import without_origin
 from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.knobs import Setting
@@ -63,6 +64,7 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
     sampler = setting.sampler
     if asked.of is not None:
         target, sampler = asked.of(target, sampler)
+        run = without_origin(run)  # which names what the study calls them
     how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the verdict says it

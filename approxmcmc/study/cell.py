@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from approxmcmc.contracts import ForeignSampler
 from approxmcmc.errors import SamplingError, SamplingWarning
+from approxmcmc.study.foreign_cell import foreign_chain
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
@@ -60,27 +62,14 @@ def run_cell(
     KeyboardInterrupt
         If the chain was interrupted: a part of a chain is not a result.
     """
-    study, target = plan.study, plan.study.target(cell.target)
+    plan.study.target(cell.target)  # made before the clock starts
     record = planned_record(cell, plan)
     trace, error, status = None, None, "done"
     before = probe()
     with one_thread(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
         warnings.simplefilter("always")
         try:
-            trace = sample(
-                target,
-                cell.sampler,
-                draws=study.budget.most_draws,
-                tune=study.tune,
-                chains=1,
-                cores=1,
-                random_seed=cell.seed,
-                initvals=cell.starting_point(study, target),
-                thin=study.thin,
-                time_limit=study.budget.seconds,
-                audit_every=study.audit_every,
-                progressbar=False,
-            )
+            trace = _chain(plan, cell, sample)
         except SamplingError as problem:
             status, error = "invalid", str(problem)
         except Exception:  # whatever a chain raises is a result of the study, and the other cells go on
@@ -92,12 +81,33 @@ def run_cell(
     record["warnings"] = list(dict.fromkeys(str(warning.message) for warning in others))
     if trace is not None:
         record["warnings"] = problems(trace) + record["warnings"]
-        record |= measurements(trace, study.thin, watch.wall_seconds)
+        record |= measurements(trace, watch.wall_seconds)
         if record["stopped"] == "interrupt":
             raise KeyboardInterrupt
         error = defect(trace)
         status = "done" if error is None else "invalid"
     return {**record, "status": status, "error": error}, trace
+
+
+def _chain(plan: Plan, cell: Cell, sample: Callable[..., "xr.DataTree"]) -> "xr.DataTree":
+    study, target = plan.study, plan.study.target(cell.target)
+    initial = cell.starting_point(study, target)
+    if isinstance(cell.sampler, ForeignSampler):
+        return foreign_chain(study, cell.sampler, target, seed=cell.seed, initial=initial)
+    return sample(
+        target,
+        cell.sampler,
+        draws=study.budget.most_draws,
+        tune=study.tune,
+        chains=1,
+        cores=1,
+        random_seed=cell.seed,
+        initvals=initial,
+        thin=study.thin,
+        time_limit=study.budget.seconds,
+        audit_every=study.audit_every,
+        progressbar=False,
+    )
 
 
 def problems(trace: "xr.DataTree") -> list[str]:
@@ -106,7 +116,7 @@ def problems(trace: "xr.DataTree") -> list[str]:
     return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
 
 
-def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record:
+def measurements(trace: "xr.DataTree", wall_seconds: float) -> Record:
     """Return what a trace of one chain cost and counted, tuning included."""
     stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
@@ -114,7 +124,7 @@ def measurements(trace: "xr.DataTree", thin: int, wall_seconds: float) -> Record
     rates = stats["acceptance_rate"] if draws and "acceptance_rate" in stats else None
     measured: Record = {
         "draws": draws,
-        "steps": draws * thin + int(attrs.get("tuning_steps", 0)),
+        "steps": draws * int(attrs.get("thin", 1)) + int(attrs.get("tuning_steps", 0)),
         "sampling_seconds": sampling,
         "setup_seconds": wall_seconds - sampling,
         "compile_seconds": float(attrs.get("setup_compile_seconds", np.nan)),

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.contracts import Sampler, Target
+from approxmcmc.contracts import ForeignSampler, Sampler, Target, TwinnedTarget
+from approxmcmc.engine.code_version import code_version
 from approxmcmc.engine.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
+from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.names import nearest
-from approxmcmc.study.provenance import code_version
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +60,7 @@ class Cell:
     sampler_name: str
     label: str
     knobs: Mapping[str, Any]
-    sampler: Sampler
+    sampler: Sampler | ForeignSampler
     replicate: int
     order_in_block: int
     seed: int
@@ -150,9 +151,10 @@ def _cell(
     replicate: int,
     code: str,
 ) -> Cell:
-    identity = digest(
-        "cell", {**common, "target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
-    )
+    law = {**common, "target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
+    if isinstance(setting.sampler, ForeignSampler):
+        law["foreign"] = _foreign_law(setting.sampler, study.target(target))
+    identity = digest("cell", law)
     return Cell(
         key=digest("key", identity, code),
         identity=identity,
@@ -166,6 +168,13 @@ def _cell(
         seed=_seed("chain", identity),
         start_seed=_seed("start", study.seed, target, replicate),
     )
+
+
+def _foreign_law(sampler: ForeignSampler, target: Target) -> dict[str, str | None]:
+    """Return what else the draws of a foreign sampler depend on: the target's PyMC model, and the user's own code."""
+    twin = twin_id(target) if isinstance(target, TwinnedTarget) else None
+    own = not type(sampler).__module__.startswith("approxmcmc.")
+    return {"twin": twin, "run": function_id(type(sampler).run) if own else None}
 
 
 def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:

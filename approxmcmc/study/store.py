@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.engine.checks import differences_of
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import not_whole, plain, read_json, write_bytes, write_json
 from approxmcmc.study.plan import Plan, digest
@@ -242,28 +243,6 @@ class Store:
         """Return all provenance by name."""
         contents = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
         return {name: content for name, content in contents.items() if content is not None}
-
-
-def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return one line per setting that differs, ``name: old -> new``."""
-    before, after = dict(_flat(old)), dict(_flat(new))
-    lines = []
-    for name in dict.fromkeys([*before, *after]):
-        if name not in after:
-            lines.append(f"{name}: {before[name]} -> nothing")
-        elif name not in before:
-            lines.append(f"{name}: nothing -> {after[name]}")
-        elif before[name] != after[name]:
-            lines.append(f"{name}: {before[name]} -> {after[name]}")
-    return lines
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
 
 
 def hash_of_draws(trace: "xr.DataTree") -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.engine.code_version import code_version
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.declare import Budget
-from approxmcmc.study.provenance import code_version
 from approxmcmc.study.record import Record
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.store import Store

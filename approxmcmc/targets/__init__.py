@@ -16,6 +16,7 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
+from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.user import Target
@@ -37,6 +38,7 @@ __all__ = [
     "Laplace",
     "LogisticRegression",
     "Mode",
+    "PredictorTarget",
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",

@@ -17,14 +17,15 @@ from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 
 ROWS_AT_ONCE = 65_536  # whose values are looked at, so that data on disk are never copied as a whole
-_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_INTEGERS = (bool, int, np.bool_, np.integer)
+_NUMBERS = (*_INTEGERS, float, np.floating)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
 def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
-    Columns of several types, as a DataFrame of floats and booleans has them, become float64.
+    Columns of several types, as a DataFrame of floats and booleans has them, become float64, or int64 without floats.
 
     Raises
     ------
@@ -37,9 +38,15 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), which would be read as if they were not; "
             "drop or impute these rows"
         )
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{who}: {name} must be an array of numbers, found a {type(values).__name__} that is none ({error}); give "
+            "all rows the same length"
+        ) from error
     if array.dtype.kind == "O" and all(isinstance(value, _NUMBERS) for value in array.flat):
-        array = array.astype(np.float64)
+        array = _of_one_type(array, name, who=who)
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         raise InvalidInputError(f"{who}: {name} holds {array.max()}, beyond the largest int64; convert it to floats")
     if array.dtype.kind not in "fiub":
@@ -48,6 +55,7 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             "convert or encode it before building the target"
         )
     array = np.ascontiguousarray(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
+    array = array if array.flags.aligned else array.copy()  # compiled code trusts that numbers begin at multiples of 8
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(
@@ -55,6 +63,14 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             f"({array[position]}); drop or impute these rows"
         )
     return array
+
+
+def _of_one_type(array: np.ndarray, name: str, *, who: str) -> np.ndarray:
+    """Return an array of Python's numbers as one of integers, where all are, or of floats."""
+    try:
+        return array.astype(np.int64 if all(isinstance(value, _INTEGERS) for value in array.flat) else np.float64)
+    except OverflowError as error:
+        raise InvalidInputError(f"{who}: {name} holds a number beyond the largest int64 or float ({error})") from error
 
 
 def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...]:

@@ -35,4 +35,6 @@ def design_matrix(
         raise InvalidInputError(f"{who}: X has {X.shape[1]} columns, {len(labels)} names were given")
     if intercept:
         X, labels = np.column_stack([np.ones(X.shape[0]), X]), ["intercept", *labels]
+    if not labels:
+        raise InvalidInputError(f"{who}: X must have shape (n, p) with p >= 1, found {X.shape}; or take intercept=True")
     return np.ascontiguousarray(X), y, labels

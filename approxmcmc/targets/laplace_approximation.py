@@ -7,6 +7,7 @@ posterior standard deviations. Proposals are built on it, chains start in it, co
 """
 
 import dataclasses
+import numbers
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,20 @@ class Laplace(Component):
     cov: Any
     decrement: float = 0.0
     passes: int = 0
-    seconds: float = 0.0
+    seconds: float = dataclasses.field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         """Check shapes, and that the covariance is one."""
         mode, cov = (np.array(value, dtype=np.float64) for value in (self.mode, self.cov))
         if mode.ndim != 1 or cov.shape != (mode.size, mode.size):
             raise InvalidInputError(f"Laplace: mode must be (dim,) and cov (dim, dim), found {mode.shape}, {cov.shape}")
+        if not np.isfinite(mode).all():
+            raise InvalidInputError(f"Laplace: mode must be finite, found {mode}")
+        if not all(isinstance(value, numbers.Real) for value in (self.decrement, self.passes, self.seconds)):
+            raise InvalidInputError(
+                "Laplace: decrement, passes and seconds must be numbers, found "
+                f"{(self.decrement, self.passes, self.seconds)!r}"
+            )
         object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "cov", cov)
         try:

@@ -127,6 +127,15 @@ class LinearTarget(TallDataTarget):
         distance = np.array([0.5])  # the range is twice the number times the distance
         return CompiledDifferenceBound(distance_range(), distance, self.slope_bound * self.row_norms(), np.empty(0))
 
+    def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; shape (rows,)."""
+        if self.second_derivative_bound is None:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its second derivative, which exact subsampling of what a "
+                "first-order expansion leaves needs; give a GLMTarget second_derivative_bound="
+            )
+        return np.full(len(eta), self.second_derivative_bound)
+
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
         if self.third_derivative_bound is None:
@@ -222,6 +231,11 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             self.y = (self.y + 1.0) / 2.0
             self.data = (self.X, self.y)
         self.prior = Prior(prior_scale, prior, who="LogisticRegression")
+
+    def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return the largest m (1 - m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i: that nearest to 0."""
+        mean = 1.0 / (1.0 + np.exp(-np.maximum(np.abs(eta) - reach, 0.0)))
+        return mean * (1.0 - mean)
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return the largest m (1 - m) abs(1 - 2 m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i.

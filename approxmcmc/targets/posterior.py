@@ -1,13 +1,28 @@
 """The log posterior of a target near a point: its likelihood by the expansion of its terms, its prior beside it."""
 
+import copy
+
 import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, Target
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.targets.expansion.predictors import PredictorExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
+
+Expansion = LinearExpansion | PredictorExpansion | GeneralExpansion
+
+
+def expansion_of(target: Target, order: int) -> Expansion:
+    """Return what expands the terms of a target: in closed form where they have linear predictors."""
+    if isinstance(target, LinearTarget):
+        return LinearExpansion(target, order)
+    return (
+        PredictorExpansion(target, order) if isinstance(target, PredictorsTarget) else GeneralExpansion(target, order)
+    )
 
 
 class Posterior:
@@ -19,9 +34,13 @@ class Posterior:
                 f"a mode and an expansion need a target with continuous parameters and a likelihood, found {target!r}"
             )
         self.target, self.log_prior = target, target.compile().log_prior
-        self.expansion = (
-            LinearExpansion(target, order) if isinstance(target, LinearTarget) else GeneralExpansion(target, order)
-        )
+        self.expansion: Expansion = expansion_of(target, order)
+
+    def of_rows(self, rows: np.ndarray) -> "Posterior":
+        """Return the log posterior, the log-likelihood estimated by some rows."""
+        some = copy.copy(self)
+        some.expansion = self.expansion.of_rows(rows)
+        return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return the expansion of the log posterior at theta."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound, Variables
+from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Variables
 from approxmcmc.engine.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.compile import BATCH_FASTMATH, compiled, kernel, type_of
 from approxmcmc.engine.gradients import ROWS, gradient_signature
@@ -25,6 +25,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.softmax import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
@@ -41,28 +44,11 @@ def _predictors(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi
             out[k, place - lo] = eta
 
 
-@compiled(fastmath=set(BATCH_FASTMATH))
-def _log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -> None:
-    """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; the loops over data are inside, so that they vectorise."""
-    n_classes = eta.shape[0]
-    for i in range(n):
-        largest[i] = eta[0, i]
-        out[i] = 0.0
-    for k in range(1, n_classes):
-        for i in range(n):
-            largest[i] = eta[k, i] if eta[k, i] > largest[i] else largest[i]
-    for k in range(n_classes):
-        for i in range(n):
-            out[i] += exp_of_negative(eta[k, i] - largest[i])
-    for i in range(n):
-        out[i] = largest[i] + math.log(out[i])
-
-
 def _softmax_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     X, y = data
     eta, work = np.empty((theta.shape[0] // X.shape[1], hi - lo)), np.empty((2, hi - lo))
     _predictors(theta, X, order, lo, hi, eta)
-    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    log_sum_exp(eta, hi - lo, work[0], work[1])
     for i in range(hi - lo):
         out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
 
@@ -74,7 +60,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
     for start in range(lo, hi, ROWS):  # rows are read twice: a few of them stay in the first-level cache in between
         stop = min(start + ROWS, hi)
         _predictors(theta, X, order, start, stop, eta)
-        _log_sum_exp(eta, stop - start, work[0], work[1])
+        log_sum_exp(eta, stop - start, work[0], work[1])
         for place in range(start, stop):
             i, row = place - start, datum_at(order, place)
             for k in range(eta.shape[0]):
@@ -89,7 +75,7 @@ def _boehning_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi
     n_classes = (touch.shape[1] - 1) // 2
     eta, work = np.empty((n_classes, hi - lo)), np.empty((3, hi - lo))
     _predictors(theta, X, order, lo, hi, eta)
-    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    log_sum_exp(eta, hi - lo, work[0], work[1])
     total, square = work[0], work[2]
     for i in range(hi - lo):
         row = datum_at(order, lo + i)
@@ -111,7 +97,7 @@ def _boehning_gap_gradient(
     n_classes, p = (touch.shape[1] - 1) // 2, X.shape[1]
     eta, work = np.empty((n_classes, hi - lo)), np.empty((2, hi - lo))
     _predictors(theta, X, order, lo, hi, eta)
-    _log_sum_exp(eta, hi - lo, work[0], work[1])
+    log_sum_exp(eta, hi - lo, work[0], work[1])
     for place in range(lo, hi):
         i, row = place - lo, datum_at(order, place)
         mean = 0.0
@@ -159,7 +145,7 @@ def _boehning_sum_gradient(theta: np.ndarray, sums: Data, out: np.ndarray) -> No
             out[k * p + i] += linear[k * p + i] - 0.5 * row
 
 
-class SoftmaxRegression(TallDataTarget, BoundedTarget):
+class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters
@@ -220,9 +206,23 @@ class SoftmaxRegression(TallDataTarget, BoundedTarget):
             raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
         self.y = codes.astype(np.int64)
         self.data, self.n_obs, self.n_classes = (self.X, self.y), len(y), len(labels)
+        self.likelihood, self.responses = SoftmaxLikelihood(self.n_classes), (self.y,)
+        p = len(coefs)
+        classes = [Predictor((0, p), range(k * p, (k + 1) * p)) for k in range(self.n_classes)]
+        no_codes = np.empty((self.n_obs, 0), dtype=np.int32)
+        self.design = Design(self.n_classes * p, self.X, no_codes, (), classes)
         shape = {"beta": (self.n_classes, len(coefs))}
         coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
         self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)
+
+    def predictor_data(self, data: Data) -> Data:
+        """Return the data (X, y) as those of the design, whose columns all classes share, and y."""
+        X, y = data
+        return X, np.empty((len(X), 0), dtype=np.int32), *self.design.arrays[2:], y
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior; two states at once have no kernel of their own."""
+        return TallDataTarget.compile(self)
 
     def _log_terms(self) -> Any:
         return kernel(_softmax_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)

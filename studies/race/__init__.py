@@ -7,7 +7,8 @@ They take turns: a round gives each the same CPU time, and what is told are medi
 round, with the smallest and the largest. One estimator of the effective sample size, ArviZ's of the bulk, serves all.
 Not a declared study, because cells of a study run apart from each other and here they must interleave.
 
-``--peers`` adds the dependency group of that name. PyMHSS (0.1.5) is not in it: its target has no prior, hence it
-cannot sample this posterior, and it asks for TensorFlow. NUTS is timed without its warm-up and compilation; set-up of
-every rival is told apart. XLA and BLAS get one thread; time is the CPU time of the process with all its threads.
+``--peers`` adds samplers of other libraries, the extra ``foreign``. PyMHSS (0.1.5) is not in it: its target has no
+prior, hence it cannot sample this posterior, and it asks for TensorFlow. NUTS is timed without its warm-up and
+compilation; set-up of every rival is told apart. XLA and BLAS get one thread; time is the CPU time of the process
+with all its threads.
 """

@@ -64,7 +64,7 @@ def _steps(contest: Contest, label: str) -> str:
     counts = []
     for trace in contest.traces[label]:
         [clock] = completion_clocks([trace], "time", True)
-        draws = int(np.searchsorted(clock, contest.budgets[-1], side="right"))
+        draws = int(np.searchsorted(clock.ends, contest.budgets[-1], side="right"))
         counts.append(float(draws * int(trace["sample_stats"].attrs.get("thin", 1))))
     mean = mean_interval(counts)
     half = "" if np.isnan(mean.upper) else f" ± {mean.upper - mean.value:,.0f}"

@@ -129,7 +129,7 @@ def _contours(panel: Any, draws: np.ndarray, colour: str, linewidth: float) -> N
 def _settled(trace: "xr.DataTree", variable: str, coordinates: tuple[int, int], time: float) -> np.ndarray:
     """Return the second half of the draws that a one-chain trace completed by a time, shape (draw, 2)."""
     [clock] = completion_clocks([trace], "time", True)
-    done = int(np.searchsorted(clock, time, side="right"))
+    done = int(np.searchsorted(clock.ends, time, side="right"))
     return _pair(trace, variable, coordinates)[done // 2 : done]
 
 

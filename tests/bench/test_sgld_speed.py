@@ -1,6 +1,6 @@
 """A step of SGLD against the best JAX sampler: blackjax inside ``lax.scan``, minibatches of 500, 50 coefficients.
 
-Skipped where blackjax is not installed (dependency group ``peers``). CPU time of the whole process is compared, since
+Skipped where blackjax is not installed (extra ``foreign``). CPU time of the whole process is compared, since
 JAX computes on threads of its own; XLA is told to use one. Both sides draw their minibatches, ours without replacement.
 """
 

@@ -211,12 +211,12 @@ import time
 import numpy, numba, xarray, arviz
 started = time.process_time()
 import approxmcmc as amc
-from approxmcmc import api
-run = api.run
+from approxmcmc import runs
+run = runs.run
 def timed(*arguments, **settings):
     print(time.process_time() - started)
     return run(*arguments, **settings)
-api.run = timed
+runs.run = timed
 X, y = numpy.random.default_rng(0).normal(size=(1000, 5)), numpy.arange(1000) % 2
 target = amc.targets.LogisticRegression(X, y)
 sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(0.05, 500))

@@ -1,8 +1,5 @@
 """A run to a target ESS is the beginning of a longer run, thinned as that would be: bit by bit, whatever the clock."""
 
-import _thread
-import threading
-
 import numpy as np
 import pytest
 
@@ -11,6 +8,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.sampling import goals, recorder
 from approxmcmc.sampling.goals import EffectiveDraws, Goal
+from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
@@ -39,6 +37,7 @@ def small_memory(monkeypatch):
 
 
 class TestDraws:
+    @pytest.mark.needs_jit
     def test_are_the_beginning_of_a_longer_run(self):
         reached = draw(target_ess=40)
         n = reached.posterior.sizes["draw"]
@@ -53,6 +52,7 @@ class TestDraws:
         monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
         assert_same(one, draw(target_ess=40, cores=2))
 
+    @pytest.mark.needs_jit
     @pytest.mark.parametrize("thin", [1, 3])
     def test_thinned_to_bound_the_memory_are_those_of_a_thinned_run(self, thin, small_memory):
         reached = draw(target_ess=40, thin=thin)
@@ -68,6 +68,7 @@ class TestDraws:
         end = amc.diagnose(reached).set_index("check").loc["end of the run", "finding"]
         assert f"1 in {attrs['thinned_by']} of those made" in end
 
+    @pytest.mark.needs_jit
     def test_end_at_the_target_and_not_before(self):
         reached = draw(target_ess=40)
         assert reached.posterior.attrs["smallest_ess"] >= 40.0
@@ -129,13 +130,13 @@ class TestEnds:
         n = cut.posterior.sizes["draw"]
         np.testing.assert_array_equal(cut.posterior["beta"], draw(draws=n).posterior["beta"])
 
-    def test_an_interrupt_keeps_the_draws(self):
-        timer = threading.Timer(0.3, _thread.interrupt_main)
-        timer.start()
+    def test_an_interrupt_keeps_the_draws(self, monkeypatch):
+        interrupt_once_drawing(monkeypatch, chains=2)
         with pytest.warns(SamplingWarning, match="the run was interrupted"):
             cut = draw(target_ess=1e9, time_limit=20.0)
         assert cut.posterior.attrs["stopped"] == "interrupt" and cut.posterior.sizes["draw"] > 0
 
+    @pytest.mark.needs_jit
     def test_draws_alone_is_as_ever(self):
         assert draw(chains=1, tune=0).posterior.sizes["draw"] == 1000
         assert "target_ess" not in draw(draws=3).posterior.attrs

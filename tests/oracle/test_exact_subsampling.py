@@ -5,12 +5,14 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 import approxmcmc as amc
 from approxmcmc.acceptance import factorized, poisson, thinning, tuna
 from approxmcmc.api import sample
-from approxmcmc.engine.alias_table import alias_table, draw_rows
+from approxmcmc.engine.alias_table import alias_table
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.row_classes import draw_rows_by_class, row_classes
 from approxmcmc.engine.streams import seed_sequences, streams
 from tests.models import logistic
 from tests.planting import plain
@@ -36,8 +38,12 @@ def log_rest(x, y):
 
 def count_rates(rate, chi, x, y, spread=SPREAD):
     """Return the means of the counts there and back; shape (data,) each."""
-    bound, w = spread * REACH[x, y], 1.0 + 2.0 * chi * spread.sum() * REACH[x, y]
-    differences = np.clip(TERMS[y] - TERMS[x], -bound, bound)
+    return rates_there_and_back(rate, chi, TERMS[y] - TERMS[x], spread * REACH[x, y])
+
+
+def rates_there_and_back(rate, chi, differences, bound):
+    """Return the same for these differences and bounds; a difference beyond its bound is cut there."""
+    w, differences = 1.0 + 2.0 * chi * bound.sum(), np.clip(differences, -bound, bound)
     pairs = list(zip(bound, differences, strict=True))
     return tuple(np.array([plain(rate)(b, sign * d, w) for b, d in pairs]) for sign in (1.0, -1.0))
 
@@ -50,8 +56,12 @@ def probability_given(counts, here, back, rest):
 
 def acceptance(rate, chi, x, y, rest, spread=SPREAD):
     """Return the probability to accept: a sum over all counts, whose tail is below 1e-14."""
-    here, back = count_rates(rate, chi, x, y, spread)
-    counts = np.array(list(itertools.product(range(COUNTS), repeat=DATA)))
+    return acceptance_of(*count_rates(rate, chi, x, y, spread), rest)
+
+
+def acceptance_of(here, back, rest, most=COUNTS):
+    """Return the same for counts with these means there and back, below `most`."""
+    counts = np.array(list(itertools.product(range(most), repeat=DATA)))
     weights = stats.poisson.pmf(counts, here).prod(axis=1)
     assert abs(weights.sum() - 1.0) < 1e-13
     return float(weights @ probability_given(counts, here, back, rest))
@@ -71,11 +81,11 @@ def stationary(matrix):
     return np.linalg.lstsq(system, np.append(np.zeros(len(matrix)), 1.0), rcond=None)[0]
 
 
-def assert_exact(matrix):
+def assert_exact(matrix, posterior=POSTERIOR):
     """Detailed balance, and the stationary law."""
-    flow = POSTERIOR[:, None] * matrix
+    flow = posterior[:, None] * matrix
     np.testing.assert_allclose(flow, flow.T, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(stationary(matrix), POSTERIOR, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(stationary(matrix), posterior, rtol=0, atol=1e-11)
 
 
 def in_two_stages(x, y, second):
@@ -186,6 +196,38 @@ def test_a_count_that_is_used_until_a_move_is_seen(monkeypatch):
     assert np.abs(found - POSTERIOR).max() > 1e-3
 
 
+# --- bounds of an expansion -----------------------------------------------------------------------------------------
+
+EXPANSIONS = {"first order": {"order": 1}, "second order": {}, "averaged": {"at": "pilot", "averaged": True}}
+
+
+def law_of_residuals(settings, factor):
+    """Return posterior and stationary law on five places of a chain that decides by residuals and their bounds."""
+    rng = np.random.default_rng(1)
+    model = amc.targets.LogisticRegression(2.0 * rng.normal(size=(DATA, 2)), np.array([0.0, 1.0, 1.0]))
+    target = amc.ControlVariate(model, **settings)
+    places = target.center + 0.6 * rng.normal(size=(STATES, 2)) @ target.laplace.cholesky.T
+    compiled, bound = target.compile(), target.compile_difference_bound()
+    terms = np.array([full_terms(compiled.log_terms, place, compiled.data, DATA) for place in places])
+    log_rest = np.array([compiled.log_prior(place) for place in places])
+
+    def accept(x, y):
+        largest = factor * bound.rates * bound.reach(places[x], places[y], bound.numbers)
+        rest = log_rest[y] - log_rest[x] + np.log(PROPOSAL[y, x] / PROPOSAL[x, y])
+        return acceptance_of(*rates_there_and_back(poisson.rate, 0.0, terms[y] - terms[x], largest), rest, most=10)
+
+    posterior = np.exp(log_rest + terms.sum(axis=1))
+    return posterior / posterior.sum(), transition_matrix(accept)
+
+
+@pytest.mark.parametrize("settings", EXPANSIONS.values(), ids=EXPANSIONS)
+def test_with_the_bounds_of_an_expansion_the_stationary_law_is_the_posterior(settings):
+    posterior, matrix = law_of_residuals(settings, 1.0)
+    assert_exact(matrix, posterior)
+    posterior, matrix = law_of_residuals(settings, 0.5)  # planted
+    assert np.abs(stationary(matrix) - posterior).max() > 1e-4
+
+
 # --- the alias table ------------------------------------------------------------------------------------------------
 
 
@@ -199,12 +241,29 @@ def test_the_alias_table_has_the_probabilities_that_it_was_made_for(seed):
     np.testing.assert_array_equal(table[:, 3], weights[table[:, 2].astype(int)])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_hold_every_row_once_with_a_bound_that_is_a_little_too_large(seed):
+    weights = np.append(np.random.default_rng(seed).gamma(0.05, size=2000) + 1e-13, 0.0)
+    found = row_classes(weights)
+    assert np.sort(found.rows).tolist() == list(range(len(weights)))
+    bounds = np.empty(len(weights))
+    bounds[found.rows] = np.repeat(found.bounds, np.diff(found.starts))
+    heavy = weights > 1e-12 * weights.max()
+    assert np.all(bounds >= weights) and np.all(bounds[heavy] < 2 ** (1 / 8) * 1.0001 * weights[heavy])
+    np.testing.assert_allclose(found.total, bounds.sum())
+    sums = found.bounds * np.diff(found.starts)  # a class is drawn by its sum, a row of it as any other
+    probability, n = found.table[:, 0] / len(sums), len(sums)
+    probability += np.bincount(found.table[:, 2].astype(int), (1.0 - found.table[:, 0]) / n, minlength=n)
+    np.testing.assert_allclose(probability, sums / sums.sum(), rtol=1e-9, atol=1e-15)
+
+
 # --- chains draw for draw -------------------------------------------------------------------------------------------
 
 
 def textbook_counts(rate, chi, rates, reach, terms, most):
     """Decide by Poisson counts, written out: events of a process of rate 1, rows by the alias table, thinning."""
-    table, total = alias_table(rates), float(rates.sum())
+    classes = row_classes(rates)
+    total = classes.total
 
     def decide(rng, theta, proposed, threshold, rest):
         m = reach(theta, proposed)
@@ -221,10 +280,10 @@ def textbook_counts(rate, chi, rates, reach, terms, most):
                     break
                 n += 1
             rows, bounds = np.empty(n, dtype=np.int64), np.empty(n)
-            plain(draw_rows)(rng, table, n, rows, bounds)
+            plain(draw_rows_by_class)(rng, classes, n, rows, bounds)
             reads += n
-            for row in rows:
-                bound, d = rates[row] * m, there[row] - here[row]
+            for row, rounded_up in zip(rows, bounds, strict=True):
+                bound, d = rounded_up * m, there[row] - here[row]
                 thin = plain(rate)(bound, d, w)
                 if 0.5 * (1.0 + w) * bound * rng.random() < thin:
                     back = plain(rate)(bound, -d, w)
@@ -262,6 +321,19 @@ TESTS = {
 }
 
 
+def largest_move(whitened, power):
+    """Return how far sign(t) |t|^power of a coordinate moves between two points of the plane, over all directions."""
+
+    def move(angle):
+        one, other = whitened.T @ np.array([np.cos(angle), np.sin(angle)])
+        return np.abs(np.sign(other) * np.abs(other) ** power - np.sign(one) * np.abs(one) ** power)
+
+    angles = np.linspace(0.0, np.pi, 200)
+    best = angles[np.argmax(move(angles))]
+    around = (best - angles[1], best + angles[1])
+    return -optimize.minimize_scalar(lambda a: -move(a), bounds=around, method="bounded", options={"xatol": 1e-10}).fun
+
+
 @pytest.mark.parametrize("name", ["poisson", *(pytest.param(k, marks=pytest.mark.recompiles) for k in [*TESTS][1:])])
 def test_chains_are_those_of_the_textbook(name):
     """Some decisions are on counts, of none to many rows, some on all data."""
@@ -271,14 +343,15 @@ def test_chains_are_those_of_the_textbook(name):
 
     def terms(theta):
         X, y, numbers = compiled.data
-        delta = X @ theta - numbers[:, 0]
-        value = y * (X @ theta) - np.logaddexp(0.0, X @ theta)
-        return value - numbers[:, 1] - delta * (numbers[:, 2] + delta * numbers[:, 3])
+        eta = X @ theta
+        return y * eta - np.logaddexp(0.0, eta) - eta * (numbers[:, 0] + eta * numbers[:, 1])
+
+    whiten = bound.numbers[6:].reshape(2, 2)
 
     def reach(theta, proposed):
-        whitened = np.linalg.solve(target.laplace.cholesky, np.column_stack([theta, proposed]) - target.center[:, None])
+        whitened = whiten @ (np.column_stack([theta, proposed]) - target.center[:, None])
         radii = np.sqrt((whitened**2).sum(axis=0))
-        return float((radii**3).sum()) if radii.max() <= bound.numbers[3] else math.inf
+        return largest_move(whitened, 3) if radii.max() <= bound.numbers[3] else math.inf
 
     decide = textbook_counts(rate, chi, bound.rates, reach, terms, thinning.LARGEST_SHARE * 400)
     start, steps = target.center + 0.1, 400

@@ -44,7 +44,8 @@ def quadrature(target, fit):
     grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     thetas = fit.mode + grid @ fit.cholesky.T
     eta = thetas @ target.X.T
-    logs = -0.5 * np.square(thetas).sum(axis=1) / target.prior_scale**2
+    mean, precision = target.normal_prior
+    logs = -0.5 * np.square(thetas - mean) @ precision
     logs += sum(np.vectorize(target._loglik_eta)(eta[:, i], target.y[i]) for i in range(target.n_obs))
     weights = np.exp(logs - logs.max())
     return moments(grid).T @ weights / weights.sum()

@@ -1,9 +1,10 @@
-"""The study of docs/studies.md is one that runs, and so is the code of docs/bias.md."""
+"""The study of docs/studies.md is one that runs, and so is the code of docs/bias.md and of the front page."""
 
 import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.pyplot import close
 
@@ -12,7 +13,7 @@ from approxmcmc.study import Budget
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import write_report
 from tests.models import logistic
-from tests.studies.toys import quiet_probe
+from tests.studies.toys import quiet_probe, toy_study
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "studies.md"
@@ -32,6 +33,24 @@ def test_the_study_of_the_documentation_runs_and_gives_its_page(tmp_path):
     assert "Standard deviation of the draws" in write_report(results, tmp_path / "report").read_text(encoding="utf-8")
 
 
+def test_a_users_own_sampler_of_the_documentation_draws_from_the_posterior(tmp_path):
+    (_, code, *_) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    scope = {"__name__": "users_own"}
+    exec(compile(code, "docs/studies.md", "exec"), scope)
+    study = toy_study(targets={"logistic": _tiny_logistic}, samplers={"walk": scope["NumPyWalk"](0.3)}, replicates=1)
+    study = dataclasses.replace(study, budget=Budget(draws=4000))
+    results = study.run("smoke", tmp_path, probe=quiet_probe)
+    assert results.records["status"].tolist() == ["done"]
+    [[trace]] = results.traces().values()
+    fit, beta = amc.laplace(_tiny_logistic()), trace["posterior"]["beta"].values[0]
+    assert np.abs((beta.mean(axis=0) - fit.mode) / fit.sd).max() < 0.5  # a walk of the wrong density is off by more
+    assert 0.0 < trace["sample_stats"]["perf_counter_diff"].sum() < 60.0
+
+
+def _tiny_logistic():
+    return logistic(40, 2)
+
+
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of few draws
 def test_the_code_of_the_page_on_biases_runs():
     """With few draws and audits in place of seconds, all else as printed."""
@@ -45,3 +64,14 @@ def test_the_code_of_the_page_on_biases_runs():
         exec(compile(small, "docs/bias.md", "exec"), scope)
     assert blocks and scope["biases"].sizes["audit"] == 40
     close("all")
+
+
+@pytest.mark.slow
+@pytest.mark.needs_jit
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+def test_the_lines_of_the_front_page_run():
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    X, y = amc.datasets.synthetic_logistic(500, 2, seed=1)
+    scope = {"X": X, "y": y}
+    exec(compile(code, "docs/index.md", "exec"), scope)
+    assert scope["trace"].posterior.attrs["chosen"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.engine.code_version import code_tokens
 from approxmcmc.errors import StudyError
 from approxmcmc.study import Budget, Knob, Study, knob, vary
 from approxmcmc.study.plan import digest, make_plan, select
-from approxmcmc.study.provenance import code_tokens
 from tests.studies.toys import ToySampler, ToyTarget, toy_study
 
 

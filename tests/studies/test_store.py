@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from approxmcmc.engine.checks import differences_of
 from approxmcmc.errors import StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.json_files import write_json
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.record import planned_record
-from approxmcmc.study.store import Store, differences_of, hash_of_draws
+from approxmcmc.study.store import Store, hash_of_draws
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, toy_study
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-TUTORIALS = [*(path for path in sorted((DOCS / "tutorials").glob("*.md")) if path.stem != "index"), DOCS / "loo.md"]
+TUTORIALS = [*sorted((DOCS / "tutorials").glob("*.md")), DOCS / "loo.md"]
 
 
 @pytest.mark.slow

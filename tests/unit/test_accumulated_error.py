@@ -25,6 +25,7 @@ def ess(value):
         (error(0.018, 0.010), 561.0, "warning"),  # a walk: 14 steps to forget, errors of .018 each
         (error(0.018, 0.010), 8000.0, "ok"),  # independent draws with the same errors
         (error(0.018, 0.001), 561.0, "ok"),  # two standard errors above 0: may be nothing
+        (error(0.022, 0.0074), 400.0, "warning"),  # less than three standard errors above 0, and far beyond the limit
         (error(0.0007, 0.0005), 3700.0, "ok"),
     ],
 )

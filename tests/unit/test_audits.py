@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import api
+from approxmcmc import runs
 from approxmcmc.contracts import SamplingResult
 from approxmcmc.engine.streams import streams
 from approxmcmc.samplers.audits import kurtosis_of
@@ -29,7 +29,9 @@ class TestNumber:
             (100.0, 0.01, 10**6, 1000),  # a tenth of the time
             (5.0, 0.01, 10**6, 100),  # at least 100
             (0.5, 0.01, 10**6, 50),  # as many as fit in the sampling time
-            (0.001, 0.01, 10**6, 20),  # but 20
+            (0.001, 0.1, 10**6, 20),  # but 20
+            (0.001, 0.01, 10**6, 30),  # as many as fit in .3 s
+            (0.001, 0.0001, 10**6, 400),  # and 400 are plenty
             (100.0, 0.01, 30, 30),  # one for each draw
         ],
     )
@@ -125,7 +127,7 @@ class TestPolicy:
 
         chains = [types.SimpleNamespace(auditor=auditor)] * 2
         found = audit_draws(result(seconds=0.0), chains, np.random.default_rng(0), tune=0, thin=1)
-        assert 0 < found.stats["decisions_audited"].sum() < found.attrs["audits"] == 100
+        assert 0 < found.stats["decisions_audited"].sum() < found.attrs["audits"] == 400
 
     def test_chains_without_auditors_are_left_alone(self):
         given, chains = result(), [types.SimpleNamespace(auditor=None)] * 2
@@ -204,7 +206,7 @@ def test_a_time_limit_ends_the_audits(monkeypatch):
         left.append(deadline - time.perf_counter())
         return audit_draws(result, chains, rng, deadline=deadline, **others)
 
-    monkeypatch.setattr(api, "audit_draws", spy)
+    monkeypatch.setattr(runs, "audit_draws", spy)
     trace = amc.sample(logistic(), SAMPLERS["t-test"], **(RUN | {"draws": 10**7, "time_limit": 0.33}))
     attrs = trace.posterior.attrs
     assert attrs["stopped"] == "time_limit" and attrs["audit_policy"] == "auto"

@@ -55,6 +55,7 @@ class TestSettings:
         with pytest.raises(InvalidInputError, match=match):
             MinibatchBarker(**settings)
 
+    @pytest.mark.needs_jit
     @pytest.mark.parametrize("variance", [0.01, 0.81, 1.0, 2.25])
     def test_the_ends_of_the_range_are_in_it(self, variance):
         part = MinibatchBarker(variance, correction="minimax").build_test(logistic())
@@ -91,6 +92,7 @@ def test_every_evaluation_is_booked(test):
 
 
 class TestRecords:
+    @pytest.mark.needs_jit
     def test_variance_skewness_and_acceptance_probability(self):
         trace = draw(MinibatchBarker(0.5, 30), draws=300, audit_every=5)
         stats_ = trace.sample_stats
@@ -120,6 +122,7 @@ class TestRecords:
 
 
 class TestDraws:
+    @pytest.mark.needs_jit
     def test_audits_never_shift_a_chain(self):
         test = MinibatchBarker(batch_size=20)
         plain, audited = draw(test, audit_every=None), draw(test, audit_every=1)
@@ -160,6 +163,7 @@ class TestDraws:
 
 
 class TestWarnings:
+    @pytest.mark.needs_jit
     def test_skewed_terms_are_reported(self):
         def loglik(theta, data, i):
             (x,) = data
@@ -227,6 +231,7 @@ class TestMixture:
         _, weights = target._nodes()
         assert weights.sum() == pytest.approx(30_000) and weights.min() >= 0.0
 
+    @pytest.mark.needs_jit
     @pytest.mark.parametrize("n_obs", [300, 30_000])
     def test_the_pymc_twin_is_the_same_posterior(self, n_obs):
         target = GaussianMixture.simulated(n_obs, temperature=2.0, random_seed=7)

@@ -142,6 +142,7 @@ class TestRuns:
         assert counts["datapoints_touched"].min() < n  # some stop early
         np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / 10))
 
+    @pytest.mark.needs_jit
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_a_range_that_is_too_small_is_noticed(self):
         target = logistic()
@@ -153,6 +154,7 @@ class TestRuns:
         assert "range of the terms" in trace["posterior"].attrs["problems"]
         assert "range_violations" not in draw(BernsteinTest(0.05, 20, range="observed"), target).sample_stats
 
+    @pytest.mark.needs_jit
     def test_too_many_wrong_decisions_are_reported(self):
         """Four of 4000 data carry the mean: the observed range misses them, and 90 % of its decisions are wrong."""
         x = np.zeros(2000)

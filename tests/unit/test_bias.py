@@ -90,8 +90,37 @@ def test_draws_from_elsewhere_have_drift_alone():
     draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": trace()["posterior"]["beta"].drop_attrs()})})
     told = amc.bias(draws, target(), None, n_audits=20, random_seed=1)
     assert told.attrs["form"] == "drift" and np.isnan(told.optimal_audit_share)
-    with pytest.raises(IncompatibleError, match="variable 'beta'"):
+    with pytest.raises(InvalidInputError, match="'beta' of shape"):
         amc.bias(draws, logistic(40, 3), None)
+
+
+def test_a_trace_of_another_run_is_refused():
+    """Its audits would be those of a sampler, or of a target, that never made these draws."""
+    looser = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.SequentialTTest(0.4, 8))
+    for of, by, message in ((target(), looser, "made by"), (logistic(41, 2), sampler(), "another target")):
+        with pytest.raises(InvalidInputError, match=message):
+            amc.bias(trace(), of, by)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.zeros((2, 0, 2)), "0 draws"),
+        (np.arange(38.0).reshape(1, 19, 2), "at least 20"),
+        (np.full((1, 30, 2), 0.1), "never moved"),
+        (np.where(np.arange(60).reshape(1, 30, 2) == 7, np.nan, 0.1), "draw 3 of chain 0"),
+    ],
+)
+def test_draws_that_tell_nothing_are_refused(values, message):
+    draws = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": (("chain", "draw", "coef"), values)})})
+    with pytest.raises(InvalidInputError, match=message):
+        amc.bias(draws, target(), None)
+
+
+def test_dims_in_another_order_are_the_same_draws():
+    swapped = trace().copy()
+    swapped["posterior"] = xr.DataTree(trace()["posterior"].to_dataset().transpose("coef", "draw", "chain"))
+    assert draws_of(swapped, target()).theta.tobytes() == draws_of(trace(), target()).theta.tobytes()
 
 
 def test_estimands_of_the_user():
@@ -243,7 +272,7 @@ def test_a_tuned_proposal_is_audited_as_tuning_left_it():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"form": "other"}, "form"), ({"seconds": 0}, "seconds"), ({"n_audits": 0}, "n_audits")]
+    ("settings", "message"), [({"form": "other"}, "form"), ({"seconds": "1"}, "seconds"), ({"n_audits": 0}, "n_audits")]
 )
 def test_careless_arguments(settings, message):
     with pytest.raises(InvalidInputError, match=message):

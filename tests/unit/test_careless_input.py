@@ -224,7 +224,7 @@ class TestArguments:
             amc.sample(TARGET, WALK, **(QUICK | bad))
 
     def test_arguments_are_looked_at_before_a_sampler_is_chosen(self, monkeypatch):
-        monkeypatch.setattr(amc.api, "_choose_sampler", lambda *_, **__: pytest.fail("a pilot was run"))
+        monkeypatch.setattr("approxmcmc.design.choice.choose_sampler", lambda *_, **__: pytest.fail("a pilot was run"))
         with pytest.raises(InvalidInputError, match="draws"):
             amc.sample(TARGET, draws=-1)
 

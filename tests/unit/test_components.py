@@ -1,10 +1,12 @@
 """Settings of proposals, tests and samplers: ranges, printing, equality, dicts."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import presets
+from approxmcmc import foreign, presets
 from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
 from approxmcmc.contracts import AcceptanceTest, Component, Proposal, Sampler, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -18,6 +20,11 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
     "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
+    "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
+    "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
+    "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
+    "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
     "BouncyParticle": [amc.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
     "CheapestExactTest": [amc.CheapestExactTest()],
     "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
@@ -58,6 +65,14 @@ EXAMPLES = {  # of every public class; one without an example fails below
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
+    "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
+    "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
+    "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
+    "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],
+    "NutpieNUTS": [foreign.NutpieNUTS(tune=500)],
+    "PyMCADVI": [foreign.PyMCADVI(iterations=100)],
+    "PyMCNUTS": [foreign.PyMCNUTS(tune=500)],
+    "PyMCPathfinder": [foreign.PyMCPathfinder(n_paths=2)],
     "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
     "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
     "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
@@ -71,7 +86,8 @@ def public_components():
     """Return the names of all component classes that the package or one of its rooms offers."""
     homes = [amc, *(getattr(amc, room) for room in amc._ROOMS)]
     found = [getattr(home, name) for home in homes for name in getattr(home, "__all__", ())]
-    return {each.__name__ for each in found if isinstance(each, type) and issubclass(each, Component)}
+    classes = [each for each in found if isinstance(each, type) and issubclass(each, Component)]
+    return {each.__name__ for each in classes if not inspect.isabstract(each)}
 
 
 def test_every_public_component_has_an_example():

@@ -12,6 +12,7 @@ from approxmcmc.couplings.kernels import coupling_of, default_kernel
 from approxmcmc.engine.compile import config
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
+from tests.intractable import five_values
 from tests.models import logistic
 
 pytestmark = pytest.mark.recompiles
@@ -147,19 +148,45 @@ def test_reflection_is_maximal():
     assert abs(same / 10_000 - 0.6171) < 5.0 * math.sqrt(0.617 * 0.383 / 10_000)
 
 
-@pytest.mark.parametrize("rule", ["metropolis", "barker"])
-def test_a_chain_alone_makes_the_steps_of_the_sampler(rule):
+def network():
+    return amc.targets.BayesianNetwork({"a": [0.2, 0.5, 0.3], "b": [[0.9, 0.1], [0.4, 0.6], [0.5, 0.5]]}, {"b": ["a"]})
+
+
+EXACT = {
+    "walk, metropolis": lambda: (target(), amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), X0, Y0),
+    "walk, barker": lambda: (target(), amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest("barker")), X0, Y0),
+    "sites": lambda: (
+        network(), amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest("barker")), np.zeros(2), np.ones(2)
+    ),
+    "exchange": lambda: (five_values(), amc.Exchange(amc.RandomWalk(0.9)), np.array([0.4]), np.array([-0.6])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_chain_alone_makes_the_steps_of_the_sampler(name):
     """X runs ahead as the exact chain does, bit for bit, when both read one stream."""
-    sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest(rule))
-    program = sampler.build(target(), audit_every=None)
+    of, sampler, start, other = EXACT[name]()
+    program = sampler.build(of, audit_every=None)
     rng = np.random.default_rng(5)
-    chain = program.start(X0, Streams(rng, rng, rng, rng, rng), 0)
-    draws = np.empty((20, 3))
+    chain = program.start(start, Streams(rng, rng, rng, rng, rng), 0)
+    draws = np.empty((20, start.size))
     chain.advance(20, 1, draws, np.empty((20, len(COUNT_NAMES)), np.int64), np.empty((20, len(VALUE_NAMES))))
-    coupling = coupling_of(target(), sampler)
+    assert (draws[1:] != draws[:-1]).any()
+    coupling = coupling_of(of, sampler)
     for steps in (1, 7, 20):
-        found = coupling.meet(np.random.default_rng(5), X0, Y0 + 9.0, steps, steps + 1)
-        assert found.paths[0, 0].tobytes() == draws[steps - 1].tobytes()
+        found = coupling.meet(np.random.default_rng(5), start, other, steps, steps + 1)
+        x = found.paths[0, 0] if found.time != steps else other  # which stands where it was, and X came there
+        assert x.tobytes() == draws[steps - 1].tobytes()
+
+
+@pytest.mark.parametrize("name", ["sites", "exchange"])
+def test_discrete_and_intractable_chains_meet(name):
+    of, sampler, x, y = EXACT[name]()
+    coupling = coupling_of(of, sampler)
+    found = [coupling.meet(np.random.default_rng(seed), x, y, 0, 2000) for seed in range(5)]
+    assert all(each.met and (each.paths[0] != each.paths[1]).any(axis=1).all() for each in found)
+    bound = amc.bounds.couplings(of, sampler, lag=20, n_couplings=20, random_seed=1, progressbar=False)
+    assert bound.attrs["unmet"] == 0 and float(bound.meeting_time.min()) >= 20
 
 
 @each_proposal
@@ -218,6 +245,13 @@ class TestSurrogate:
         assert all(each.met for each in found)
 
 
+def test_an_intractable_model_without_exact_draws_is_refused():
+    ring = np.roll(np.eye(20, dtype=int), 1, axis=0)
+    graph = amc.targets.ERGM(ring + ring.T, ("edges", "triangles"), prior_scale=5.0)
+    with pytest.raises(IncompatibleError, match="neither biases nor bounds"):
+        coupling_of(graph, amc.Exchange(amc.RandomWalk(0.1)))
+
+
 def test_what_has_no_coupling_is_refused():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="adapts"):
@@ -228,4 +262,4 @@ def test_what_has_no_coupling_is_refused():
 
 
 def test_default_kernel_of_expanded_terms_is_that_of_the_plain_target():
-    assert default_kernel(amc.ControlVariate(target())).target is target()
+    assert default_kernel(amc.ControlVariate(target()), X0[None]).target is target()

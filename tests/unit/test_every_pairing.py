@@ -162,6 +162,9 @@ TARGETS = {
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
+    "PredictorTarget": lambda: amc.PredictorTarget(
+        log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
+    ),
     "PseudoLikelihood": lambda: amc.targets.PseudoLikelihood(friends()),
     "RobustRegression": lambda: amc.targets.RobustRegression(X, X[:, 0], df=3.0, prior_scale=1.0),
     "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),
@@ -176,6 +179,7 @@ UNBOUNDED = (
     "BoundedLikelihood",
     "GLMTarget",
     "GaussianMixture",
+    "PredictorTarget",
     "SoftmaxRegression",
 )
 # Targets that know no bound of their single terms; a factor's is its range.

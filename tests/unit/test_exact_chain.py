@@ -152,6 +152,7 @@ SHORT = {"draws": 400, "tune": 100, "chains": 4, "cores": 1}
 LENIENT = ChainGates(max_r_hat=1.1, min_bulk_ess=100, max_second_r_hat=1.1, min_second_ess=100)
 
 
+@pytest.mark.needs_jit
 def test_a_long_chain_is_labelled_described_and_cached(target, tmp_path, monkeypatch):
     first = exact_chain_reference(target, gates=LENIENT, cache_dir=tmp_path, **SHORT)
     attrs = first["reference_moments"].attrs
@@ -182,11 +183,12 @@ def test_another_form_of_the_posterior_gives_the_same_law(target, tmp_path):
         Kernel(walk, thin=2),
         gates=LENIENT,
         cache_dir=tmp_path,
-        **(SHORT | {"draws": 1500}),
+        **(SHORT | {"draws": 700}),
     )
     assert tree["posterior"].attrs["gates_passed"] == 1
 
 
+@pytest.mark.needs_jit
 def test_draws_that_fail_are_refused_or_come_back_with_their_report(target, tmp_path):
     how = SHORT | {"cache_dir": tmp_path, "gates": ChainGates(min_bulk_ess=1e6)}
     with pytest.raises(GoldStandardError, match=r"fails 1 of 7 gates: bulk_ess = \d+.*needs >= 1e\+06"):

@@ -173,7 +173,7 @@ class TestControlVariate:
             ({"at": "median"}, InvalidInputError, 'at must be "mode"'),
             ({"at": np.zeros(2)}, InvalidInputError, r"shape \(3,\), found \(2,\)"),
             ({"order": 3}, InvalidInputError, "order must be 1 or 2"),
-            ({"memory_limit": 100.0}, InvalidInputError, "4 numbers each"),
+            ({"memory_limit": 100.0}, InvalidInputError, "2 numbers each"),
             ({"at": np.full(3, np.inf)}, NotFiniteError, "no finite value and derivatives"),
         ],
     )

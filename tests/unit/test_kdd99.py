@@ -110,6 +110,7 @@ def test_the_stand_in_is_like_the_data():
     np.testing.assert_allclose(tenth.X_train[:, :39].std(axis=0), 1.0)
 
 
+@pytest.mark.needs_jit
 @pytest.mark.slow
 def test_the_real_data():
     folder = places.data_folder()

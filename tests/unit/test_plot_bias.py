@@ -41,6 +41,7 @@ def biases(rng):
     return xr.Dataset({**named, "posterior_sd": ("estimand", sd)}, {"estimand": labels, "step": steps})
 
 
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_draws_on_every_backend(biases, backend):
     collection = amc.plot_bias(biases, backend=backend)

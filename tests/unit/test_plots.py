@@ -45,6 +45,7 @@ def drawn(collection, visual, name, **selection):
     return (found.sel(selection) if selection else found).item()
 
 
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_plot_risk_draws_on_every_backend(curves, backend):
     collection = plot_risk(curves, var_names=["risk", "bias_sq", "variance"], backend=backend)

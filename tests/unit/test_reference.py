@@ -457,6 +457,7 @@ def test_a_black_box_has_no_hash_and_is_not_cached(sampler, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.needs_jit
 @pytest.mark.slow
 def test_model_hash_is_the_same_in_another_process(build):
     code = f"{MODEL_SOURCE}\nfrom approxmcmc.interop.model_hash import model_hash\nprint(model_hash(build()))"

@@ -1,10 +1,8 @@
 """The public `sample`: arguments, starting points, stops, failures and warnings."""
 
-import _thread
 import json
 import math
 import signal
-import threading
 import time
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.identity import UnknownContentError
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
+from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic, normal_logprior, normal_mean
 
 TARGET = logistic()
@@ -53,7 +52,7 @@ def test_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch):
         raise UnknownContentError("a compiled function names an object that cannot be read")
 
     monkeypatch.setattr(target, "content_hash", unreadable)
-    monkeypatch.setattr("approxmcmc.api.run", lambda *arguments, **settings: pytest.fail("draws were made, and lost"))
+    monkeypatch.setattr("approxmcmc.runs.run", lambda *arguments, **settings: pytest.fail("draws were made, and lost"))
     with pytest.raises(UnknownContentError, match="cannot be read"):
         draw(target)
 
@@ -126,13 +125,10 @@ class TestStops:
         assert np.all(np.atleast_1d(trace.posterior.attrs["tuning_decisions_made"]) > 0)
 
     @pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="interrupts are ignored here")
-    def test_interrupt_returns_what_was_drawn(self):
-        draw()  # compiled
-        timer = threading.Timer(0.7, _thread.interrupt_main)
-        timer.start()
+    def test_interrupt_returns_what_was_drawn(self, monkeypatch):
+        interrupt_once_drawing(monkeypatch, chains=2)
         with pytest.warns(SamplingWarning, match="interrupted; [0-9]+ draws per chain are kept"):
             trace = draw(draws=5_000_000, time_limit=60.0)  # the limit ends a run whose interrupt was lost
-        timer.join()
         assert trace.posterior.attrs["stopped"] == "interrupt"
         assert trace.posterior.sizes["draw"] > 0
 

@@ -36,7 +36,7 @@ def test_a_target_shows_its_sizes(target):
 
 def test_a_choice_shows_its_table():
     table = pd.DataFrame({"candidate": ["a < b"], "price": [0.123456]})
-    shown = text_of(Choice(None, None, np.zeros(1), 1, table, "x < y", {})._repr_html_())
+    shown = text_of(Choice(None, None, np.zeros(1), 1, table, "x < y", {}, "a < b")._repr_html_())
     assert all(piece in shown for piece in ("x < y", "a < b", "0.123"))
 
 

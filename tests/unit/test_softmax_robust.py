@@ -223,6 +223,7 @@ def test_other_samplers_take_the_new_targets():
         assert trace.posterior["beta"].shape == (1, 10, *TARGETS[name].variables.shapes["beta"])
 
 
+@pytest.mark.needs_jit
 def test_the_mode_is_found_beside_rare_categories():
     """A difference step as long as a typical term bends is 10 logits long for the few rows of a category."""
     rng, n = np.random.default_rng(0), 10_000

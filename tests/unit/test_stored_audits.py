@@ -12,7 +12,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarn
 from approxmcmc.sampling import audits
 from tests.models import logistic
 
-RUN = {"draws": 45, "tune": 20, "chains": 2, "random_seed": 7, "progressbar": False, "thin": 2}
+RUN = {"draws": 15, "tune": 20, "chains": 2, "random_seed": 7, "progressbar": False, "thin": 2}
 WALK = amc.RandomWalk(0.2)
 TTEST = amc.SequentialTTest(0.1, 50)
 SAMPLERS = {
@@ -38,7 +38,7 @@ QUICK = ("t-test",)
 
 @pytest.fixture
 def ticks(monkeypatch):
-    """A clock of audits on which each of them takes a millisecond: all 90 draws are audited, after a pilot of three."""
+    """A clock of audits on which each of them takes a millisecond: all 30 draws are audited, after a pilot of three."""
     count = iter(range(10**9))
     monkeypatch.setattr(audits, "SHARE_OF_PILOT", 0.0)
     monkeypatch.setattr(audits, "time", types.SimpleNamespace(perf_counter=lambda: 1e-3 * next(count)))
@@ -58,7 +58,7 @@ def test_they_are_those_of_sample(name, ticks, tmp_path):
     own, plain = (quietly(amc.sample, target, sampler, audit_every=every, **RUN) for every in ("auto", None))
     stored = amc.load(amc.save(plain, tmp_path / "run.nc"))
     found = quietly(amc.audit, stored, target, sampler, seconds=0.2, random_seed=7)
-    assert found.posterior.attrs["audits"] == own.posterior.attrs["audits"] == 90
+    assert found.posterior.attrs["audits"] == own.posterior.attrs["audits"] == 30
     for record in own.sample_stats.data_vars:
         if record != "perf_counter_diff":
             np.testing.assert_array_equal(found.sample_stats[record], own.sample_stats[record], err_msg=str(record))
@@ -117,8 +117,8 @@ class TestDrawsFromElsewhere:
     def test_an_exact_sampler_is_judged_by_its_draws(self):
         target, sampler = logistic(), amc.MetropolisHastings(WALK, amc.ExactTest())
         trace = quietly(amc.sample, target, sampler, **RUN)
-        found = quietly(amc.audit, trace, target, sampler, n_audits=60, random_seed=1)
-        assert np.isfinite(found.sample_stats["audited_acceptance"]).sum() == 60
+        found = quietly(amc.audit, trace, target, sampler, n_audits=20, random_seed=1)
+        assert np.isfinite(found.sample_stats["audited_acceptance"]).sum() == 20
         assert "audit_acceptance_error" not in found.sample_stats
 
 

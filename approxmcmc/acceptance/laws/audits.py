@@ -44,8 +44,8 @@ def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
     return WrongDecisions(wrong, audited, float(betaincinv(wrong, audited - wrong + 1, 0.001)) if judged else 0.0)
 
 
-def expected_wrong_rate(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks: Any) -> float | None:
-    """Return the mean error of the recursion of the sequential t-test over the audited decisions; None without any.
+def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks: Any) -> np.ndarray | None:
+    """Return the error of the recursion of the sequential t-test at each draw's audited decision; None without any.
 
     Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
     error depends on the data through mu_std alone. A stop by tolerance adds what a tie may err: ties are what it gives
@@ -67,7 +67,7 @@ def expected_wrong_rate(stats: "xr.Dataset", *, epsilon: float, tol: float, **lo
         expected[here] = _at(mu_std[here], sequential_test_error(MU_STD_GRID, epsilon=one, **looks)["error"].values)
     if tol > 0.0 and "tolerance_stops" in stats:
         expected += _errors_of_stops(stats, mu_std, epsilons, looks)
-    return float(expected[audited].mean())
+    return np.where(audited, expected, np.nan)
 
 
 def _errors_of_stops(

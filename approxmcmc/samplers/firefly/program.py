@@ -10,6 +10,7 @@ from approxmcmc.contracts import CompiledBound, CompiledTarget, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.passes import log_densities
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.firefly.bright import Bright, new_bright
 from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity
@@ -66,12 +67,9 @@ class FireflyProgram:
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its steps are exact."""
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return log prior + log-likelihood on all data at `theta`."""
-        prior = float(self.target.log_prior(theta))
-        if prior == -math.inf:
-            return prior
-        return prior + float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log prior + log-likelihood on all data at each theta."""
+        return log_densities(self.target, thetas)
 
     def gaps(self, theta: np.ndarray) -> np.ndarray:
         """Return log p(x_i|theta) - log B_i(theta) of all data."""

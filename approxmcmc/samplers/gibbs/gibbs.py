@@ -194,14 +194,14 @@ class GibbsProgram:
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its steps are audited while they are made."""
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return the unnormalised log density of a state."""
-        return float(self.target.log_density(theta))
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log densities of some states."""
+        return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at a state of positive probability."""
         state = self.new_state(theta.copy())
-        state.log_density[0] = self.log_density(theta)
+        state.log_density[0] = self.target.log_density(theta)
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:

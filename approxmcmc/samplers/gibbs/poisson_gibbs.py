@@ -130,9 +130,9 @@ class PoissonGibbsProgram:
         state = new_state(self.conditionals, (), theta, new_clock(0))
         return state._replace(tests=(self.make_counts(),))
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return the unnormalised log density of a state."""
-        return float(self.target.log_density(theta))
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log densities of some states."""
+        return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its updates are exact."""

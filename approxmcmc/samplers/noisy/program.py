@@ -104,8 +104,11 @@ class NoisyProgram:
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its steps are audited while they are made."""
 
-    def log_density(self, theta: np.ndarray) -> float:
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood where that is known; elsewhere the log prior, whose support it has."""
+        return np.array([self._log_density(theta) for theta in thetas])
+
+    def _log_density(self, theta: np.ndarray) -> float:
         prior = float(self.log_prior(theta))
         known = self.likelihood.log_likelihood(theta) if prior > -math.inf else None
         return prior if known is None else prior + known
@@ -139,7 +142,7 @@ class AuditedChain:
 
     def __init__(self, chain: CompiledChain, likelihood: KnownLikelihood) -> None:
         self.chain = chain
-        self.adapted, self.explain_failure = chain.adapted, chain.explain_failure
+        self.adapted, self.explain_failure, self.streams = chain.adapted, chain.explain_failure, chain.streams
 
         # Decisions come in pairs at one theta: a rejected step asks for its likelihood again.
         @functools.lru_cache(maxsize=64)
@@ -154,6 +157,11 @@ class AuditedChain:
         """Where the last step wanted to go; shape (dim,)."""
         return self.chain.proposed
 
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What its steps change, by name."""
+        return self.chain.memory
+
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit what was chosen for it."""
         state: NoisyState = self.chain.state
@@ -167,4 +175,5 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             book_audit(int(audits.decision[k]), exact, counts[(audits.step[k] - first) // thin])
+        self.chain.state = state  # the list has been worked off, and is no part of what the chain remembers
         return made

@@ -9,8 +9,8 @@ from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.passes import log_densities
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, new_flight
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
@@ -69,10 +69,9 @@ class PDMPProgram:
             weight=np.empty(1),
         )
 
-    def log_density(self, theta: np.ndarray) -> float:
-        """Return log prior + log-likelihood on all data at `theta`."""
-        terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
-        return float(self.target.log_prior(theta)) + float(np.sum(terms))
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log prior + log-likelihood on all data at each theta."""
+        return log_densities(self.target, thetas)
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its process is exact in law."""

@@ -26,7 +26,7 @@ from approxmcmc.engine.alias_table import alias_table
 from approxmcmc.engine.compile import MATRIX, VECTOR, bind
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.linear import make_expand_eta
+from approxmcmc.targets.expansion.linear_kernels import make_slopes
 from approxmcmc.targets.linear import LinearTarget
 
 ORDERS = 3
@@ -75,9 +75,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     mean, precision = target.normal_prior
     center, cholesky = fit.mode, fit.cholesky
     derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
-    expand = bind(
-        make_expand_eta, target._loglik_eta, target.derivatives_eta, signature=nb.void(VECTOR, VECTOR, MATRIX)
-    )
+    expand = bind(make_slopes, target.derivatives_eta, signature=nb.void(VECTOR, VECTOR, MATRIX))
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
     force, curvature = cholesky.T @ (precision * (center - mean)), cholesky.T @ (precision[:, None] * cholesky)
@@ -110,11 +108,11 @@ def check_rates(
     who: str,
 ) -> None:
     """Refuse bounds that do not hold at some places; a bound far too small would hardly ever be met in a run."""
-    found = np.empty((len(records), 4))
+    found = np.empty((len(records), 2))
     for phi in places:
         delta = records[:, SCALARS:] @ phi
         expand(records[:, ETA] + delta, records[:, RESPONSE].copy(), found)
-        slopes = np.abs(found[:, 2] - records[:, SLOPE] - records[:, BEND] * delta)
+        slopes = np.abs(found[:, 0] - records[:, SLOPE] - records[:, BEND] * delta)
         bounds = records[:, RATE] * np.linalg.norm(phi) ** order
         excess = np.nan_to_num(slopes - bounds, nan=np.inf)
         if excess.max() > ROUNDING:
@@ -158,9 +156,9 @@ def _expand(
             rates[k] = share * bound * spread**k
     order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
     out[:, RATE] = rates[order, np.arange(len(rows))]
-    expansion = np.empty((len(rows), 4))
+    expansion = np.empty((len(rows), 2))
     expand(out[:, ETA].copy(), responses, expansion)
-    out[:, SLOPE], out[:, BEND] = expansion[:, 2], 2.0 * expansion[:, 3]
+    out[:, SLOPE], out[:, BEND] = expansion[:, 0], 2.0 * expansion[:, 1]
     finite = np.isfinite(out[:, [ETA, SLOPE, BEND]]).all(axis=1)
     if not finite.all():
         worst = here.start + int(np.argmin(finite))

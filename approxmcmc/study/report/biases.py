@@ -213,6 +213,6 @@ def _figure(target: str, told: Sequence[Told]) -> Figure | None:
     axes.flat[0].legend()
     caption = (
         "Each estimand in order: coordinates, their squares about the mean, the log density. Bars: 95 % intervals, "
-        "each by itself. Crosses: difference from the gold standard."
-    )
+        "each by itself."
+    ) + (" Crosses: difference from the gold standard." if any(one.gap is not None for one in mine) else "")
     return Figure(f"Biases: {target}", caption, figure, pd.concat(frames, ignore_index=True))

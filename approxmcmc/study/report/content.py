@@ -14,7 +14,7 @@ from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
-from approxmcmc.study.report.pieces import Note, Section
+from approxmcmc.study.report.pieces import Figure, Note, Section
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners
@@ -113,10 +113,15 @@ def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
     """Return the sections on risk of one target."""
     suffix = f", {contest.target}" if several else ""
     return [
-        Section(f"Risk{suffix}", pieces=(figures.risk_against_time(contest), figures.risk_against_data(contest))),
+        Section(f"Risk{suffix}", pieces=tuple(piece for piece in _risk_figures(contest) if piece is not None)),
         Section(f"Bias and variance{suffix}", pieces=(figures.bias_and_variance(contest),)),
         Section(f"Risk table{suffix}", pieces=(tables.risk_table(contest),)),
     ]
+
+
+def _risk_figures(contest: Contest) -> tuple[Figure | None, ...]:
+    over_data = figures.risk_against_data(contest) if len(contest.over_data) else None
+    return figures.risk_against_time(contest), figures.risk_with_setup(contest), over_data
 
 
 def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:

@@ -11,7 +11,7 @@ each averaged over an estimand's coordinates before the ratio is taken.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.bootstrap import Resampling, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.risk import coordinate, summarise
-from approxmcmc.diagnostics.running import completion_clocks, running_means
+from approxmcmc.diagnostics.running import Clock, completion_clocks, knows, running_means
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class Contest:
     budgets
         Three times in seconds; the last is the longest that every chain reached.
     over_time, over_data
-        Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``), with risk,
+        Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``; settings
+        that count no data have none), with risk,
         bias_sq and variance, their ends ``_lower`` and ``_upper``, and the squared error ``floor`` of the reference.
     at_budgets
         A row per setting, estimand and budget: the same, with ``ratio`` to the exact setting and its ends, and the
@@ -100,7 +101,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     reference = results.reference(target)
     exact = exact_setting(results.records, target, list(traces))
     clocks = {label: completion_clocks(runs, "time", True) for label, runs in traces.items()}
-    longest = min(float(clock[-1]) for listed in clocks.values() for clock in listed)
+    longest = _longest(clocks.values())
     budgets = longest * np.array(BUDGET_SHARES)
     if reference is None:
         return Contest(target, traces, exact, None, budgets, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
@@ -111,8 +112,9 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         judge = _Judge(traces, name, function, reference, average=name in (results.study.average_over or ()))
         grid = _grid(longest)
         over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")
-        touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in traces.items()}
-        ends = {label: _grid(min(float(clock[-1]) for clock in listed)) for label, listed in touched.items()}
+        counted = {label: runs for label, runs in traces.items() if knows(runs, "datapoints_touched")}
+        touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in counted.items()}
+        ends = {label: _grid(_longest([listed])) for label, listed in touched.items()}
         over_data = judge.errors(ends, touched, "datapoints_touched")
         at_budgets = [errors.at(budgets) for errors in over_time]
         tables[0].extend(row for errors in over_time for row in errors.at(grid).rows())
@@ -121,8 +123,8 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
             rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
             for k, row in enumerate(errors.rows()):
                 ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
-                counted = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
-                tables[2].append(row | ratio.columns("ratio") | counted)
+                delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
+                tables[2].append(row | ratio.columns("ratio") | delivered)
     return Contest(target, traces, exact, reference, budgets, *(pd.DataFrame(rows) for rows in tables))
 
 
@@ -165,10 +167,11 @@ class _Judge:
     gold: Reference | None = None
 
     def errors(
-        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[np.ndarray]], axis: str
+        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Clock]], axis: str
     ) -> list[Errors]:
         found = []
-        for label, runs in self.traces.items():
+        for label in points:
+            runs = self.traces[label]
             running = running_means(runs, self.name, self.function, clocks[label], points[label])
             if self.gold is None:
                 self.gold = evaluate_reference(self.name, self.function, self.reference, running.layout)
@@ -178,6 +181,13 @@ class _Judge:
                 pieces = [(one, *coordinate(values, self.gold, k)) for k, one in enumerate(running.layout.labels)]
             found += [Errors(label, one, axis, points[label], part, gold) for one, part, gold in pieces]
         return found
+
+
+def _longest(clocks: Iterable[Sequence[Clock]]) -> float:
+    """Return the longest stretch that every replicate reached; where all are fits, twice what the slowest took."""
+    listed = [clock for each in clocks for clock in each]
+    end = min(clock.until for clock in listed)
+    return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end
 
 
 def _grid(end: float) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.study.report.clocks import is_foreign, setup_seconds
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, subplots
@@ -46,8 +47,26 @@ def risk_against_time(contest: Contest) -> Figure:
         title=f"Risk against time, {contest.target}",
         x_label="sampling time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
-        "tuning in). A straight line of slope −1 is error dominated by variance; a line that levels off has "
-        "met its bias.",
+        "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
+        "has met its bias. A law that was fitted is a level line from the end of its fit.",
+    )
+
+
+def risk_with_setup(contest: Contest) -> Figure | None:
+    """Draw risk against all that a user waits for; None where no foreign sampler takes part."""
+    if not any(is_foreign(traces) for traces in contest.traces.values()):
+        return None
+    waits = {label: setup_seconds(traces) for label, traces in contest.traces.items()}
+    shifted = contest.over_time.assign(time=contest.over_time.time + contest.over_time.setting.map(waits))
+    told = enumeration([f"{label} {number(seconds)} s" for label, seconds in waits.items()])
+    return _curves(
+        contest,
+        shifted,
+        "time",
+        title=f"Risk against time with compilation, {contest.target}",
+        x_label="compilation and sampling time per chain (s)",
+        caption="The same risk, each curve moved right by what its user waits for in a fresh process before the first "
+        f"step: {told}. That is the longest compilation of any cell of the setting.",
     )
 
 
@@ -59,7 +78,8 @@ def risk_against_data(contest: Contest) -> Figure:
         "datapoints_touched",
         title=f"Risk against data read, {contest.target}",
         x_label="data points touched per chain",
-        caption="The same risk against the number of data points read, which is the same on every machine.",
+        caption="The same risk against the number of data points read, which is the same on every machine. "
+        "A sampler that does not count them has no curve.",
     )
 
 
@@ -152,6 +172,8 @@ def _bands(panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest:
     """Draw one quantity of every setting with its band; what is not positive has no place on a log scale."""
     for label, style in style_of(list(contest.traces), contest.exact).items():
         rows = curves[curves.setting == label]
+        if rows.empty:  # it counts no data
+            continue
         y, lower, upper = (rows[f"{name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
         panel.plot(
             rows[axis], np.where(y > 0.0, y, np.nan), markevery=_marked(y > 0.0), markersize=4, label=label, **style

@@ -9,6 +9,7 @@ import numpy as np
 from approxmcmc.diagnostics.records import stat_attribute
 from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report.census import numbers
+from approxmcmc.study.report.clocks import draws_timed
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import (
     NOTHING,
@@ -140,7 +141,7 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
         sampling = [float(trace["sample_stats"]["perf_counter_diff"].sum()) for trace in traces]
         tuning = [float(np.sum(trace["sample_stats"].attrs.get("tuning_perf_counter_diff", 0.0))) for trace in traces]
         rows.append(
-            {"setting": label, "cells": len(done)}
+            {"setting": label, "cells": len(done), "draws timed": draws_timed(traces)}
             | median_range(numbers(done.compile_seconds)).columns("compilation")
             | median_range(numbers(done.setup_seconds)).columns("set-up")
             | median_range(tuning).columns("tuning")
@@ -150,8 +151,9 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
         )
     return Table(
         f"Seconds per cell, {contest.target}",
-        "Median [smallest, largest] over cells. Only tuning and sampling are on the clock of the risk curves; the "
-        "first cell of a process may pay for compilation.",
+        "Median [smallest, largest] over cells. Only tuning (warm-up, or the fit of a law) and sampling are on the "
+        "clock of the risk curves; the first cell of a process may pay for compilation. A sampler of another library "
+        "reports in every cell what it compiled for in the first.",
         pd.DataFrame(rows),
         formats=dict.fromkeys(["compilation", "set-up"], ".3f")
         | dict.fromkeys(["tuning", "sampling", "whole cell, wall", "whole cell, CPU"], ".2f"),
@@ -163,7 +165,7 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
 
 def convergence_table(contest: Contest) -> Table:
     """R-hat and effective sample size over the replicates of every setting, taken as chains."""
-    import arviz as az
+    import arviz_stats as az
     import pandas as pd
 
     rows = []

@@ -29,9 +29,9 @@ from approxmcmc.engine.batches import LOG_PRIOR
 from approxmcmc.engine.pinned import with_context
 from approxmcmc.engine.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.expansion.difference_bounds import first_order_bound, second_order_bound
+from approxmcmc.targets.expansion.difference_bounds import expansion_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
-from approxmcmc.targets.expansion.pilot import Pilot, normal_pilot
+from approxmcmc.targets.expansion.pilot import Pilot, Surveyed, normal_pilot
 from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LinearTarget
@@ -71,8 +71,9 @@ class ControlVariate(ExpandedTarget):
     Parameters
     ----------
     target
-        A target with continuous parameters. Generalised linear models are expanded in closed form, 4 numbers per datum;
-        others by their gradient or by differences, 1 + d + d (d + 1) / 2 numbers per datum.
+        A target with continuous parameters. Generalised linear models are expanded in closed form, 2 numbers per datum;
+        so are likelihoods of K linear predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2;
+        others by their gradient or by differences, 1 + d + d (d + 1) / 2.
     at
         Where to expand: ``"mode"`` finds it, ``"pilot"`` the mean of a short chain on few rows, nearer to a skewed
         posterior; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
@@ -147,6 +148,7 @@ class ControlVariate(ExpandedTarget):
         self.order, self.averaged, self.n_obs = order, bool(averaged), target.n_obs
         self.at_mode = isinstance(at, str) and at == "mode"
         found = self._place(at, memory_limit)
+        found = found.pilot if isinstance(found, Surveyed) else found
         self.at_pilot = isinstance(found, Pilot)
         self.center = mode_of(found)
         if self.center.shape != (target.variables.size,):
@@ -158,7 +160,6 @@ class ControlVariate(ExpandedTarget):
         posterior = Posterior(target, order)
         self._expansion = posterior.expansion
         self._numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
-        self._shifts = np.zeros((target.n_obs, 2))  # what averaging changed of slope and half of the bend
         self._sums = self._expand(found)
         curvature = posterior if order == 2 else Posterior(target)
         here = self._sums + posterior.prior_at(self.center) if order == 2 else curvature.at(self.center)
@@ -170,11 +171,10 @@ class ControlVariate(ExpandedTarget):
     def _expand(self, found: Any) -> Quadratic:
         """Write the rows of the expansion, and return their sum."""
         if not self.averaged:
-            return self._expansion.at(self.center, self._numbers)
+            return self._expansion.expand(self.center, self._numbers)
         pilot = self._pilot(found)
         survey = self._expansion.survey(self.center, pilot.cholesky, pilot.draws, self._numbers, averaged=True)
-        self._shifts = survey.shifts
-        return self._expansion.total(self.center, self._numbers, np.arange(self.n_obs))
+        return survey.total
 
     def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
         """Return the Laplace approximation, and the distance to the mode; None and infinity where it bends up."""
@@ -254,17 +254,8 @@ class ControlVariate(ExpandedTarget):
                 f"{self!r}: the posterior bends up at the centre, and no normal law says how far bounds must hold; "
                 'expand at="mode"'
             )
-        cholesky, draws = self.laplace.cholesky, normal_pilot(self.laplace).draws
-        leverages = np.square(np.asarray(plain.X) @ cholesky).sum(axis=1)
-        if self.order == 1:
-            if plain.second_derivative_bound is None:
-                raise IncompatibleError(
-                    f"{self!r}: exact subsampling of what a first-order expansion leaves needs a bound of the second "
-                    "derivative; give the GLMTarget second_derivative_bound="
-                )
-            return first_order_bound(plain.second_derivative_bound, leverages, self.center, cholesky, draws)
-        places = self._numbers[:, 0], plain.y
-        return second_order_bound(plain, places, leverages, self._shifts, self.center, cholesky, draws)
+        law = self.center, self.laplace.cholesky, normal_pilot(self.laplace).draws
+        return expansion_bound(plain, self.order, self._numbers, None, law, averaged=self.averaged)
 
     def __repr__(self) -> str:
         """Name the target, the order of the expansion, and its distance from the mode."""

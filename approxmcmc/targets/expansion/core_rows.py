@@ -25,10 +25,11 @@ from approxmcmc.contracts import (
     Target,
     content_hash,
 )
+from approxmcmc.engine.passes import over_blocks
+from approxmcmc.engine.path_range import reach_along_path
 from approxmcmc.engine.shuffled import check_rows_are_terms
 from approxmcmc.engine.surrogate_moves import SurrogateState
 from approxmcmc.engine.surrogate_transition import kernel_named, run
-from approxmcmc.engine.term_range import reach_around
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion.core_rule import (
     LARGEST_SHARE,
@@ -37,9 +38,10 @@ from approxmcmc.targets.expansion.core_rule import (
     rows_that_pay,
     rows_that_vary,
 )
-from approxmcmc.targets.expansion.difference_bounds import second_order_bound
+from approxmcmc.targets.expansion.difference_bounds import expansion_bound
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
-from approxmcmc.targets.expansion.pilot import FIRST_STEP, TUNING_STEPS, gradient_or_none
+from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.targets.expansion.pilot import FIRST_STEP, TUNING_STEPS, Surveyed, gradient_or_none
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.expansion.surrogate import Surrogate, rows_of
 from approxmcmc.targets.laplace_approximation import Laplace
@@ -53,8 +55,9 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Parameters
     ----------
     target
-        A target with continuous parameters: a generalised linear model, softmax regression, or any other whose terms
-        have derivatives, 1 + d + d (d + 1) / 2 numbers per datum then.
+        A target with continuous parameters: a generalised linear model, 4 numbers per datum; a likelihood of K linear
+        predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2; or any other whose terms have
+        derivatives, 1 + d + d (d + 1) / 2.
     core
         ``"auto"`` chooses the rows, see Notes; or their numbers, integers of shape (n_core,); or booleans (n_obs,).
     at
@@ -78,7 +81,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     surrogate
         S, compiled.
     spread
-        Standard deviation over pilot draws of the sum of the light residuals.
+        Standard deviation over pilot draws of the sum of the light residuals, or an upper bound of it.
 
     Raises
     ------
@@ -127,35 +130,42 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     ) -> None:
         super().__init__(target)
         self.expand = bool(expand)
-        self.pilot = self._pilot(self._place(at, memory_limit))
+        found = self._place(at, memory_limit)
+        known = found if isinstance(found, Surveyed) else Surveyed(self._pilot(found))
+        self.pilot = known.pilot
         began = time.perf_counter()
         self.center, posterior = self.pilot.mode, Posterior(target)
         self._expansion = posterior.expansion
-        numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
-        survey = self._expansion.survey(self.center, self.pilot.cholesky, self.pilot.draws, numbers, averaged=True)
+        numbers, survey = known.numbers, known.survey
+        if numbers is None or survey is None:
+            numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
+            law = self.center, self.pilot.cholesky, self.pilot.draws
+            survey = self._expansion.survey(*law, numbers, averaged=True)
         in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
-        self._light, self.core = np.flatnonzero(~in_core), np.flatnonzero(in_core)
-        self.n_obs = len(self._light)
-        self._leverages, self._shifts = survey.leverages[self._light], survey.shifts[self._light]
+        self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
+        # Without a core all rows are light, as they lie: nothing is copied.
+        self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
         self._numbers = numbers[self._light]
-        light = (
-            self._expansion.total(self.center, numbers, self._light)
-            if self.expand
-            else Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
-        )
-        del numbers
-        self.spread = float(survey.residuals[self._light].sum(axis=0).std(ddof=1))
+        nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
+        light, left = survey.total if self.expand else nothing, survey.left
+        if self.core.size and self.expand:
+            light = light - self._expansion.total(self.center, numbers, self.core)
+        if self.core.size and left is not None and survey.residuals_of is not None:
+            left = left - survey.residuals_of(self.core).sum(axis=0)
+        self.spread = survey.deviations if left is None else float(left.std(ddof=1))
+        del numbers, survey
         self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
         self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
         self._tuned: dict[str, float] = {}  # log steps, by kernel
+        self._bound: CompiledDifferenceBound | None = None
         self._cost = (time.perf_counter() - began, self._expansion.passes)
 
     def _choose(self, survey: Survey) -> np.ndarray:
         """Return which rows are core, and warn where they are so many that all shall be."""
         if self.expand:
-            core = survey.walls | rows_that_vary(survey.residuals, LARGEST_SPREAD) | rows_that_pay(survey.residuals)
+            core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD) | rows_that_pay(survey)
         else:
-            core = survey.walls | rows_far_out(survey.terms)
+            core = survey.walls | rows_far_out(self._expansion.terms_at(self.pilot.draws))
         n_core, n_rows = int(core.sum()), len(core)
         if n_core > LARGEST_SHARE * n_rows:
             warnings.warn(
@@ -166,7 +176,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 stacklevel=3,
             )
             core[:] = True
-            core[np.argmin(survey.residuals.var(axis=1))] = False  # a target has a term
+            core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target has a term
         return core
 
     def _given(self, core: Any) -> np.ndarray:
@@ -198,7 +208,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
         data = rows_of(plain.data, plain.n_obs, self._light)
-        self._check_rows(plain, data)
+        if self.core.size:
+            self._check_rows(plain, data)
         light = plain._replace(
             data=data, n_obs=self.n_obs, log_prior=self.surrogate.log_density, prior_rows=len(self.core)
         )
@@ -222,14 +233,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         plain = gradient_or_none(self.target)
         if plain is None:
             raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
-        n_arrays = len(plain.data)
-        compiled = (
-            self._expansion.compile_residual_gradients(plain, self.center, self._numbers) if self.expand else plain
-        )
-        data = (*rows_of(plain.data, plain.n_obs, self._light), *compiled.data[n_arrays:])
-        return compiled._replace(
-            data=data, n_obs=self.n_obs, add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core)
-        )
+        light = plain._replace(data=rows_of(plain.data, plain.n_obs, self._light), n_obs=self.n_obs)
+        if self.expand:
+            light = self._expansion.compile_residual_gradients(light, self.center, self._numbers)
+        return light._replace(add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core))
 
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
@@ -252,20 +259,29 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     def compile_term_range(self) -> CompiledTermRange:
         r"""Compile a bound of the range of the light terms, for `BernsteinTest`.
 
-        With rho = :math:`|L^{-1}(\theta - c)|`, h_i the variance of predictor i under the pilot's law N(c, L L') and K
-        the bound of the third derivative, a term misses at most K (h_i^(1/2) rho)^3 / 6, and what averaging changed of
-        its slope and bend: a_1 rho + a_2 rho^2 + a_3 rho^3.
+        With h_i the variance of predictor i under the pilot's law and K the bound of the third derivative, a term
+        changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging changed of its slope
+        and bend, times how far powers of a predictor move (`approxmcmc.engine.path_range`).
         """
-        bound = self.target.third_derivative_bound if isinstance(self.target, LinearTarget) else None
-        if bound is None or not self.expand:
+        linear = self.target if isinstance(self.target, LinearTarget) else None
+        bound = None if linear is None else linear.third_derivative_bound
+        if linear is None or bound is None or not self.expand:
             raise IncompatibleError(
                 f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        spread, shifts = np.sqrt(self._leverages), np.abs(self._shifts)
-        largest = (shifts[:, 0] * spread).max(), (shifts[:, 1] * spread**2).max(), bound / 6.0 * spread.max() ** 3
+
+        def largest_of(lo: int, hi: int) -> np.ndarray:
+            rows = self._light_rows(lo, hi)
+            _, leverages, shifts = expansion.places(self.center, cholesky, self._numbers[lo:hi], rows)
+            spread, moved = np.sqrt(leverages), np.abs(shifts)
+            return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+
+        expansion, cholesky = LinearExpansion(linear), self.pilot.cholesky
+        slope, bend, spread = np.max(list(over_blocks(largest_of, self.n_obs)), axis=0)
+        largest = slope, bend, bound / 6.0 * spread**3
         twice = [2.0 * factor for factor in largest]
-        return CompiledTermRange(*reach_around(twice, math.inf, self.center, self.pilot.cholesky))
+        return CompiledTermRange(*reach_along_path(twice, math.inf, self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.targets.expansion.difference_bounds`."""
@@ -273,8 +289,15 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         if not self.expand:
             whole = plain.compile_difference_bound()
             return whole._replace(rates=whole.rates[self._light])
-        places, law = (self._numbers[:, 0], plain.y[self._light]), (self.pilot.cholesky, self.pilot.draws)
-        return second_order_bound(plain, places, self._leverages, self._shifts, self.center, *law)
+        if self._bound is None:  # two passes, for all samplers of this object
+            law = self.center, self.pilot.cholesky, self.pilot.draws
+            rows = self._light if self.core.size else None
+            self._bound = expansion_bound(plain, 2, self._numbers, rows, law, averaged=True)
+        return self._bound
+
+    def _light_rows(self, lo: int, hi: int) -> Any:
+        """Return where the light rows number lo ... hi - 1 stand in the data."""
+        return self._light[lo:hi] if self.core.size else slice(lo, hi)
 
     @property
     def setup_attrs(self) -> Mapping[str, float]:

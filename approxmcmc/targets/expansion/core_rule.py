@@ -12,6 +12,8 @@ is the core:
 
 import numpy as np
 
+from approxmcmc.targets.expansion.quadratic import Survey
+
 LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: then stage two accepts .83 at least
 LARGEST_SHARE = 1.0 / 3.0  # of the rows; a larger core is no gain
 # What a row costs in the core (passes over it in a transition), beside a light row that is read (twice, at random).
@@ -20,31 +22,51 @@ FEWEST_READS, TOLERATED = 64.0, 0.15  # reads until the standard error of the li
 HEAVIEST = 8.0  # a term that lies further out, in standard deviations, outweighs half of the spread of 256 terms
 
 
-def by_weight(residuals: np.ndarray) -> np.ndarray:
-    """Return the rows, the one whose residuals (rows, draws) vary most first."""
-    return np.argsort(-residuals.var(axis=1), kind="stable")
+def by_weight(spreads: np.ndarray) -> np.ndarray:
+    """Return the rows, the one whose residuals vary most over draws, by `spreads` (rows,), first."""
+    return np.argsort(-spreads, kind="stable")
 
 
-def spread_without(residuals: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return for k = 0 ... N the sd over draws of the sum of all residuals but those of the first k rows of `order`."""
-    tails = np.cumsum(residuals[order][::-1], axis=0)[::-1]
-    return np.append(tails.std(axis=1, ddof=1), 0.0)
+def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
+    """Return the fewest rows without which the sum of the residuals varies by at most `largest`; booleans (rows,).
+
+    No sum varies by more than its terms together, so that the residuals of the lightest rows are not looked at one by
+    one: of 10^7 rows on which nothing weighs, those of none.
+    """
+    left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
+    if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds
+        return nothing
+    together = largest / np.sqrt(len(left) / (len(left) - 1.0))
+    if seen.deviations <= together:
+        return nothing
+    spreads = seen.spreads()
+    order = by_weight(spreads)
+    n_light = int(np.searchsorted(np.cumsum(spreads[order[::-1]]), together, side="right"))
+    heavy = order[: len(order) - n_light]
+    residuals = seen.residuals_of(heavy)
+    residuals = residuals - residuals.mean(axis=1, keepdims=True)
+    tails = (left - left.mean() - residuals.sum(axis=0)) + np.cumsum(residuals[::-1], axis=0)[::-1]
+    too_large = np.flatnonzero(~(tails.std(axis=1, ddof=1) <= largest))
+    return _mask(heavy[: too_large[-1] + 1 if too_large.size else 0], len(spreads))
 
 
-def rows_that_vary(residuals: np.ndarray, largest: float) -> np.ndarray:
-    """Return the fewest rows without which the sum of the residuals varies by at most `largest`; booleans (rows,)."""
-    order = by_weight(residuals)
-    too_large = np.flatnonzero(spread_without(residuals, order) > largest)
-    return _mask(order[: too_large[-1] + 1 if too_large.size else 0], len(residuals))
-
-
-def rows_that_pay(residuals: np.ndarray) -> np.ndarray:
+def rows_that_pay(seen: Survey) -> np.ndarray:
     """Return the rows that are cheaper to read always than to leave to a test that samples light rows."""
-    order, n_rows = by_weight(residuals), len(residuals)
-    k = np.arange(n_rows + 1)
-    tails = np.append(np.cumsum(residuals.var(axis=1)[order][::-1])[::-1], 0.0)
-    reads = np.maximum(FEWEST_READS * (k < n_rows), 2.0 * (n_rows - k) * tails / TOLERATED**2)
-    return _mask(order[: np.argmin(CORE_COST * k + READ_COST * np.minimum(reads, n_rows))], n_rows)
+    n_rows, total = len(seen.walls), seen.variances
+
+    def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        wanted = np.maximum(FEWEST_READS * (n_light > 0), 2.0 * n_light * variance / TOLERATED**2)
+        return np.minimum(wanted, n_rows)
+
+    nothing = READ_COST * float(reads(np.array(n_rows), np.array(total)))
+    largest = int((nothing - READ_COST * min(FEWEST_READS, n_rows)) / CORE_COST)  # a larger core costs more than none
+    most = min(max(largest, 0), n_rows)
+    if most == 0 or seen.spreads is None:
+        return np.zeros(n_rows, dtype=bool)
+    spreads = seen.spreads()
+    order, k = by_weight(spreads)[:most], np.arange(most + 1)
+    tails = np.maximum(total - np.append(0.0, np.cumsum(np.square(spreads[order]))), 0.0)
+    return _mask(order[: np.argmin(CORE_COST * k + READ_COST * reads(n_rows - k, tails))], n_rows)
 
 
 def rows_far_out(terms: np.ndarray) -> np.ndarray:

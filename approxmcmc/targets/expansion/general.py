@@ -5,6 +5,7 @@
 One row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order. Made once, at set-up.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,10 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget, Differentiabl
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
-from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
+from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
@@ -94,8 +96,9 @@ class GeneralExpansion:
         self.compiled, self.dim = target.compile(), target.variables.size
         self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
         self.upper = np.triu_indices(self.dim)
-        self.all_rows = np.arange(self.compiled.n_obs)
-        self.rows = max(256, ROWS // self.dim)  # data at a time: their Hessians fill 6 MB at 50 parameters
+        self.rows, self.weight = ALL_ROWS, 1.0
+        self.n_rows = self.compiled.n_obs
+        self.block = max(256, ROWS // self.dim)  # data at a time: their Hessians fill 6 MB at 50 parameters
         self.gradients = self._bind_gradients()
         self._steps: np.ndarray | None = None
         self._known_steps: dict[int, float] = {}  # of differences of gradients
@@ -111,14 +114,18 @@ class GeneralExpansion:
         signature = nb.void(VECTOR, type_of(known.data), nb.int64, nb.int64, INDICES, MATRIX)
         return bind(make_gradients, known.add_gradient, signature=signature)
 
-    def _chunks(self) -> list[tuple[int, int]]:
-        n_obs = self.compiled.n_obs
-        return [(lo, min(lo + self.rows, n_obs)) for lo in range(0, n_obs, self.rows)]
+    def of_rows(self, rows: np.ndarray) -> "GeneralExpansion":
+        """Return the expansion of the terms of some rows, which stand for all."""
+        some = copy.copy(self)
+        some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        some.forget_steps()
+        return some
 
     def log_likelihood(self, theta: np.ndarray) -> float:
         """Return the sum of all terms at theta: one pass."""
         self.passes += 1
-        return sum(float(self._values(theta, lo, hi).sum()) for lo, hi in self._chunks())
+        total = sum_over_blocks(lambda lo, hi: float(self._values(theta, lo, hi).sum()), self.n_rows)
+        return self.weight * total
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient of the log-likelihood at theta: one pass, or two for each coordinate."""
@@ -156,19 +163,29 @@ class GeneralExpansion:
             f"{self.target!r}: the log-likelihood is not finite around theta = {theta}; start elsewhere"
         )
 
-    def at(self, theta: np.ndarray, out: np.ndarray | None = None) -> Quadratic:
-        """Return the expansion of the log-likelihood at theta; write its rows to `out`."""
-        if out is None and self.order == 2 and self.gradients is not None:
+    def at(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion of the log-likelihood at theta."""
+        if self.order == 2 and self.gradients is not None:
             here = self._total(theta)
             if all(np.isfinite(part).all() for part in here):
                 return here  # else the rows tell which datum it is
-        steps, total = self.steps(theta), np.zeros(self.columns)
-        for lo, hi in self._chunks():
+        return self._by_rows(theta, None)
+
+    def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
+        """Expand every row at theta; write the rows to `out`, and return their sum."""
+        return self._by_rows(theta, out)
+
+    def _by_rows(self, theta: np.ndarray, out: np.ndarray | None) -> Quadratic:
+        steps = self.steps(theta)
+        fill = self._fill_by_values if self.gradients is None else self._fill_by_gradients
+
+        def block(lo: int, hi: int) -> np.ndarray:
             numbers = np.empty((hi - lo, self.columns)) if out is None else out[lo:hi]
-            fill = self._fill_by_values if self.gradients is None else self._fill_by_gradients
             fill(theta, steps, lo, hi, numbers)
             check_finite(numbers, lo, theta)
-            total += numbers.sum(axis=0)
+            return np.asarray(numbers.sum(axis=0))
+
+        total = self.weight * sum_over_blocks(block, self.n_rows, self.block)
         second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
         self.passes += 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
         return self._quadratic(total)
@@ -202,19 +219,21 @@ class GeneralExpansion:
 
     def _values(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         out = np.empty(hi - lo)
-        self.compiled.log_terms(theta, self.compiled.data, self.all_rows, lo, hi, out)
+        self.compiled.log_terms(theta, self.compiled.data, self.rows, lo, hi, out)
         return out
 
     def _slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         out = np.zeros((hi - lo, self.dim))
-        self.gradients(theta, self.gradient_data, lo, hi, self.all_rows, out)
+        self.gradients(theta, self.gradient_data, lo, hi, self.rows, out)
         return out
 
     def _total_slope(self, theta: np.ndarray) -> np.ndarray:
-        out = np.zeros(self.dim)
-        for lo, hi in self._chunks():
-            self.add_gradient(theta, self.gradient_data, ALL_ROWS, lo, hi, out)
-        return out
+        def block(lo: int, hi: int) -> np.ndarray:
+            out = np.zeros(self.dim)
+            self.add_gradient(theta, self.gradient_data, self.rows, lo, hi, out)
+            return out
+
+        return self.weight * sum_over_blocks(block, self.n_rows)
 
     def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         out[:, 0], out[:, 1 : 1 + self.dim] = self._values(theta, lo, hi), self._slopes(theta, lo, hi)
@@ -244,6 +263,9 @@ class GeneralExpansion:
             corners = self._values(theta + both, lo, hi) + self._values(theta - both, lo, hi) + 2.0 * middle
             out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
 
+    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
+        """Return None: nothing bounds what the quadratics miss."""
+
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
@@ -252,25 +274,32 @@ class GeneralExpansion:
         Without a linear predictor nothing tells the reach of a row: walls are the rows that vary over draws from a
         normal law wider than the posterior, where draws of the posterior never are. There is nothing to average.
         """
-        self.at(center, out)
+        total = self.expand(center, out)
         compiled = self.compile_residuals(self.compiled, center, out)
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
-        n_obs, as_they_lie = compiled.n_obs, ALL_ROWS
-        residuals, far = np.empty((n_obs, len(draws))), np.empty((n_obs, len(draws)))
-        terms, column = np.empty((n_obs, len(draws))), np.empty(n_obs)
-        for j, (near_by, far_off) in enumerate(zip(draws, wide, strict=True)):
-            for theta, kernel, data, into in (
-                (near_by, self.compiled.log_terms, self.compiled.data, terms),
-                (near_by, compiled.log_terms, compiled.data, residuals),
-                (far_off, compiled.log_terms, compiled.data, far),
-            ):
-                kernel(theta, data, as_they_lie, 0, n_obs, column)
-                into[:, j] = column
-        self.passes += 3 * len(draws)
+        residuals, far = (self._at_each(thetas, compiled) for thetas in (draws, wide))
         walls = ~np.isfinite(far).all(axis=1)  # there the quadratic is as wrong as can be
         far[walls] = 0.0
-        walls |= rows_that_vary(far, LARGEST_FAR_SPREAD)
-        return Survey(terms, residuals, walls, np.full(n_obs, np.nan), np.zeros((n_obs, 2)))
+        walls |= rows_that_vary(survey_of(far, walls, total), LARGEST_FAR_SPREAD)
+        return survey_of(residuals, walls, total)
+
+    def terms_at(self, draws: np.ndarray) -> np.ndarray:
+        """Return all terms at draws; shape (rows, draws)."""
+        return self._at_each(draws, self.compiled)
+
+    def _at_each(self, thetas: np.ndarray, compiled: CompiledTarget) -> np.ndarray:
+        out = np.empty((self.n_rows, len(thetas)))
+
+        def block(lo: int, hi: int) -> None:
+            column = np.empty(hi - lo)
+            for j, theta in enumerate(thetas):
+                compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
+                out[lo:hi, j] = column
+
+        for _ in over_blocks(block, self.n_rows):
+            pass
+        self.passes += len(thetas)
+        return out
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of some rows."""

@@ -1,52 +1,39 @@
-"""Expansion of the terms of a generalised linear model, in closed form: four numbers per datum whatever the dimension.
+"""Expansion of the terms of a generalised linear model, in closed form: two numbers per datum whatever the dimension.
 
-    r_i = f(eta) - [f + f' delta + f'' delta^2 / 2],    delta = eta - eta_hat,
+    r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
-f and its derivatives at eta_hat = x_i' theta_hat. The cancellation does no harm: the error of r_i is that of f, some
-1e-15 whatever r_i is, and 10^6 of them add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
+f' and f'' at eta_hat = x_i' theta_hat: Taylor's polynomial without its constant, which no difference of two thetas
+sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 whatever r_i is, and 10^6 of them add up
+to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
-import math
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
-from approxmcmc.engine.compile import BATCH_FASTMATH, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
-from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
+from approxmcmc.targets.expansion.linear_kernels import (
+    NODES,
+    add_up_signature,
+    make_add_up,
+    make_places,
+    make_survey,
+    make_terms_on_grid,
+    survey_signature,
+)
+from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
-NODES = 7  # of Gauss and Hermite
 FULL = 2  # arrays of data that are not packed: X and y
 LARGEST_LEVERAGE = 0.5  # variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right
-# Where no scale is known: what the quadratic may miss within so many standard deviations of a row's predictor.
-REACH, FARTHEST = 3.0, 0.125
-WORTH = 2.0  # variances from 16 draws are that uncertain; the averaged coefficients are better for the law as a whole
-
-
-def quadratic_at(numbers: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Return the quadratics of some rows at their distances from eta_hat; shape of `delta`, (rows, places)."""
-    return numbers[:, 1, None] + delta * (numbers[:, 2, None] + delta * numbers[:, 3, None])
-
-
-def make_expand_eta(
-    loglik_eta: Callable[[float, float], float], derivatives_eta: Callable[[float, float], tuple[float, float]]
-) -> Callable[..., None]:
-    """Return what writes the expansion of each term, a row of four numbers."""
-
-    def expand_eta(eta: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
-        for i in range(eta.shape[0]):
-            first, second = derivatives_eta(eta[i], y[i])
-            out[i, 0] = eta[i]
-            out[i, 1] = loglik_eta(eta[i], y[i])
-            out[i, 2] = first
-            out[i, 3] = 0.5 * second
-
-    return expand_eta
 
 
 def predict_from_full_rows(
@@ -78,49 +65,30 @@ def make_linear_residuals(
         y, expansion = data[-2], data[-1]
         n = hi - lo
         predict(theta, data[:-2], order, lo, hi, out)
-        columns = np.empty((5, n))
+        columns = np.empty((3, n))
         for i in range(n):
             datum = datum_at(order, lo + i)
             columns[0, i] = y[datum]
-            for k in range(4):
-                columns[1 + k, i] = expansion[datum, k]
-        responses, eta_hat, value, slope, bend = columns[0], columns[1], columns[2], columns[3], columns[4]
+            columns[1, i] = expansion[datum, 0]
+            columns[2, i] = expansion[datum, 1]
+        responses, slope, bend = columns[0], columns[1], columns[2]
         for i in range(n):
-            delta = out[i] - eta_hat[i]
-            fitted = value[i] + delta * (slope[i] + delta * bend[i])
+            fitted = out[i] * (slope[i] + out[i] * bend[i])
             out[i] = loglik_eta(out[i], responses[i]) - fitted
 
     return linear_residuals
 
 
-def make_terms_on_grid(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
-    """Return what turns the predictors of some rows, each at several thetas, into terms, in place."""
-
-    def terms_on_grid(eta: np.ndarray, y: np.ndarray) -> None:
-        for i in range(eta.shape[0]):
-            for j in range(eta.shape[1]):
-                eta[i, j] = loglik_eta(eta[i, j], y[i])
-
-    return terms_on_grid
+def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
+    """Return value, gradient and Hessian, which stand in one vector."""
+    hessian = sums[1 + dim :].reshape(dim, dim)
+    return Quadratic(float(sums[0]), sums[1 : 1 + dim], 0.5 * (hessian + hessian.T))
 
 
-def make_average(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return what writes E f'(eta) and E f''(eta) / 2, eta ~ N(eta_i, h_i), for each row; two columns."""
-
-    def average(
-        eta: np.ndarray, y: np.ndarray, leverage: np.ndarray, nodes: np.ndarray, weights: np.ndarray, out: np.ndarray
-    ) -> None:
-        for i in range(eta.shape[0]):
-            slope = bend = 0.0
-            spread = math.sqrt(leverage[i])
-            for k in range(nodes.shape[0]):
-                first, second = derivatives_eta(eta[i] + spread * nodes[k], y[i])
-                slope += weights[k] * first
-                bend += weights[k] * second
-            out[i, 0] = slope
-            out[i, 1] = 0.5 * bend
-
-    return average
+def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
+    """Return the sum of the quadratics eta (a_i + b_i eta), of which gradient and Hessian at a centre are known."""
+    value = here.gradient @ center - 0.5 * center @ here.hessian @ center
+    return here._replace(value=float(value))
 
 
 def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
@@ -134,9 +102,8 @@ def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[f
         linear_predictor(theta, X, order, lo, hi, eta)
         for place in range(lo, hi):
             row = datum_at(order, place)
-            delta = eta[place - lo] - expansion[row, 0]
             slope = derivatives_eta(eta[place - lo], y[row])[0]
-            slope -= expansion[row, 2] + 2.0 * delta * expansion[row, 3]
+            slope -= expansion[row, 0] + 2.0 * eta[place - lo] * expansion[row, 1]
             for j in range(theta.shape[0]):
                 out[j] += slope * X[row, j]
 
@@ -144,84 +111,166 @@ def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[f
 
 
 class LinearExpansion:
-    """Terms f(eta_i, y_i), eta_i = x_i' theta: the row of datum i is (eta, f, f', f'' / 2) at theta_hat."""
+    """Terms f(eta_i, y_i), eta_i = x_i' theta: the row of datum i is (a_i, b_i), see the module."""
 
     def __init__(self, target: LinearTarget, order: int = 2) -> None:
-        self.target, self.order, self.passes, self.columns = target, order, 0, 4
-        functions = target._loglik_eta, target.derivatives_eta
-        self._expand_eta = bind(make_expand_eta, *functions, signature=nb.void(VECTOR, VECTOR, MATRIX))
+        self.target, self.order, self.passes, self.columns = target, order, 0, 2
+        self.X, self.y, self.weight = target.X, target.y, 1.0
+        self._functions = target._loglik_eta, target.derivatives_eta
+        types = type_of(target.X), type_of(target.y)
+        self._add_up = bind(make_add_up, *self._functions, signature=add_up_signature(*types), fastmath=BATCH_FASTMATH)
 
-    def at(self, theta: np.ndarray, out: np.ndarray | None = None) -> Quadratic:
-        """Return the expansion of the log-likelihood at theta in one pass over the data; write its rows to `out`."""
-        X, y = self.target.X, self.target.y
-        value, gradient = 0.0, np.zeros(len(theta))
-        hessian = np.zeros((len(theta), len(theta)))
-        for lo in range(0, len(y), ROWS):
-            rows = np.asarray(X[lo : lo + ROWS])
-            numbers = np.empty((len(rows), 4)) if out is None else out[lo : lo + ROWS]
-            self._expand_eta(rows @ theta, np.array(y[lo : lo + ROWS]), numbers)
-            check_finite(numbers, lo, theta)
-            numbers[:, 3] *= self.order == 2
-            value += float(numbers[:, 1].sum())
-            gradient += numbers[:, 2] @ rows
-            hessian += (rows * (2.0 * numbers[:, 3, None])).T @ rows
+    def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
+        """Return the expansion of the terms of some rows, which stand for all."""
+        some = copy.copy(self)
+        some.X, some.y, some.passes = np.asarray(self.X[rows]), np.array(self.y[rows]), 0
+        some.weight = len(self.y) / len(rows)
+        return some
+
+    def at(self, theta: np.ndarray) -> Quadratic:
+        """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
+        return self._pass(theta, np.empty((0, 2)))[0]
+
+    def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
+        """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
+        return _without_constant(self._pass(theta, out)[0], theta)
+
+    def _pass(self, theta: np.ndarray, out: np.ndarray) -> tuple[Quadratic, np.ndarray]:
+        """Return sums over all rows, and those of their lengths where `out` takes their expansion."""
+        X, y, dim = self.X, self.y, len(theta)
+
+        def block(lo: int, hi: int) -> np.ndarray:
+            sums, norms = np.zeros(1 + dim + dim * dim), np.zeros(3)
+            self._add_up(theta, X, y, ALL_ROWS, lo, hi, self.order == 2, out, sums, norms)
+            if not np.isfinite(sums).all():
+                self._refuse(theta, lo, hi)
+            longest.append(norms[2])
+            return np.concatenate([norms[:2], sums])
+
         self.passes += 1
-        return Quadratic(value, gradient, 0.5 * (hessian + hessian.T))
+        longest: list[float] = []
+        norms, sums = np.split(self.weight * sum_over_blocks(block, len(y)), [2])
+        return _unpacked(sums, dim), np.append(norms, max(longest))
+
+    def _refuse(self, theta: np.ndarray, lo: int, hi: int) -> None:
+        """Name the first row of a block that has no finite value and derivatives, if it is one row's fault."""
+        X, y = self.X, self.y
+        for row in range(lo, hi):
+            sums = np.zeros(1 + len(theta) + len(theta) ** 2)
+            self._add_up(theta, X, y, ALL_ROWS, row, row + 1, True, np.empty((0, 2)), sums, np.empty(0))
+            check_finite(sums[None, :], row, theta)
+
+    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
+        """Return the survey of Taylor's quadratics where bounds alone tell that no row weighs, in one cheap pass.
+
+        Where K bounds the third derivative a quadratic misses at most K abs(delta)^3 / 6. Under the normal law delta ~
+        N(0, h_i), whose sixth moment is 15 h_i^3, and h_i <= lambda |x_i|^2, lambda the largest eigenvalue of the
+        covariance. So the sum of all that is missed has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum
+        |x_i|^3 / 6. None where that is above `largest`, where a row may be a wall, or where K is not known.
+        """
+        bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
+        if bound is None or scale is None or self.order != 2:
+            return None
+        total, (cubes, sixths, longest) = self._pass(law.mode, out)
+        widest = float(np.linalg.eigvalsh(law.cov)[-1])
+        each = float(np.sqrt(15.0) * bound * widest**1.5 / 6.0)
+        if each * cubes > largest or widest * longest > LARGEST_LEVERAGE * scale**2:
+            return None
+        light = np.zeros(len(out), dtype=bool)
+        return Survey(each * float(cubes), each**2 * float(sixths), None, light, _without_constant(total, law.mode))
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+        """Expand every row at a centre, and look at what is left at draws, in one pass; the rows go to `out`.
 
         With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
         mean square (Price 1958), wherever that leaves less than Taylor's at the draws.
         """
-        X, y, scale = self.target.X, self.target.y, self.target.predictor_scale
-        signature = nb.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR, MATRIX)
-        average = bind(make_average, self.target.derivatives_eta, signature=signature)
-        terms_on_grid = bind(make_terms_on_grid, self.target._loglik_eta, signature=nb.void(MATRIX, VECTOR))
+        X, y, dim = self.X, self.y, len(center)
+        signature = survey_signature(type_of(X), type_of(y))
+        look = bind(make_survey, *self._functions, signature=signature, fastmath=BATCH_FASTMATH)
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        weights /= weights.sum()
-        terms, residuals = np.empty((len(y), len(draws))), np.empty((len(y), len(draws)))
-        walls, leverages, shifts = np.zeros(len(y), dtype=bool), np.empty(len(y)), np.zeros((len(y), 2))
-        for lo in range(0, len(y), ROWS):
-            here = slice(lo, lo + ROWS)
-            rows, responses, numbers = np.asarray(X[here]), np.array(y[here]), out[here]
-            eta, leverage = rows @ center, np.square(rows @ cholesky).sum(axis=1)
-            self._expand_eta(eta, responses, numbers)
-            check_finite(numbers, lo, center)
-            delta = rows @ (draws - center).T
-            found = eta[:, None] + delta
-            terms_on_grid(found, responses)
-            left = found - quadratic_at(numbers, delta)
-            if scale is None:
-                reach = REACH * np.sqrt(leverage)[:, None] * np.array([-1.0, 1.0])
-                there = eta[:, None] + reach
-                terms_on_grid(there, responses)
-                walls[here] = (np.abs(there - quadratic_at(numbers, reach)) > FARTHEST).any(axis=1)
-            else:
-                walls[here] = leverage > LARGEST_LEVERAGE * scale**2
-            if averaged:
-                means = np.empty((len(rows), 2))
-                average(eta, responses, leverage, nodes, weights, means)
-                mean_numbers = np.column_stack([numbers[:, :2], means])
-                mean_left = found - quadratic_at(mean_numbers, delta)
-                better = ~walls[here] & (mean_left.var(axis=1) < WORTH * left.var(axis=1))
-                shifts[here][better] = (mean_numbers - numbers)[better, 2:]
-                numbers[better], left[better] = mean_numbers[better], mean_left[better]
-            terms[here], residuals[here], leverages[here] = found, left, leverage
-        self.passes += 2
-        return Survey(terms, residuals, walls, leverages, shifts)
+        law = center, np.ascontiguousarray(cholesky), np.ascontiguousarray((draws - center).T)
+        rule, scale = np.array([nodes, weights / weights.sum()]), self.target.predictor_scale
+        widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
+
+        def look_at_all(numbers: np.ndarray, spreads: np.ndarray, walls: np.ndarray) -> tuple[np.ndarray, ...]:
+            def block(lo: int, hi: int) -> np.ndarray:
+                sums, left, together = np.zeros(1 + dim + dim * dim), np.zeros(len(draws)), np.zeros(2)
+                look(
+                    *law, rule, X, y, ALL_ROWS, lo, hi, averaged, widest, numbers, spreads, walls, sums, left, together
+                )
+                if not np.isfinite(sums).all():
+                    self._refuse(center, lo, hi)
+                return np.concatenate([together, left, sums])
+
+            self.passes += 1
+            return tuple(np.split(sum_over_blocks(block, len(y)), [2, 2 + len(draws)]))
+
+        def spreads() -> np.ndarray:
+            found = np.empty(len(y))
+            look_at_all(np.empty_like(out), found, np.empty_like(walls))
+            return found
+
+        walls = np.empty(len(y), dtype=bool)
+        together, left, sums = look_at_all(out, np.empty(0), walls)
+        total = _without_constant(_unpacked(sums, dim), center)
+        deviations, variances = map(float, together)
+
+        def residuals_of(rows: np.ndarray) -> np.ndarray:
+            return self._left_of(rows, draws, out)
+
+        return Survey(deviations, variances, left, walls, total, spreads, residuals_of)
+
+    def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Return what the quadratics of some rows miss of their terms at draws; shape (rows, draws)."""
+        eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, :, None]
+        return self._terms(eta, rows) - eta * (slope + eta * bend)
+
+    def terms_at(self, draws: np.ndarray) -> np.ndarray:
+        """Return all terms at draws, shape (rows, draws): one pass."""
+        self.passes += 1
+
+        def block(lo: int, hi: int) -> np.ndarray:
+            rows = np.arange(lo, hi)
+            return self._terms(self._predictors(rows, draws), rows)
+
+        return np.concatenate(list(over_blocks(block, len(self.y))))
+
+    def _predictors(self, rows: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        return np.asarray(self.X[rows]) @ draws.T
+
+    def _terms(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        terms, signature = eta.copy(), nb.void(MATRIX, VECTOR)
+        bind(make_terms_on_grid, self.target._loglik_eta, signature=signature)(terms, np.array(self.y[rows]))
+        return terms
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of some rows."""
-        value, gradient, hessian = 0.0, np.zeros(len(center)), np.zeros((len(center), len(center)))
-        for lo in range(0, len(rows), ROWS):
-            X, some = np.asarray(self.target.X[rows[lo : lo + ROWS]]), numbers[rows[lo : lo + ROWS]]
-            value += float(some[:, 1].sum())
-            gradient += some[:, 2] @ X
-            hessian += (X * (2.0 * some[:, 3, None])).T @ X
-        return Quadratic(value, gradient, 0.5 * (hessian + hessian.T))
+        X, dim = self.X, len(center)
+
+        def block(lo: int, hi: int) -> np.ndarray:
+            some, (slope, bend) = np.asarray(X[rows[lo:hi]]), numbers[rows[lo:hi]].T
+            eta = some @ center
+            gradient, hessian = (slope + 2.0 * bend * eta) @ some, (some * (2.0 * bend[:, None])).T @ some
+            return np.concatenate([[0.0], gradient, hessian.ravel()])
+
+        sums = sum_over_blocks(block, len(rows)) if len(rows) else np.zeros(1 + dim + dim * dim)
+        return _without_constant(_unpacked(sums, dim), center)
+
+    def places(
+        self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return of some rows the predictors, their variances, and by how much slope and bend are not Taylor's."""
+        X, y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
+        signature = nb.void(VECTOR, MATRIX, type_of(X), type_of(y), INDICES, MATRIX)
+        found = np.empty((4, len(y)))
+        write = bind(make_places, self.target.derivatives_eta, signature=signature, fastmath=BATCH_FASTMATH)
+        write(center, np.ascontiguousarray(cholesky), X, y, ALL_ROWS, found)
+        eta, leverages, first, half = found
+        a, b = numbers.T
+        return eta, leverages, np.column_stack([a + 2.0 * b * eta - first, b - half])
 
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray

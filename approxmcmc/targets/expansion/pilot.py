@@ -8,6 +8,7 @@ no light row; what it is biased by costs speed later, never correctness.
 
 import dataclasses
 import time
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -15,8 +16,9 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.surrogate_transition import kernel_named, run
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.targets.expansion import core_rule
 from approxmcmc.targets.expansion.core_rule import LARGEST_SHARE, rows_that_vary
-from approxmcmc.targets.expansion.quadratic import empty_rows
+from approxmcmc.targets.expansion.quadratic import Survey, empty_rows
 from approxmcmc.targets.expansion.surrogate import Surrogate
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
@@ -56,7 +58,15 @@ def normal_pilot(fit: Laplace) -> Pilot:
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
 
 
-def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Pilot:
+class Surveyed(NamedTuple):
+    """A pilot and, where it is the normal law at which rows were expanded, these rows and what was seen of them."""
+
+    pilot: Pilot
+    numbers: np.ndarray | None = None
+    survey: Survey | None = None
+
+
+def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
     """Return a pilot of a posterior: the Laplace approximation where that is enough, else a chain on a surrogate.
 
     `fit` is that approximation, where it is known already.
@@ -67,19 +77,21 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
     expansion = posterior.expansion
     before = expansion.passes
     numbers = empty_rows(target.n_obs, expansion.columns, memory_limit)
-    survey = expansion.survey(fit.mode, fit.cholesky, start.draws, numbers, averaged=False)
-    core = survey.walls | rows_that_vary(survey.residuals, LARGEST_SPREAD)
+    survey = expansion.light_everywhere(fit, numbers, core_rule.LARGEST_SPREAD)
+    if survey is None:
+        survey = expansion.survey(fit.mode, fit.cholesky, start.draws, numbers, averaged=True)
+    core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD)
     core |= core.mean() > LARGEST_SHARE
     if not core.any():
         cost = fit.passes + expansion.passes - before, fit.seconds + time.perf_counter() - began
-        return dataclasses.replace(start, passes=cost[0], seconds=cost[1])
-    light = expansion.total(fit.mode, numbers, np.flatnonzero(~core))
+        return Surveyed(dataclasses.replace(start, passes=cost[0], seconds=cost[1]), numbers, survey)
     rows = np.flatnonzero(core)
+    light = survey.total - expansion.total(fit.mode, numbers, rows)
     surrogate = Surrogate(target, target.compile(), gradient_or_none(target), fit.mode, light, rows)
     mean, cholesky, draws, gradients = _explore(surrogate, fit)
     passes = fit.passes + expansion.passes - before + round(gradients / target.n_obs)
     seconds = fit.seconds + time.perf_counter() - began
-    return Pilot(mean, cholesky @ cholesky.T, fit.decrement, passes, seconds, draws=draws)
+    return Surveyed(Pilot(mean, cholesky @ cholesky.T, fit.decrement, passes, seconds, draws=draws))
 
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

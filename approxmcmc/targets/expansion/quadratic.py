@@ -1,5 +1,6 @@
 """A function near a point: value, gradient and Hessian; and the checks that expansions of all kinds share."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,20 +24,36 @@ class Quadratic(NamedTuple):
         """Return the expansion of the sum of two functions."""
         return Quadratic(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def __sub__(self, other: Any) -> "Quadratic":
+        """Return the expansion of the difference of two functions."""
+        return Quadratic(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+
 
 class Survey(NamedTuple):
     """What an expansion of every row leaves at draws of a pilot.
 
-    `terms` and `residuals` (rows, draws) are the terms and what the quadratics miss of them; `walls` (rows,) says which
-    rows no quadratic can stand for; `leverages` (rows,) are the variances of the linear predictors, NaN without one;
-    `shifts` (rows, 2) is what averaging changed of slope and half of the bend.
+    `deviations` and `variances` are the sums over all rows of the standard deviations and variances, over the draws, of
+    what each quadratic misses, or upper bounds of them; `left` (draws,) is the sum of what they miss, up to a constant,
+    None where bounds say that it is small. `walls` (rows,) says which rows no quadratic can stand for; `total` is the
+    sum of all quadratics. ``spreads()`` returns the standard deviations row by row, ``residuals_of(rows)`` what the
+    quadratics of some rows miss, shape (rows, draws), up to a constant for each row: of 10^7 rows on which nothing
+    weighs nobody asks.
     """
 
-    terms: np.ndarray
-    residuals: np.ndarray
+    deviations: float
+    variances: float
+    left: np.ndarray | None
     walls: np.ndarray
-    leverages: np.ndarray
-    shifts: np.ndarray
+    total: Quadratic
+    spreads: Callable[[], np.ndarray] | None = None
+    residuals_of: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+def survey_of(residuals: np.ndarray, walls: np.ndarray, total: Quadratic) -> Survey:
+    """Return the survey whose residuals are known, shape (rows, draws)."""
+    spreads = residuals.std(axis=1)
+    sums = float(spreads.sum()), float(spreads @ spreads), residuals.sum(axis=0)
+    return Survey(*sums, walls, total, lambda: spreads, residuals.__getitem__)
 
 
 def inverse(precision: np.ndarray) -> np.ndarray:
@@ -71,7 +88,7 @@ def empty_rows(n_obs: int, columns: int, memory_limit: float) -> np.ndarray:
     if needed > memory_limit:
         raise InvalidInputError(
             f"expansion: {n_obs} data need {columns} numbers each, {needed / 1e9:.3g} GB, over memory_limit = "
-            f"{memory_limit / 1e9:.3g} GB; take order=1 of a ControlVariate, write the model as a GLMTarget (4 numbers "
-            "each), or raise memory_limit"
+            f"{memory_limit / 1e9:.3g} GB; take order=1 of a ControlVariate, write the model as a GLMTarget (2 numbers "
+            "each) or a PredictorTarget (1 + 2 K + K (K + 1) / 2 for K linear predictors), or raise memory_limit"
         )
     return np.empty((n_obs, columns))

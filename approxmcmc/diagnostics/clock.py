@@ -1,0 +1,132 @@
+"""The clock of a trace that another library drew: seconds of each draw, where the trace does not tell them itself."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.diagnostics.records import group
+from approxmcmc.errors import InvalidInputError
+
+RECORD = "perf_counter_diff"
+GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")  # by library
+UNKNOWN = "unknown: pass clock="
+ADVICE = (
+    "Say what its draws took: `clock=` is the seconds of each draw, one number for each draw of each chain, or the "
+    "seconds of a chain's kept draws in all, which are spread by the gradients of each draw where the trace counts "
+    "them; `warmup_seconds=` what a chain spent before. A sampler of `approxmcmc.foreign` times itself."
+)
+
+
+def spread(total: float, weights: np.ndarray) -> np.ndarray:
+    """Return the seconds of each draw, in proportion to its weight; evenly where no draw has any."""
+    weights = np.asarray(weights, dtype=np.float64)
+    weights = weights if weights.sum() > 0.0 else np.ones_like(weights)
+    return total * weights / weights.sum() if len(weights) else weights
+
+
+def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None) -> xr.DataTree:
+    """Return a trace with the record ``perf_counter_diff``, the seconds of each draw.
+
+    Parameters
+    ----------
+    trace
+        Any ArviZ trace; without ``sample_stats`` it gets that group.
+    clock
+        Seconds: of each draw, shape (draw,) or (chain, draw); or of the kept draws of each chain in all, one number or
+        shape (chain,), spread over the draws by the gradients that the trace counts (``n_steps`` of nutpie,
+        ``tree_size`` of PyMC), or evenly. None: as the trace says.
+    warmup_seconds
+        What a chain spent before its first kept draw: one number, or one for each chain. None: as the trace says.
+
+    Returns
+    -------
+    xarray.DataTree
+        The trace itself where nothing is given and nothing is missing; otherwise a copy that shares its arrays. The
+        attribute ``clock`` of ``sample_stats`` says how draws were timed.
+
+    Raises
+    ------
+    InvalidInputError
+        If the numbers are negative, not finite, or do not fit the chains and draws.
+    """
+    posterior = group(trace, "posterior")
+    if clock is None and warmup_seconds is None and "sample_stats" in trace.children:
+        return trace
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    stats = group(trace, "sample_stats") if "sample_stats" in trace.children else _no_stats(posterior)
+    stats = stats.copy()
+    if clock is not None:
+        seconds, how = _seconds(_numbers(clock, "clock"), stats, chains, draws)
+        stats[RECORD] = (("chain", "draw"), seconds)
+        stats.attrs["clock"] = how
+        stats.attrs.pop(f"tuning_{RECORD}", None)
+    if warmup_seconds is not None:
+        totals = _numbers(warmup_seconds, "warmup_seconds")
+        if totals.shape not in ((), (chains,)):
+            raise InvalidInputError(
+                f"`warmup_seconds` needs one number, or one for each of {chains} chains; found shape {totals.shape}."
+            )
+        stats.attrs[f"tuning_{RECORD}"] = np.broadcast_to(totals, chains).tolist()
+    return xr.DataTree.from_dict({**trace.to_dict(), "/sample_stats": stats})
+
+
+def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) -> list[xr.DataTree]:
+    """Return several traces of one sampler with their clocks, which a list gives trace by trace."""
+    clocks, warmups = (
+        list(given) if _is_list_for(given, traces) else [given] * len(traces) for given in (clock, warmup_seconds)
+    )
+    return [with_clock(*each) for each in zip(traces, clocks, warmups, strict=True)]
+
+
+def by_name(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:
+    """Return what a mapping says of each run; None where it says nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no mapping, or names no run.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping) or not set(given) <= set(names):
+        found = sorted(set(given) - set(names)) if isinstance(given, Mapping) else type(given).__name__
+        raise InvalidInputError(f"`{what}` needs a dict by the names of the runs, {list(names)}; found {found}.")
+    return {name: given.get(name) for name in names}
+
+
+def _is_list_for(given: Any, traces: Sequence[xr.DataTree]) -> TypeGuard[list[Any]]:
+    return isinstance(given, (list, tuple)) and len(given) == len(traces) > 1
+
+
+def _no_stats(posterior: xr.Dataset) -> xr.Dataset:
+    """Return statistics that know the chains and draws, and nothing else."""
+    places = {dim: posterior[dim] for dim in ("chain", "draw")}
+    return xr.Dataset(coords={dim: (dim, np.asarray(place)) for dim, place in places.items()})
+
+
+def _numbers(given: Any, what: str) -> np.ndarray:
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"`{what}` needs seconds; found {given!r:.100}.") from error
+    if not (np.isfinite(values) & (values >= 0.0)).all():
+        raise InvalidInputError(f"`{what}` needs seconds, finite and not negative; found {values!r:.100}.")
+    return values
+
+
+def _seconds(given: np.ndarray, stats: xr.Dataset, chains: int, draws: int) -> tuple[np.ndarray, str]:
+    """Return the seconds of each draw, (chain, draw), and how they were found."""
+    if given.shape in ((chains, draws), (draws,)) and given.shape != (chains,):
+        return np.broadcast_to(given, (chains, draws)).copy(), "each draw, as given"
+    if given.shape not in ((), (chains,)):
+        raise InvalidInputError(
+            f"`clock` needs the seconds of each draw, shape ({draws},) or ({chains}, {draws}), or of a chain, one "
+            f"number or shape ({chains},); found shape {given.shape}."
+        )
+    name = next((name for name in GRADIENTS if name in stats), None)
+    weights = np.ones((chains, draws)) if name is None else np.asarray(stats[name], dtype=np.float64)
+    totals = np.broadcast_to(given, chains)
+    how = "the total, spread over draws " + ("evenly" if name is None else f"by {name}")
+    return np.stack([spread(total, weight) for total, weight in zip(totals, weights, strict=True)]), how

@@ -1,0 +1,59 @@
+"""What a compiled state remembers: the arrays and numbers of nested named tuples, by name, written down and taken up.
+
+All that changes from step to step lies in arrays, which a chain owns; numbers are fixed when it is set up. A chain that
+is started again as it was at first has the same names, and arrays of the same shapes: it goes on from what another one
+remembered once its arrays are overwritten in place. Numbers are compared, so that a set-up which came out otherwise is
+refused, and never mixed with memories of another one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every array and number of nested tuples with its name, such as ``evidence.order.cursor``; no functions.
+
+    Examples
+    --------
+    >>> from collections import namedtuple
+    >>> list(leaves(namedtuple("Clock", ["steps", "parts"])(3, (1.0, len))))
+    [('steps', 3), ('parts.0', 1.0)]
+    """
+    if isinstance(value, tuple):
+        for key, item in zip(getattr(value, "_fields", range(len(value))), value, strict=True):
+            yield from leaves(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        yield name, value
+
+
+def take_up(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
+    """Overwrite the arrays of a memory with those remembered.
+
+    Raises
+    ------
+    InvalidInputError
+        When names, sizes or numbers differ: the sampler was set up otherwise.
+    """
+    if other := memory.keys() ^ remembered.keys():
+        raise _does_not_fit(f"{sorted(other)} are known to one of the two alone")
+    for name, here in memory.items():
+        there = remembered[name]
+        if not isinstance(here, np.ndarray):
+            if not np.array_equal(here, there, equal_nan=True):
+                raise _does_not_fit(f"{name} was {there!r} and is {here!r}")
+        elif np.size(there) != here.size:
+            raise _does_not_fit(f"{name} had {np.size(there)} entries and has {here.size}")
+    for name, here in memory.items():
+        if isinstance(here, np.ndarray):
+            here[...] = np.reshape(remembered[name], here.shape)
+
+
+def _does_not_fit(reason: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"the state of a chain does not fit the sampler as it is set up now: {reason}; target, sampler and library "
+        "must be those that wrote it"
+    )

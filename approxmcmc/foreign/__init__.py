@@ -1,0 +1,39 @@
+"""Samplers of other libraries, one file for each library, as cells of a study.
+
+Each takes a target, a time limit, a number of draws, a seed and a start, and returns one chain with a clock, the
+seconds of each draw, warm-up and compilation apart (`approxmcmc.contracts.ForeignSampler`). A target reaches them as
+its PyMC model: as it is (`twin`), or translated to JAX (`density`). The libraries are imported when a chain is drawn,
+and an error names the extra ``foreign`` where one is missing.
+"""
+
+from approxmcmc.contracts import ForeignSampler
+from approxmcmc.foreign.approximation import LaplaceApproximation
+from approxmcmc.foreign.blackjax import (
+    BlackjaxMCLMC,
+    BlackjaxNUTS,
+    BlackjaxSGHMC,
+    BlackjaxSGLD,
+)
+from approxmcmc.foreign.blackjax_pathfinder import BlackjaxPathfinder
+from approxmcmc.foreign.numpyro import NumPyroADVI, NumPyroHMCECS, NumPyroNUTS
+from approxmcmc.foreign.nutpie import NutpieNUTS
+from approxmcmc.foreign.pymc import PyMCADVI, PyMCNUTS, PyMCPathfinder
+from approxmcmc.foreign.trace import chain_trace
+
+__all__ = [
+    "BlackjaxMCLMC",
+    "BlackjaxNUTS",
+    "BlackjaxPathfinder",
+    "BlackjaxSGHMC",
+    "BlackjaxSGLD",
+    "ForeignSampler",
+    "LaplaceApproximation",
+    "NumPyroADVI",
+    "NumPyroHMCECS",
+    "NumPyroNUTS",
+    "NutpieNUTS",
+    "PyMCADVI",
+    "PyMCNUTS",
+    "PyMCPathfinder",
+    "chain_trace",
+]

@@ -1,0 +1,155 @@
+"""Chains of JAX kernels: compiled apart, advanced in chunks of about a tenth of a second, each chunk on the clock."""
+
+import abc
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target
+from approxmcmc.diagnostics.clock import spread
+from approxmcmc.engine.extras import extra
+from approxmcmc.foreign.density import Density, density_of
+from approxmcmc.foreign.settings import LibrarySampler
+from approxmcmc.foreign.trace import chain_trace
+from approxmcmc.foreign.twin import KEPT, twin_of
+
+CAPACITY = 4096  # draws in a chunk
+CHUNK_SECONDS = 0.1
+CLOCK = "chunks of draws timed, spread within by their gradients"
+
+
+class Kernel(NamedTuple):
+    """What a library's sampler does, as functions that JAX compiles.
+
+    ``warm(key, theta) -> (state, gradients)`` warms a chain up, ``step(key, state) -> (state, gradients)`` makes a
+    step, ``position(state)`` is its theta. Gradients are counted, each on `rows` data.
+    """
+
+    warm: Callable[..., Any]
+    step: Callable[..., Any]
+    position: Callable[..., Any]
+    rows: int
+
+
+class Chunk(NamedTuple):
+    """Draws, shape (n, dim) in the model's unconstrained vector, the gradients of each, and the seconds of all."""
+
+    draws: np.ndarray
+    gradients: np.ndarray
+    seconds: float
+
+
+class JaxProgram:
+    """A kernel with its warm-up, both compiled ahead of the clock for one target and its sampler's settings."""
+
+    def __init__(self, kernel: Kernel, dim: int, thin: int) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        def advance(state: Any, key: Any, done: Any, n: Any) -> Any:
+            def draw(i: Any, carry: Any) -> Any:
+                state, draws, counts = carry
+
+                def step(j: Any, inner: Any) -> Any:
+                    state, count = inner
+                    state, gradients = kernel.step(jax.random.fold_in(key, (done + i) * thin + j), state)
+                    return state, count + gradients
+
+                state, count = jax.lax.fori_loop(0, thin, step, (state, jnp.zeros(())))
+                return state, draws.at[i].set(kernel.position(state)), counts.at[i].set(count)
+
+            blank = jnp.zeros((CAPACITY, dim)), jnp.zeros(CAPACITY)
+            return jax.lax.fori_loop(0, n, draw, (state, *blank))
+
+        began = time.perf_counter()
+        key, theta = jax.random.key(0), jnp.zeros(dim)
+        self.rows = kernel.rows
+        self._warm = jax.jit(kernel.warm).lower(key, theta).compile()
+        state, _ = jax.eval_shape(kernel.warm, key, theta)
+        self._advance = jax.jit(advance).lower(state, key, *2 * [jnp.asarray(0)]).compile()
+        self.compile_seconds = time.perf_counter() - began
+
+    def start(self, seed: int, theta: np.ndarray) -> "JaxChain":
+        """Warm a chain up."""
+        return JaxChain(self._warm, self._advance, seed, theta)
+
+
+class JaxChain:
+    """A chain in flight."""
+
+    def __init__(self, warm: Any, advance: Any, seed: int, theta: np.ndarray) -> None:
+        import jax
+
+        self._key, key = jax.random.split(jax.random.key(seed))
+        began = time.perf_counter()
+        self._state, gradients = jax.block_until_ready(warm(key, jax.numpy.asarray(theta)))
+        self.warmup_seconds, self.warmup_gradients = time.perf_counter() - began, float(gradients)
+        self._advance, self._done = advance, 0
+
+    def advance(self, n: int) -> Chunk:
+        """Make n draws, at most `CAPACITY`."""
+        import jax
+
+        # Randomness is that of the number of the step: chunks, which depend on the clock, do not change draws.
+        done, wanted, began = jax.numpy.asarray(self._done), jax.numpy.asarray(n), time.perf_counter()
+        self._state, draws, counts = jax.block_until_ready(self._advance(self._state, self._key, done, wanted))
+        seconds, self._done = time.perf_counter() - began, self._done + n
+        return Chunk(np.asarray(draws)[:n].copy(), np.asarray(counts)[:n].copy(), seconds)
+
+
+class JaxSampler(LibrarySampler):
+    """A sampler that is a kernel of JAX functions; a member writes `kernel` alone.
+
+    Settings that every member has: `tune`, the steps of its warm-up, and `thin`, steps for each kept draw.
+    """
+
+    tune: int
+    thin: int
+
+    @abc.abstractmethod
+    def kernel(self, target: Target, density: Density) -> Kernel:
+        """Return what the library's sampler does on a log density; called once for a target."""
+
+    def program(self, target: Target) -> JaxProgram:
+        """Return the compiled sampler; kept, so that the next chain of a study need not compile again."""
+        with extra("foreign", type(self).__name__):
+            return _program(self, target)
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+        """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        program, twin = self.program(target), twin_of(target)
+        chain = program.start(seed, twin.unconstrain(initial))
+        chunks: list[Chunk] = []
+        spent, made, n = chain.warmup_seconds, 0, 1
+        while made < draws and (seconds is None or spent < seconds):
+            chunk = chain.advance(min(n, draws - made))
+            chunks.append(chunk)
+            spent, made = spent + chunk.seconds, made + len(chunk.draws)
+            n = int(np.clip(n * CHUNK_SECONDS / chunk.seconds, 1, min(4 * n, CAPACITY)))
+        vectors = np.concatenate([np.empty((0, twin.dim)), *(chunk.draws for chunk in chunks)])
+        return chain_trace(
+            self,
+            target,
+            twin.constrain(vectors),
+            seconds=np.concatenate([np.empty(0), *(spread(chunk.seconds, chunk.gradients) for chunk in chunks)]),
+            warmup_seconds=chain.warmup_seconds,
+            compile_seconds=program.compile_seconds,
+            gradients=np.concatenate([np.empty(0), *(chunk.gradients for chunk in chunks)]),
+            rows_per_gradient=program.rows,
+            warmup_gradients=chain.warmup_gradients,
+            warmup_steps=self.tune,
+            clock=CLOCK,
+            stopped="" if made >= draws else "time_limit",
+        )
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _program(sampler: JaxSampler, target: Target) -> JaxProgram:
+    density, translation_seconds = density_of(target)
+    program = JaxProgram(sampler.kernel(target, density), twin_of(target).dim, sampler.thin)
+    program.compile_seconds += translation_seconds
+    return program

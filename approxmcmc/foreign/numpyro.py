@@ -1,0 +1,250 @@
+"""NUTS, HMC-ECS and ADVI of numpyro, on the target's log density in JAX."""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target
+from approxmcmc.engine.extras import extra
+from approxmcmc.foreign.approximation import fitted_trace
+from approxmcmc.foreign.density import Density, density_of
+from approxmcmc.foreign.jax_chain import JaxSampler, Kernel
+from approxmcmc.foreign.settings import LibrarySampler
+from approxmcmc.foreign.twin import twin_of
+
+CHUNK = 100  # iterations of ADVI between two looks at the clock
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NumPyroNUTS(JaxSampler):
+    """The no-U-turn sampler of numpyro on all data.
+
+    Guarantee: asymptotically exact.
+
+    Parameters
+    ----------
+    tune
+        Warm-up draws.
+    thin
+        Steps for each kept draw.
+    target_accept
+        Acceptance rate that the step size is tuned to.
+
+    Raises
+    ------
+    MissingExtraError
+        When numpyro is not installed.
+    IncompatibleError
+        When the target has no PyMC model.
+
+    References
+    ----------
+    D. Phan, N. Pradhan, M. Jankowiak (2019), section 3.1: the iterative form of NUTS.
+
+    Examples
+    --------
+    >>> amc.foreign.NumPyroNUTS(tune=500)
+    NumPyroNUTS(tune=500, thin=1, target_accept=0.8)
+    """
+
+    tune: int = 1000
+    thin: int = 1
+    target_accept: float = 0.8
+
+    def kernel(self, target: Target, density: Density) -> Kernel:
+        """Return NUTS, which adapts in its first `tune` steps and never after."""
+        from numpyro.infer import NUTS
+
+        nuts = NUTS(potential_fn=lambda theta: -density.log_density(theta), target_accept_prob=self.target_accept)
+
+        def step(key: Any, state: Any) -> Any:
+            state = nuts.sample(state._replace(rng_key=key), (), {})
+            return state, state.num_steps.astype(float)
+
+        def start(key: Any, theta: Any) -> Any:
+            return nuts.init(key, self.tune, theta, (), {})
+
+        return Kernel(_warmed(start, step, self.tune), step, lambda state: state.z, density.n_obs)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NumPyroHMCECS(JaxSampler):
+    """Energy-conserving subsampling of numpyro: NUTS on a minibatch likelihood, with a Taylor proxy at the mode.
+
+    Guarantee: biased; the estimate of the likelihood is perturbed, by an error that falls with the square of the batch
+    size. The search for the mode and the proxy, one pass with second derivatives, are set-up and not on the clock.
+
+    Parameters
+    ----------
+    batch_size
+        Rows of the minibatch.
+    num_blocks
+        Blocks of the minibatch, one of which is drawn afresh before each step.
+    tune
+        Warm-up draws.
+    thin
+        Steps for each kept draw.
+
+    Raises
+    ------
+    MissingExtraError
+        When numpyro is not installed.
+    IncompatibleError
+        When the target has no gradients, no PyMC model, or one without rows.
+
+    References
+    ----------
+    K.-D. Dang and others (2019), Hamiltonian Monte Carlo with energy conserving subsampling, section 3.
+
+    Examples
+    --------
+    >>> amc.foreign.NumPyroHMCECS(batch_size=200)
+    NumPyroHMCECS(batch_size=200, num_blocks=10, tune=1000, thin=1)
+    """
+
+    batch_size: int = 100
+    num_blocks: int = 10
+    tune: int = 1000
+    thin: int = 1
+
+    def kernel(self, target: Target, density: Density) -> Kernel:
+        """Return HMC-ECS, which adapts in its first `tune` steps and never after."""
+        import jax
+        from numpyro.infer import HMCECS, NUTS, init_to_value
+
+        from approxmcmc.targets import laplace
+
+        density.refuse_whole(type(self).__name__)
+        mode = {"theta": jax.numpy.asarray(twin_of(target).unconstrain(laplace(target).mode))}
+        model = functools.partial(_model, density, self.batch_size, len(mode["theta"]))
+        inner = NUTS(model, init_strategy=init_to_value(values=mode))
+        ecs = HMCECS(inner, num_blocks=self.num_blocks, proxy=HMCECS.taylor_proxy(mode))
+        at_mode = ecs.init(jax.random.key(0), self.tune, None, (), {})  # not to be traced: the proxy is held by `ecs`
+
+        def start(key: Any, theta: Any) -> Any:
+            moved = at_mode.hmc_state._replace(z={"theta": theta})
+            return ecs.refresh(at_mode._replace(rng_key=key, hmc_state=moved, z={**at_mode.z, **moved.z}), (), {})
+
+        def step(key: Any, state: Any) -> Any:
+            first, second = jax.random.split(key)
+            held = state._replace(rng_key=first, hmc_state=state.hmc_state._replace(rng_key=second))
+            state = ecs.sample(held, (), {})
+            return state, state.hmc_state.num_steps.astype(float)
+
+        return Kernel(_warmed(start, step, self.tune), step, lambda state: state.z["theta"], self.batch_size)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NumPyroADVI(LibrarySampler):
+    """Automatic differentiation variational inference of numpyro: the best normal law with independent coordinates.
+
+    Guarantee: biased; variances come out too small where parameters are correlated, and no number of iterations mends
+    that. Optimises on all data, by Adam.
+
+    Parameters
+    ----------
+    iterations
+        Steps of the optimiser; fewer where the time ends before.
+    learning_rate
+        Of Adam.
+    n_draws
+        Draws of the fitted law that stand for it.
+
+    Raises
+    ------
+    MissingExtraError
+        When numpyro is not installed.
+    IncompatibleError
+        When the target has no PyMC model.
+
+    References
+    ----------
+    A. Kucukelbir and others (2017), automatic differentiation variational inference.
+
+    Examples
+    --------
+    >>> amc.foreign.NumPyroADVI(iterations=2000)
+    NumPyroADVI(iterations=2000, learning_rate=0.01, n_draws=4000)
+    """
+
+    iterations: int = 10_000
+    learning_rate: float = 0.01
+    n_draws: int = 4000
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+        """Fit, and draw from what was fitted; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        with extra("foreign", type(self).__name__):
+            import jax
+            from numpyro.infer import SVI, Trace_ELBO, init_to_value
+            from numpyro.infer.autoguide import AutoDiagonalNormal
+            from numpyro.optim import Adam
+
+            density, translation_seconds = density_of(target)
+        twin, began = twin_of(target), time.perf_counter()
+        model = functools.partial(_model, density, None, twin.dim)
+        start = init_to_value(values={"theta": jax.numpy.asarray(twin.unconstrain(initial))})
+        guide = AutoDiagonalNormal(model, init_loc_fn=start)
+        svi = SVI(model, guide, Adam(self.learning_rate), Trace_ELBO())
+        state = svi.init(jax.random.key(seed))
+
+        def some(state: Any) -> Any:
+            return jax.lax.fori_loop(0, CHUNK, lambda _, held: svi.update(held)[0], state)
+
+        compiled = jax.jit(some).lower(state).compile()
+        compile_seconds, began = translation_seconds + time.perf_counter() - began, time.perf_counter()
+        made, spent = 0, 0.0
+        while made < self.iterations and (seconds is None or spent < seconds):
+            state = jax.block_until_ready(compiled(state))
+            made, spent = made + CHUNK, time.perf_counter() - began
+        fitted = guide.get_posterior(svi.get_params(state))
+        return fitted_trace(
+            self,
+            target,
+            twin,
+            np.asarray(fitted.loc),
+            np.diag(np.asarray(fitted.scale)),
+            n_draws=min(draws, self.n_draws),
+            seed=seed,
+            fit_seconds=spent,
+            compile_seconds=compile_seconds,
+            gradients=made,
+            stopped="time_limit" if made < self.iterations else "",
+        )
+
+
+def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> Callable[..., Any]:
+    """Return a warm-up of `tune` steps, during which numpyro's kernels adapt by themselves."""
+
+    def warm(key: Any, theta: Any) -> Any:
+        import jax
+
+        first, second = jax.random.split(key)
+
+        def one(i: Any, held: Any) -> Any:
+            state, gradients = step(jax.random.fold_in(second, i), held[0])
+            return state, held[1] + gradients
+
+        return jax.lax.fori_loop(0, tune, one, (start(first, theta), jax.numpy.zeros(())))
+
+    return warm
+
+
+def _model(density: Density, batch_size: int | None, dim: int) -> None:
+    """Write the log density as a numpyro model of one vector, whose normal law is there to be drawn, and taken off."""
+    import numpyro
+    from numpyro import distributions as dist
+
+    theta = numpyro.sample("theta", dist.Normal(0.0, 1.0).expand([dim]).to_event(1))
+    flat = 0.5 * theta @ theta
+    if batch_size is None:
+        numpyro.factor("density", density.log_density(theta) + flat)
+        return
+    numpyro.factor("prior", density.log_prior(theta) + flat)  # type: ignore[misc]
+    with numpyro.plate("N", density.n_obs, subsample_size=batch_size):
+        rows = tuple(numpyro.subsample(array, event_dim=array.ndim - 1) for array in density.data)
+        numpyro.factor("terms", density.log_terms(theta, rows))  # type: ignore[misc]

@@ -1,0 +1,249 @@
+"""NUTS and ADVI of PyMC, on the target's PyMC model; Pathfinder of pymc-extras."""
+
+import contextlib
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.errors import MissingExtraError
+from approxmcmc.foreign.approximation import fitted_trace
+from approxmcmc.foreign.settings import LibrarySampler
+from approxmcmc.foreign.trace import chain_trace
+from approxmcmc.foreign.twin import twin_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PyMCNUTS(LibrarySampler):
+    """The no-U-turn sampler of PyMC on all data.
+
+    Guarantee: asymptotically exact. Each draw is timed by a callback. A leapfrog step is one gradient on all data.
+
+    Parameters
+    ----------
+    tune
+        Warm-up draws.
+    target_accept
+        Acceptance rate that the step size is tuned to.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target has no PyMC model.
+
+    References
+    ----------
+    M. D. Hoffman, A. Gelman (2014), algorithm 6, with multinomial sampling of the trajectory.
+
+    Examples
+    --------
+    >>> amc.foreign.PyMCNUTS(tune=500)
+    PyMCNUTS(tune=500, target_accept=0.8)
+    """
+
+    tune: int = 1000
+    target_accept: float = 0.8
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+        """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        import pymc as pm
+
+        from approxmcmc.reference.nuts import silent
+
+        twin = twin_of(target)
+        start = twin.unconstrain(initial)
+        point, began = twin.point(start), time.perf_counter()
+        step = pm.NUTS(model=twin.model, target_accept=self.target_accept)
+        untouched = step.sampling_state
+        step.step(point)  # compiles
+        step.sampling_state = untouched
+        compile_seconds = time.perf_counter() - began
+        ends: list[float] = []
+        steps: list[int] = []
+        diverging: list[bool] = []
+        late = False
+
+        def note(trace: Any, draw: Any) -> None:
+            nonlocal late
+            ends.append(time.perf_counter())
+            steps.append(int(draw.stats[0]["tree_size"]))
+            diverging.append(bool(draw.stats[0]["diverging"]))
+            if seconds is not None and ends[-1] - began >= seconds:
+                late = True
+                raise KeyboardInterrupt  # PyMC keeps what was drawn
+
+        with silent("pymc"):
+            began = time.perf_counter()
+            try:
+                posterior = pm.sample(
+                    model=twin.model,
+                    draws=draws,
+                    tune=self.tune,
+                    chains=1,
+                    cores=1,
+                    step=step,
+                    initvals=twin.free_values(initial),
+                    random_seed=seed,
+                    progressbar=False,
+                    compute_convergence_checks=False,
+                    callback=note,
+                    nuts_sampler="pymc",
+                )["posterior"].to_dataset()
+            except ValueError:  # PyMC's answer to an end before the first draw
+                if not late:
+                    raise
+                posterior = twin.no_draws()
+        kept = posterior.sizes["draw"]
+        if kept < draws and not late:
+            raise KeyboardInterrupt(f"PyMC was stopped after {kept} of {draws} draws")
+        warm = min(self.tune, len(ends))
+        clock, counts = np.array(ends), np.array(steps, dtype=np.float64)
+        first = clock[warm - 1] if warm else began
+        return chain_trace(
+            self,
+            target,
+            {name: posterior[name].values[0] for name in target.variables.shapes},
+            seconds=np.diff(clock[warm : warm + kept], prepend=first),
+            warmup_seconds=float(first - began),
+            compile_seconds=compile_seconds,
+            gradients=counts[warm : warm + kept],
+            warmup_gradients=float(counts[:warm].sum()),
+            warmup_steps=warm,
+            stopped="time_limit" if late else "",
+            stats={"diverging": np.array(diverging[warm : warm + kept], dtype=bool)},
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PyMCADVI(LibrarySampler):
+    """Automatic differentiation variational inference of PyMC: the best normal law with independent coordinates.
+
+    Guarantee: biased; variances come out too small where parameters are correlated, and no number of iterations mends
+    that. Optimises on all data.
+
+    Parameters
+    ----------
+    iterations
+        Steps of the optimiser; fewer where the time ends before.
+    n_draws
+        Draws of the fitted law that stand for it.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target has no PyMC model.
+
+    References
+    ----------
+    A. Kucukelbir and others (2017), automatic differentiation variational inference.
+
+    Examples
+    --------
+    >>> amc.foreign.PyMCADVI(iterations=2000)
+    PyMCADVI(iterations=2000, n_draws=4000)
+    """
+
+    iterations: int = 10_000
+    n_draws: int = 4000
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+        """Fit, and draw from what was fitted; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        import pymc as pm
+
+        from approxmcmc.reference.nuts import silent
+
+        twin = twin_of(target)
+        ends: list[float] = []
+
+        def note(approximation: Any, loss: Any, i: int) -> None:
+            ends.append(time.perf_counter())
+            if seconds is not None and ends[-1] - ends[0] >= seconds:
+                raise StopIteration  # PyMC keeps what was fitted
+
+        began = time.perf_counter()
+        with twin.model, silent("pymc"):
+            inference = pm.ADVI(start=twin.point(twin.unconstrain(initial)), random_seed=seed)
+            approximation = inference.fit(self.iterations, callbacks=[note], progressbar=False)
+        spent = (ends[-1] - ends[0]) * len(ends) / max(len(ends) - 1, 1)  # the first step compiles
+        mean, sd = (
+            twin.flat({name: data[name].values for name in twin.start})
+            for data in (approximation.mean_data, approximation.std_data)
+        )
+        return fitted_trace(
+            self,
+            target,
+            twin,
+            mean,
+            np.diag(sd),
+            n_draws=min(draws, self.n_draws),
+            seed=seed,
+            fit_seconds=spent,
+            compile_seconds=ends[0] - began,
+            gradients=len(ends),
+            stopped="time_limit" if len(ends) < self.iterations else "",
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PyMCPathfinder(LibrarySampler):
+    """Pathfinder of pymc-extras: the best of the normal laws along the way of a quasi-Newton search.
+
+    Guarantee: biased. The library times the fit as a whole, compilation included, which stands on the clock.
+
+    Parameters
+    ----------
+    n_paths
+        Searches; several are joined by Pareto-smoothed importance sampling.
+    n_draws
+        Draws that stand for the fitted law.
+
+    Raises
+    ------
+    MissingExtraError
+        When pymc-extras is not installed.
+    IncompatibleError
+        When the target has no PyMC model.
+
+    References
+    ----------
+    L. Zhang, B. Carpenter, A. Gelman, A. Vehtari (2022), algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> amc.foreign.PyMCPathfinder(n_paths=4)
+    PyMCPathfinder(n_paths=4, n_draws=1000)
+    """
+
+    n_paths: int = 4
+    n_draws: int = 1000
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+        """Fit, and draw from what was fitted; the time limit is not heeded."""
+        try:
+            import pymc_extras
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "PyMCPathfinder needs pymc-extras, which is not installed, and which no extra of approxmcmc brings "
+                "since it holds PyMC back: pip install pymc-extras",
+                name=error.name,
+            ) from error
+        from approxmcmc.reference.nuts import silent
+
+        twin = twin_of(target)
+        n_draws, began = min(draws, self.n_draws), time.perf_counter()
+        with contextlib.redirect_stdout(None), silent("pymc"):
+            tree = pymc_extras.fit_pathfinder(
+                model=twin.model, num_paths=self.n_paths, num_draws=n_draws, random_seed=seed, progressbar=False
+            )
+        spent = time.perf_counter() - began
+        posterior = tree["posterior"].stack(sample=("chain", "draw")).transpose("sample", ...)
+        return chain_trace(
+            self,
+            target,
+            {name: posterior[name].values for name in target.variables.shapes},
+            seconds=0.0,
+            warmup_seconds=spent,
+            approximation=True,
+        )

@@ -1,0 +1,111 @@
+"""What a foreign sampler returns: one chain with its clock, in the form of the library's own traces."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.diagnostics.clock import spread
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.datatree import named_trace
+
+EACH_DRAW = "each draw timed"
+FITTED = "one fit; its draws are free"
+
+
+def chain_trace(
+    sampler: ForeignSampler,
+    target: Target,
+    draws: Mapping[str, np.ndarray] | np.ndarray,
+    *,
+    seconds: np.ndarray | float,
+    warmup_seconds: float = 0.0,
+    compile_seconds: float = np.nan,
+    gradients: np.ndarray | None = None,
+    rows_per_gradient: int | None = None,
+    warmup_gradients: float = 0.0,
+    warmup_steps: int = 0,
+    clock: str = EACH_DRAW,
+    stopped: str = "",
+    stats: Mapping[str, np.ndarray] | None = None,
+    approximation: bool = False,
+) -> xr.DataTree:
+    """Return one chain as a trace of the library.
+
+    Parameters
+    ----------
+    sampler, target
+        Who drew, and from what.
+    draws
+        Kept draws: an array of flat thetas of the target, shape (n, dim), or arrays of shape (n, ...) by variable.
+    seconds
+        Of each kept draw, shape (n,); or of all together, which is spread over the draws in proportion to `gradients`,
+        or evenly where these are not known.
+    warmup_seconds, compile_seconds
+        Spent before the first kept draw: in steps, and for compilation.
+    gradients
+        Gradients of the log density in each kept draw, shape (n,).
+    rows_per_gradient
+        Data that one gradient reads; None: all.
+    warmup_gradients, warmup_steps
+        Totals of the warm-up.
+    clock
+        How draws were timed, in words, for reports; where `seconds` is one number that is said for you.
+    stopped
+        ``"time_limit"`` where that ended the chain.
+    stats
+        More records of each draw, such as ``diverging``.
+    approximation
+        Whether the draws are independent draws of a law that was fitted to the posterior: all are there when the fit
+        is, and stay as they are. The risk of their averages is then one point.
+
+    Raises
+    ------
+    InvalidInputError
+        When the arrays do not fit each other or the target's variables.
+
+    Examples
+    --------
+    >>> thetas, spent = np.zeros((10, 3)), np.full(10, 0.1)  # doctest: +SKIP
+    >>> chain_trace(self, target, thetas, seconds=spent, warmup_seconds=2.0)  # doctest: +SKIP
+    """
+    named = target.variables.unpack(np.asarray(draws)) if not isinstance(draws, Mapping) else draws
+    posterior = {name: np.asarray(named[name])[None] for name in target.variables.shapes if name in named}
+    n_draws = next(iter(posterior.values())).shape[1] if posterior else 0
+    counts = None if gradients is None else np.asarray(gradients, dtype=np.float64)
+    records: dict[str, np.ndarray] = {name: np.asarray(values)[None] for name, values in (stats or {}).items()}
+    if np.ndim(seconds) == 0:
+        clock = "the total, spread over draws " + ("evenly" if counts is None else "by their gradients")
+        seconds = spread(float(seconds), np.ones(n_draws) if counts is None else counts)
+    records["perf_counter_diff"] = np.asarray(seconds, dtype=np.float64)[None]
+    totals = {"perf_counter_diff": [warmup_seconds]}
+    if counts is not None:
+        rows = target.n_obs if rows_per_gradient is None else rows_per_gradient
+        for name in ("gradient_evaluations", "likelihood_evaluations", "datapoints_touched"):
+            records[name] = np.rint(counts * rows).astype(np.int64)[None]
+            totals[name] = [round(warmup_gradients * rows)]
+    wrong = {name: values.shape for name, values in records.items() if values.shape[:2] != (1, n_draws)}
+    if wrong:
+        raise InvalidInputError(
+            f"chain_trace of {type(sampler).__name__}: {n_draws} draws need records of shape ({n_draws},); found "
+            f"{ {name: shape[1:] for name, shape in wrong.items()} }."
+        )
+    return named_trace(
+        posterior,
+        records,
+        variables=target.variables,
+        tuning_totals=totals,
+        attrs={
+            "n_obs": target.n_obs,
+            "target_content_hash": target.content_hash(),
+            "thin": getattr(sampler, "thin", 1),
+            "tuning_steps": warmup_steps,
+            "sampling_time": warmup_seconds + float(records["perf_counter_diff"].sum()),
+            "setup_compile_seconds": compile_seconds,
+            "clock": FITTED if approximation else clock,
+            "approximation": approximation,
+            "stopped": stopped,
+        },
+        settings=sampler.to_dict(),
+    )

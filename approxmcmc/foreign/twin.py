@@ -1,0 +1,106 @@
+"""The PyMC model of a target, and the way between the target's theta and the model's unconstrained vector."""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target, TwinnedTarget
+from approxmcmc.errors import IncompatibleError
+
+KEPT = 3  # compiled forms of targets: a study meets one target many times over
+
+
+class Twin:
+    """A target's PyMC model, whose variables have the target's names.
+
+    Raises
+    ------
+    IncompatibleError
+        Where the target has no such model, or one with discrete variables or other names.
+    """
+
+    def __init__(self, target: Target) -> None:
+        import pytensor.tensor as pt
+
+        from approxmcmc.interop.variables import describe_variables
+
+        if not isinstance(target, TwinnedTarget):
+            raise IncompatibleError(
+                f"Samplers of other libraries read a target as a PyMC model; {type(target).__name__} has none. Use a "
+                "`contracts.TwinnedTarget`, with `to_pymc()`, or write a ForeignSampler that reads the target itself."
+            )
+        self.target, self.model = target, target.to_pymc()
+        model, wanted = self.model, list(target.variables.shapes)
+        free = [variable.name for variable in model.free_RVs]
+        known = {variable.name: variable for variable in model.deterministics}
+        missing = [name for name in wanted if name not in free and name not in known]
+        if missing or model.discrete_value_vars:
+            raise IncompatibleError(
+                f"The PyMC model of {target!r} needs continuous variables, and those of the target among them; it has "
+                f"{free}, lacks {missing}, and has the discrete {[v.name for v in model.discrete_value_vars]}. Name "
+                "the model's variables as the target's."
+            )
+        self.start = model.initial_point()
+        self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+        self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
+        derived = [known[name] for name in wanted if name in known]
+        self.variables = describe_variables(model, self.theta, self.start, derived, {})
+
+    @property
+    def dim(self) -> int:
+        """Length of the unconstrained vector."""
+        return int(self.theta.type.shape[0])
+
+    def unconstrain(self, initial: np.ndarray) -> np.ndarray:
+        """Return the unconstrained vector of a theta of the target; what theta lacks is where the model starts."""
+        return self.variables.pack(self.free_values(initial))
+
+    def free_values(self, initial: np.ndarray) -> dict[str, np.ndarray]:
+        """Return what a theta of the target says of the model's free variables, by name."""
+        named = self.target.variables.unpack(np.asarray(initial, dtype=np.float64)[None])
+        free = {variable.name for variable in self.model.free_RVs}
+        return {name: value[0] for name, value in named.items() if name in free}
+
+    def no_draws(self) -> xr.Dataset:
+        """Return a posterior of one chain without draws."""
+        shapes = self.target.variables.shapes
+        axes = {name: tuple(f"{name}_{k}" for k in range(len(shape))) for name, shape in shapes.items()}
+        empty = {name: (("chain", "draw", *axes[name]), np.empty((1, 0, *shape))) for name, shape in shapes.items()}
+        return xr.Dataset(empty)
+
+    def constrain(self, vectors: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the target's variables at unconstrained vectors, shape (n, dim)."""
+        found = self.variables.unpack(np.asarray(vectors, dtype=np.float64))
+        return {name: found[name] for name in self.target.variables.shapes}
+
+    def point(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Return an unconstrained vector as a point of the model, by PyMC's names."""
+        return {name: value[0] for name, value in self.variables.unconstrained.unpack(vector[None]).items()}
+
+    def flat(self, point: Mapping[str, Any]) -> np.ndarray:
+        """Return a point of the model as an unconstrained vector."""
+        return np.concatenate([np.ravel(point[value.name]) for value in self.values])
+
+
+@functools.lru_cache(maxsize=KEPT)
+def twin_of(target: Target) -> Twin:
+    """Return the twin of a target; it is made on first use, and kept."""
+    return Twin(target)
+
+
+def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:
+    """Return `make` with a memory for some targets: what it made, and the seconds that this took the first time.
+
+    Every cell of a study can so report what its user would wait for, also where the process has compiled before.
+    """
+
+    @functools.lru_cache(maxsize=KEPT)
+    def made(target: Target) -> tuple[T, float]:
+        began = time.perf_counter()
+        return make(target), time.perf_counter() - began
+
+    return made

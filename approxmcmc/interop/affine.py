@@ -1,0 +1,186 @@
+r"""Where a graph is affine in theta, and the fewest affine quantities through which it sees theta.
+
+A node is affine by what it computes, never by trying it out: sums, products with what does not depend on theta, and
+whatever moves entries about (indexing, reshaping, stacking). A function that is linear only where somebody looked,
+such as a clip at 30, is none.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sub, TrueDiv
+from pytensor.tensor.elemwise import Elemwise
+
+from approxmcmc.interop.graphs import rebuild
+
+CONSTANT, AFFINE, OTHER = "constant", "affine", "other"
+
+# Operations whose result holds entries, or sums of entries, of their first input; the others must be constant.
+MOVING = (
+    "DimShuffle",
+    "ExpandDims",
+    "Squeeze",
+    "Reshape",
+    "Subtensor",
+    "AdvancedSubtensor",
+    "AdvancedSubtensor1",
+    "SpecifyShape",
+    "Sum",
+    "Alloc",
+    "ViewOp",
+    "Split",
+    "TensorFromScalar",
+    "ScalarFromTensor",
+)
+STACKING = ("Join", "MakeVector", "IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1")
+MULTIPLYING = ("Dot", "Gemv", "BatchedDot", "Matmul", "MatMul")
+SHAPES = ("Shape", "Shape_i")  # of what depends on theta: they do not
+
+
+class Ratio(NamedTuple):
+    """An affine quantity divided by a scale, the graph of one number; times that scale it is affine."""
+
+    scale: Any
+
+
+def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
+    """Return for every variable below some graphs whether it is constant, affine in theta, a `Ratio`, or other."""
+    found: dict[Any, Any] = {theta: AFFINE}
+
+    def kind(variable: Any) -> Any:
+        return found.get(variable, CONSTANT)  # a leaf that is not theta
+
+    for node in toposort(graphs):
+        inputs = [kind(variable) for variable in node.inputs]
+        result = _kind_of(node, inputs)
+        for output in node.outputs:
+            found[output] = result
+    return found
+
+
+def _kind_of(node: Any, inputs: list[Any]) -> Any:
+    name = _name(node.op)
+    if name in SHAPES or all(kind == CONSTANT for kind in inputs):
+        return CONSTANT
+    if isinstance(node.op, Elemwise):
+        return _kind_of_elemwise(node, inputs)
+    if name in MOVING:
+        return inputs[0] if all(kind == CONSTANT for kind in inputs[1:]) else OTHER
+    if name in STACKING:
+        return AFFINE if all(kind in (CONSTANT, AFFINE) for kind in inputs) else OTHER
+    if name in MULTIPLYING and len(inputs) == 2:
+        return AFFINE if sorted(map(str, inputs)) == [AFFINE, CONSTANT] else OTHER
+    return OTHER
+
+
+def _kind_of_elemwise(node: Any, inputs: list[Any]) -> Any:
+    operation = node.op.scalar_op
+    if isinstance(operation, Neg | Identity | Cast):
+        is_float = "float" in str(node.outputs[0].dtype)
+        return inputs[0] if is_float else OTHER
+    if isinstance(operation, Second):
+        return inputs[1]
+    if isinstance(operation, Add | Sub):
+        return AFFINE if all(kind in (CONSTANT, AFFINE) for kind in inputs) else OTHER
+    if isinstance(operation, TrueDiv):
+        above, below = inputs
+        if below == CONSTANT:
+            return above
+        return Ratio(_bare(node.inputs[1])) if above == AFFINE else OTHER
+    if isinstance(operation, Mul):
+        return _kind_of_product(node, inputs)
+    return OTHER
+
+
+def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
+    moving = [(kind, variable) for kind, variable in zip(inputs, node.inputs, strict=True) if kind != CONSTANT]
+    if len(moving) == 1:
+        return moving[0][0]
+    if len(moving) == 2:
+        for (kind, _), (_, other) in (moving, moving[::-1]):
+            if isinstance(kind, Ratio) and equal_computations([kind.scale], [_bare(other)]):
+                return AFFINE
+    return OTHER
+
+
+def _name(operation: Any) -> str:
+    """Return the name of an operation; of one that is repeated along axes, that of what is repeated."""
+    return type(getattr(operation, "core_op", operation)).__name__
+
+
+def _bare(graph: Any) -> Any:
+    """Return a graph of one number as what it was before it was given axes."""
+    while graph.owner is not None and _name(graph.owner.op) in ("DimShuffle", "ExpandDims", "Squeeze"):
+        graph = graph.owner.inputs[0]
+    return graph
+
+
+def picked_first(graph: Any, theta: Any) -> Any:
+    """Return a graph in which entries of vectors are picked before they are worked on: f(a, b)[i] as f(a, b[i]).
+
+    (tau * z)[group] is no affine quantity, and tau * z[group] holds two, one number a row each.
+    """
+    kind = kinds([graph], theta)
+
+    def picked(vector: Any, index: Any) -> Any:
+        node = vector.owner
+        if kind.get(vector, CONSTANT) in (CONSTANT, AFFINE) or not isinstance(node.op, Elemwise):
+            return vector[index]
+        return node.op(*(one if one.broadcastable[0] else picked(one, index) for one in node.inputs))
+
+    replaced: dict[Any, Any] = {}
+    nodes: list[Any] = list(toposort([graph]))
+    for node in nodes:
+        if _name(node.op) in ("AdvancedSubtensor", "AdvancedSubtensor1") and len(node.inputs) == 2:
+            vector, index = node.inputs
+            if vector.ndim == 1 and vector.owner is not None and kind[vector] not in (CONSTANT, AFFINE):
+                replaced[node.outputs[0]] = picked(vector, index)
+    return rebuild([graph], replaced)[0] if replaced else graph
+
+
+def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list[Any]:
+    """Return the affine quantities through which a graph sees theta.
+
+    The first that are met on the way from the graph to theta; or what they are made of, where that is no more numbers:
+    y - mu is cut at mu, and effect[group] where it is. ``count(quantities)`` says how many predictors each stands for.
+    """
+    kind, found, seen = kinds([graph], theta), [], set()
+    waiting = [graph]
+    while waiting:
+        variable = waiting.pop()
+        if variable in seen or kind.get(variable, CONSTANT) == CONSTANT:
+            continue
+        seen.add(variable)
+        if kind[variable] != AFFINE:
+            waiting += variable.owner.inputs
+            continue
+        chain = _chain(variable, kind)
+        counts = count(chain)
+        fewest = max(place for place, number in enumerate(counts) if number == min(counts))
+        if chain[fewest] not in found:
+            found.append(chain[fewest])
+    return found
+
+
+def _weights_rows(node: Any, factors: list[Any]) -> bool:
+    """Whether a product has a factor for each row: what it multiplies by belongs to the design."""
+    if _name(node.op) in MULTIPLYING:
+        return True
+    is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)
+    return is_product and not all(all(one.broadcastable) for one in factors)
+
+
+def _chain(variable: Any, kind: dict[Any, Any]) -> list[Any]:
+    """Return an affine quantity and those that it is made of, as long as it is made of one."""
+    chain = [variable]
+    while (node := chain[-1].owner) is not None:
+        below = [one for one in node.inputs if kind.get(one, CONSTANT) != CONSTANT]
+        constant = [one for one in node.inputs if one not in below]
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Second):
+            below = [one for one in node.inputs[1:] if kind.get(one, CONSTANT) != CONSTANT]
+        if len(below) != 1 or kind[below[0]] != AFFINE or _weights_rows(node, constant):
+            break
+        chain.append(below[0])
+    return chain

@@ -1,0 +1,243 @@
+"""The terms of a PyMC model as functions of its linear predictors, compiled by PyTensor.
+
+Where the graph sees theta is replaced by predictors (`predictors`). What depends on data alone is computed once, such
+as log y!. A predictor that all rows share is one number to the graph of the terms, so that a scale is exponentiated
+once for a batch; derivatives are the graph's own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from approxmcmc.engine.compile import allocating, closure, kernel
+from approxmcmc.engine.row_reader import row_reader
+from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
+from approxmcmc.interop.kernels import numba_function
+from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
+from approxmcmc.targets.predictors.likelihood import RowLikelihood
+
+FEW = 4  # rows of an example call
+
+
+class GraphLikelihood(RowLikelihood):
+    """The terms of a model as a graph of its predictors, and the columns of data that it reads.
+
+    Parameters
+    ----------
+    found
+        The predictors of the model.
+    inputs, data
+        The graph's inputs that hold rows, and their arrays.
+    identity
+        A hash of the model.
+    """
+
+    def __init__(self, found: Predictors, inputs: Sequence[Any], data: Sequence[np.ndarray], identity: str) -> None:
+        self._identity = identity
+        self.quantities = [(one, one.variable.type(f"eta_{k}")) for k, one in enumerate(found.quantities)]
+        self.n_predictors = found.design.n_predictors
+        if any(one.row_axis is None and one.size > 1 for one in found.quantities):
+            raise NoLinearPredictorError(
+                "its rows share parameters as a vector, such as cut points or the weights of a mixture, beside their "
+                "linear predictors"
+            )
+        cut = {one.variable: given for one, given in self.quantities}
+        # What is left of theta are its shapes: whatever else depends on it was cut.
+        [terms] = rebuild([found.terms], {found.theta: pt.zeros(found.design.dim), **cut})
+        known = {given for _, given in self.quantities}
+        terms = merge_branches(simplify(terms))
+        terms, self._inputs, self.columns = _with_columns(terms, known, inputs, data)
+        self._graph = terms
+        scalars = {given: pt.vector(f"{given.name}_of_rows") for one, given in self.quantities if given.ndim == 0}
+        of_rows = over_rows(terms, scalars)
+        self._scalars = {} if of_rows is None else scalars
+        self._graph_of_rows = terms if of_rows is None else of_rows
+        self._kernels: dict[str, Any] = {}
+
+    def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
+        """Compile one of the batch functions, once for this object: what PyTensor compiled is in no cache of ours."""
+        if name not in self._kernels:
+            self._kernels[name] = kernel(getattr(self, name)(), self.signature(name, responses), cache=False)
+        return self._kernels[name]
+
+    def identity(self) -> str:
+        """Return the hash of the model."""
+        return self._identity
+
+    def terms(self) -> Callable[..., None]:
+        """Return the loop over rows, which PyTensor compiled."""
+        return self._loop([self._graph], ["out[:n] = found[0]"])
+
+    def slopes(self) -> Callable[..., None]:
+        """Return the slopes, likewise."""
+        lines = [f"out[{k}, :n] = found[{k}]" for k in range(self.n_predictors)]
+        return self._loop(self._slopes(), lines)
+
+    def expansion(self) -> Callable[..., None]:
+        """Return value, slopes and second derivatives, likewise."""
+        lines = [f"out[:n, {k}] = found[{k}]" for k in range(self.n_numbers)]
+        return self._loop(self._expansion(), lines)
+
+    def _slopes(self) -> list[Any]:
+        return [self._derivative(self._graph_of_rows, k) for k in range(self.n_predictors)]
+
+    def _expansion(self) -> list[Any]:
+        slopes = self._slopes()
+        bends = [self._derivative(slope, j) for k, slope in enumerate(slopes) for j in range(k, self.n_predictors)]
+        return [self._graph_of_rows, *slopes, *bends]
+
+    def _derivative(self, graph: Any, k: int) -> Any:
+        """Return the derivatives of some rows, each in its own predictor k; shape (rows,)."""
+        for one, given in self.quantities:
+            if k < one.size:
+                if one.row_axis is None and given not in self._scalars:
+                    found = _forward(graph, one, given, k)
+                else:
+                    found = _backward(graph, one, self._scalars.get(given, given), k)
+                return simplify(found + pt.zeros_like(graph))  # as long as the rows, where it is a constant
+            k -= one.size
+        raise AssertionError
+
+    def _loop(self, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
+        """Return the batch function around compiled graphs."""
+        etas = [pt.vector(f"eta_{k}") for k in range(self.n_predictors)]
+        outputs = rebuild(graphs, self._assembled(etas))
+        example = [*([np.full(FEW, 0.1)] * len(etas)), *(column[:FEW].copy() for column in self.columns)]
+        function = numba_function([*etas, *self._inputs], outputs, example)
+        return closure(_caller(len(etas), tuple(lines), len(self.columns)), function)
+
+    def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
+        """Return what stands for each quantity: the vectors of its predictors, put together."""
+        pieces, place = {}, 0
+        for one, given in self.quantities:
+            own = etas[place : place + one.size]
+            place += one.size
+            if one.row_axis is None:
+                whole = pt.stack([eta[0] for eta in own]) if given.ndim else own[0][0]
+                shape = [1 if single else -1 for single in given.broadcastable]
+                shape = shape if shape.count(-1) <= 1 else [int(n) for n in given.type.shape]
+                pieces[given] = whole.reshape(shape) if given.ndim else whole
+            else:
+                moved = pt.stack(own, axis=1)
+                if given.ndim == 1:
+                    pieces[given] = own[0]
+                elif given.ndim == 2:
+                    pieces[given] = pt.moveaxis(moved, 0, one.row_axis)
+                else:
+                    raise NoLinearPredictorError("its predictors have more than two axes")
+        wholes = {old: _typed(new, old) for old, new in pieces.items()}
+        places = np.cumsum([0, *(one.size for one, _ in self.quantities)])
+        scalars = {given: etas[place] for (_, given), place in zip(self.quantities, places, strict=False)}
+        return {**wholes, **{vector: scalars[given] for given, vector in self._scalars.items()}}
+
+
+def _typed(graph: Any, like: Any) -> Any:
+    """Return a graph with the static shape of another."""
+    return graph if like.type.is_super(graph.type) else pt.specify_shape(graph, like.type.shape)
+
+
+def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
+    """Return a graph with vectors over rows in the place of scalars, or None where that cannot be done node by node.
+
+    Its gradient then has a number for each row, by one sweep backwards; forward derivatives are graphs several times
+    as large.
+    """
+    known, replaced = dict(scalars), {}
+    nodes: list[Any] = list(toposort([graph]))
+    for node in nodes:
+        if any(variable in known for variable in node.inputs):
+            [output] = node.outputs
+            if not isinstance(node.op, Elemwise | DimShuffle) or (isinstance(node.op, Elemwise) and output.ndim):
+                return None
+            if isinstance(node.op, Elemwise):
+                known[output] = node.op(*(known.get(variable, variable) for variable in node.inputs))
+            else:
+                replaced[output] = known[node.inputs[0]].dimshuffle(0, *["x"] * (output.ndim - 1))
+    return rebuild([graph], replaced)[0]
+
+
+def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
+    """Return the derivatives in a quantity with rows, of which row i alone sees row i."""
+    slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
+    return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
+
+
+def _forward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
+    """Return the derivatives of all rows in one entry of a quantity that they share, by two sweeps backwards.
+
+    The first is linear in the weights of the rows; its derivative in a weight is that of the row.
+    """
+    direction = pt.set_subtensor(pt.zeros(one.size)[place], 1.0).reshape(given.shape)
+    weights = pt.vector("weights")
+    slope: Any = pt.grad((graph * weights).sum(), given, disconnected_inputs="ignore")
+    found = pt.grad((slope * direction).sum(), weights, disconnected_inputs="ignore")
+    return rebuild([found], {weights: pt.zeros_like(graph)})[0]
+
+
+def _with_columns(
+    graph: Any, known: set[Any], inputs: Sequence[Any], data: Sequence[np.ndarray]
+) -> tuple[Any, list[Any], tuple[np.ndarray, ...]]:
+    """Return a graph whose parts that depend on data alone are columns, computed now; and these inputs and columns.
+
+    A part that is the same in all rows becomes a constant, and with it what asks whether counts are positive.
+    """
+    given, n_rows = set(inputs), len(data[0])
+    nodes: list[Any] = list(toposort([graph]))
+    moving: set[Any] = set(known)
+    of_rows: set[Any] = set(given)
+    for node in nodes:
+        if any(variable in moving for variable in node.inputs):
+            moving.update(node.outputs)
+        elif any(variable in of_rows for variable in node.inputs):
+            of_rows.update(node.outputs)
+    users = [(variable, node) for node in nodes for variable in node.inputs if node.outputs[0] in moving]
+    met = [v for v, _ in users if v in of_rows and v.owner is not None]
+    ends = [v for v in dict.fromkeys(met) if all(isinstance(n.op, Elemwise) for u, n in users if u is v)]
+    if not ends:
+        return graph, *_used(graph, inputs, data)
+    function = pytensor.function(list(inputs), ends, mode="FAST_COMPILE", on_unused_input="ignore")
+    replaced: dict[Any, Any] = {}
+    columns: list[tuple[Any, np.ndarray]] = []
+    for end, value in zip(ends, function(*data), strict=True):
+        if np.ndim(value) == 0 or len(value) != n_rows:
+            continue
+        if (value == value[:1]).all():
+            replaced[end] = pt.constant(np.asarray(value[:1]))
+        else:
+            column = pt.tensor(f"column_{len(columns)}", shape=(None, *value.shape[1:]), dtype=end.dtype)
+            columns.append((column, np.require(value, requirements=["C", "W"])))
+            replaced[end] = column
+    [graph] = rebuild([graph], replaced)
+    graph = simplify(graph)
+    extended = [*inputs, *(column for column, _ in columns)]
+    return graph, *_used(graph, extended, [*data, *(value for _, value in columns)])
+
+
+def _used(graph: Any, inputs: Sequence[Any], data: Sequence[np.ndarray]) -> tuple[list[Any], tuple[np.ndarray, ...]]:
+    """Return the inputs that a graph reads, one at least, and their arrays."""
+    read = set(ancestors([graph]))
+    chosen = [k for k, one in enumerate(inputs) if one in read] or [0]
+    return [inputs[k] for k in chosen], tuple(data[k] for k in chosen)
+
+
+def _caller(n_predictors: int, lines: tuple[str, ...], n_columns: int) -> Callable[..., Any]:
+    """Return what makes a batch function of a compiled graph, written out for so many predictors and columns."""
+    etas = "".join(f"eta[{k}][:n], " for k in range(n_predictors))
+    body = "\n".join(f"        {line}" for line in lines)
+    source = f"""
+def make(function):
+    def loop(eta, responses, order, lo, hi, out):
+        n = hi - lo
+        found = function({etas}*rows(responses, order, lo, hi))
+{body}
+    return loop
+"""
+    scope: dict[str, Any] = {"rows": allocating(row_reader(n_columns))}
+    exec(source, scope)
+    made: Callable[..., Any] = scope["make"]
+    return made

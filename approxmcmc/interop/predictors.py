@@ -1,0 +1,244 @@
+"""The linear predictors of a PyMC model: found in the graph of its terms, with the design that they have.
+
+The graph says which quantities are affine in theta (`affine`). What their designs are is read off them by asking: a
+quantity at a unit vector of theta is its column. A variable that picks out one entry for each row is known by three
+questions however many entries it has: at the vector of ones it answers with the weights of the rows, at a random vector
+with the entry that each row has picked, and a second random vector confirms that.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+from pytensor.graph import rewrite_graph
+
+from approxmcmc.contracts import Variables
+from approxmcmc.errors import ApproxMCMCError
+from approxmcmc.interop.affine import cut, picked_first
+from approxmcmc.interop.model import ModelOfPyMC
+from approxmcmc.targets.predictors.assemble import Part, assemble
+from approxmcmc.targets.predictors.design import Design
+
+LARGEST_DESIGN = 4e9  # bytes
+MOST_PREDICTORS = 24  # rows of an expansion then hold 349 numbers
+POINTS = 3  # at which a design is checked
+CLOSE = 1e-9
+ROUNDING = 1e-15  # some units in the last place
+FEW, SOME = 5, 7  # rows; two numbers of them tell which axis counts rows
+
+
+class NoLinearPredictorError(ApproxMCMCError):
+    """The model has no structure that helps; the message says why."""
+
+
+class Quantity(NamedTuple):
+    """An affine quantity of the graph, the axis that counts rows, None where it is the same for all, and its size."""
+
+    variable: Any
+    row_axis: int | None
+    size: int
+
+
+class Predictors(NamedTuple):
+    """Terms of rows as a graph of theta, the quantities through which it sees theta, and their design, in that order.
+
+    Of a quantity of several numbers for each row every number is a predictor.
+    """
+
+    theta: Any
+    terms: Any
+    quantities: list[Quantity]
+    design: Design
+
+
+def find_predictors(source: ModelOfPyMC) -> Predictors:
+    """Return the linear predictors of a model.
+
+    Raises
+    ------
+    NoLinearPredictorError
+        When there are none, or too many to help; the message says what was found.
+    """
+    if source.rows.n_rows <= SOME:
+        raise NoLinearPredictorError(f"{source.rows.n_rows} rows are too few to look")
+    [terms] = source.over_flat([source.rows.terms()])
+    terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",))
+    quantities = _quantities(source, terms)
+    K, dim = sum(one.size for one in quantities), int(source.theta.type.shape[0])
+    if min(MOST_PREDICTORS, dim) < K:
+        raise NoLinearPredictorError(
+            f"its rows see the parameters through {K} quantities of which none is linear in many, too many to help "
+            f"(of {dim} parameters; at most {MOST_PREDICTORS})"
+        )
+    if not any(one.row_axis is not None for one in quantities):
+        raise NoLinearPredictorError("no quantity that is linear in the parameters differs from row to row")
+    return Predictors(source.theta, terms, quantities, _Asked(source, quantities).design())
+
+
+def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
+    """Return the quantities at which the terms are cut, those with rows first."""
+
+    def shapes(variables: list[Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        inputs = [source.theta, *source.rows.inputs]
+        function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
+        start = source.initial_point()
+        few, some = (
+            [np.shape(value) for value in function(start, *(array[:rows] for array in source.rows.data))]
+            for rows in (FEW, SOME)
+        )
+        return list(zip(few, some, strict=True))
+
+    def measured(variables: list[Any]) -> list[Quantity]:
+        found = []
+        for variable, (few, some) in zip(variables, shapes(variables), strict=True):
+            axes = [axis for axis, lengths in enumerate(zip(few, some, strict=True)) if lengths[0] != lengths[1]]
+            if len(axes) > 1:
+                raise NoLinearPredictorError("rows depend on each other")
+            rest = [length for axis, length in enumerate(few) if axis not in axes]
+            found.append(Quantity(variable, axes[0] if axes else None, int(np.prod(rest, dtype=int))))
+        return found
+
+    variables = cut(terms, source.theta, lambda chain: [one.size for one in measured(chain)])
+    return sorted(measured(variables), key=lambda one: one.row_axis is None)
+
+
+class _Asked:
+    """Quantities that are asked for their values at points of theta, on all rows."""
+
+    def __init__(self, source: ModelOfPyMC, quantities: list[Quantity]) -> None:
+        self.source, self.quantities, self.n_rows = source, quantities, source.rows.n_rows
+        self.dim = int(source.theta.type.shape[0])
+        inputs = [source.theta, *source.rows.inputs]
+        variables = [one.variable for one in quantities]
+        self._function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
+        self.names = [value.name for value in source.values]
+        self.sizes = [np.size(source.start[name]) for name in self.names]
+        self.origin = np.zeros(0)
+        self.origin = self.at(np.zeros(self.dim), raw=True)
+
+    def at(self, theta: np.ndarray, *, raw: bool = False) -> np.ndarray:
+        """Return all predictors, less those at the origin; shape (K, n_rows)."""
+        values = self._function(theta, *self.source.rows.data)
+        found = []
+        for one, value in zip(self.quantities, values, strict=True):
+            rows = np.asarray(value, dtype=np.float64)
+            rows = rows.reshape(1, -1) if one.row_axis is None else np.moveaxis(rows, one.row_axis, 0)
+            found.append(np.broadcast_to(rows.reshape(len(rows), -1).T, (one.size, self.n_rows)))
+        predictors = np.concatenate(found)
+        if not np.isfinite(predictors).all():
+            raise NoLinearPredictorError("its predictors are not finite at 0")
+        return predictors if raw else predictors - self.origin
+
+    def design(self) -> Design:
+        """Return the design, checked at random points."""
+        K = len(self.origin)
+        parts: list[list[Part]] = [[] for _ in range(K)]
+        start = 0
+        for name, size in zip(self.names, self.sizes, strict=True):
+            for mine, found in zip(parts, self._parts(name, start, size), strict=True):
+                mine.extend(found)
+            start += size
+        for k, mine in enumerate(parts):
+            offset = self.origin[k]
+            if offset.any():
+                mine.append(_column(None, 0, offset, np.zeros_like(offset)))
+        shapes = {name: (size,) for name, size in zip(self.names, self.sizes, strict=True)}
+        predictors = {f"eta_{k}": mine for k, mine in enumerate(parts)}
+        design = assemble(predictors, Variables(shapes), self.n_rows)
+        self._check(design)
+        return design
+
+    def _check(self, design: Design) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(POINTS):
+            theta = rng.normal(size=self.dim)
+            found, expected = design.eta(theta, slice(None)), self.at(theta, raw=True)
+            if not np.allclose(found, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
+                raise NoLinearPredictorError("its predictors are not linear in the parameters")
+
+    def _parts(self, name: str, start: int, size: int) -> list[list[Part]]:
+        """Return what one variable adds to each predictor."""
+        rng = np.random.default_rng(1)
+        vectors = np.vstack([np.ones(size), rng.uniform(1.0, 2.0, (2, size))])
+        answers = np.array([self.at(self._place(vector, start)) for vector in vectors])
+        parts: list[list[Part]] = []
+        dense = []
+        for k in range(answers.shape[1]):
+            part = _picked(name, vectors, answers[:, k], self.origin[k])
+            dense += [k] if part is None else []
+            parts.append([] if part is None else part)
+        if dense:
+            columns: list[dict[int, np.ndarray]] = [{} for _ in dense]
+            for j, unit in enumerate(np.eye(size)):
+                answer = self.at(self._place(unit, start))
+                for mine, k in zip(columns, dense, strict=True):
+                    if answer[k].any():
+                        mine[j] = answer[k]
+                if 8.0 * self.n_rows * sum(map(len, columns)) > LARGEST_DESIGN:
+                    raise NoLinearPredictorError(f"its design takes more than {LARGEST_DESIGN / 1e9:g} GB")
+            for mine, k in zip(columns, dense, strict=True):
+                parts[k] = _dense(name, mine, self.origin[k])
+        return parts
+
+    def _place(self, values: np.ndarray, start: int) -> np.ndarray:
+        theta = np.zeros(self.dim)
+        theta[start : start + len(values)] = values
+        return theta
+
+
+def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
+    """Return the number that a column holds in all rows but for rounding, None where there is none.
+
+    A column is a difference of a predictor from what it is at the origin, and as wrong as these two are.
+    """
+    number = float(f"{np.median(column):.12g}")
+    noise = ROUNDING * (np.abs(origin) + abs(number))
+    return number if (np.abs(column - number) <= noise).all() else None
+
+
+def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> Part:
+    """Return one column of a design: a number that all rows share, or a dense column."""
+    number = _common(column, origin)
+    if number is not None:
+        return Part(name, shared={entry: number})
+    return Part(name, np.ascontiguousarray(column)[:, None], entries=np.array([entry]))
+
+
+def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> list[Part]:
+    """Return dense columns, by the entries that they multiply, but for those that all rows share."""
+    numbers = {entry: _common(column, origin) for entry, column in columns.items()}
+    shared = {entry: number for entry, number in numbers.items() if number}
+    entries = [entry for entry, number in numbers.items() if number is None]
+    found = [Part(name, shared=shared)] if shared else []
+    if not entries:
+        return found
+    X = np.stack([columns[entry] for entry in entries], axis=1)
+    return [*found, Part(name, X, entries=np.array(entries))]
+
+
+def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[Part] | None:
+    """Return what a variable adds where each row picks at most one of its entries; None where that is not so.
+
+    `vectors` (3, size) are ones and two random vectors of numbers between 1 and 2, `answers` (3, n) the predictor's.
+    """
+    weights, once, again = answers
+    if not answers.any():
+        return []
+    size = vectors.shape[1]
+    if size == 1:
+        return [_column(name, 0, weights, origin)]
+    nothing = weights == 0.0
+    if once[nothing].any() or again[nothing].any():
+        return None  # weights of several entries that add up to 0
+    order = np.argsort(vectors[1])
+    ratio = np.divide(once, weights, out=np.full_like(once, vectors[1, order[0]]), where=~nothing)
+    middles = 0.5 * (vectors[1, order][1:] + vectors[1, order][:-1])
+    codes = order[np.searchsorted(middles, ratio)]
+    scale = CLOSE * np.abs(weights)
+    for vector, answer in zip(vectors[1:], (once, again), strict=True):
+        if (np.abs(weights * vector[codes] - answer) > scale).any():
+            return None
+    if (codes == codes[0]).all() and not nothing.any():
+        return [_column(name, int(codes[0]), weights, origin)]
+    plain = _common(weights, origin) == 1.0
+    return [Part(name, None if plain else np.ascontiguousarray(weights)[:, None], codes)]

@@ -1,0 +1,158 @@
+"""The book of a run: what was asked for, what was made of it, and where it stands, in one file.
+
+A run goes on only where target, sampler, seed, settings and versions are those that began it; otherwise both sides of
+each difference are told.
+"""
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target, Variables, content_hash
+from approxmcmc.engine.checks import differences_of
+from approxmcmc.engine.code_version import code_version, version
+from approxmcmc.engine.whole_files import remove_leftovers
+from approxmcmc.errors import CheckpointWarning, InvalidInputError
+from approxmcmc.output.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
+from approxmcmc.sampling.initial import as_points
+
+
+class Settings(NamedTuple):
+    """What a run does, beside its target and its sampler; see `sample`. `every` thins the draws that are kept."""
+
+    draws: int | None
+    tune: int | None
+    chains: int
+    thin: int
+    seed: Any
+    target_ess: float | None = None
+    time_limit: float | None = None
+    bias: float | str | None = None
+    audit_every: int | str | None = "auto"
+    discard_tuned_samples: bool = True
+    every: int = 1
+
+
+@dataclasses.dataclass
+class Book:
+    """The file of a run: what was asked for, how the run was made of it, and where it stands.
+
+    `asked` must be the same when the run goes on. `made` is what followed from it when the run began: the sampler and
+    the tuning steps, which may have been chosen, the rate of audits, the starting points.
+    """
+
+    path: Path
+    asked: Mapping[str, Any]
+    made: dict[str, Any] = dataclasses.field(default_factory=dict)
+    begun: Snapshot | None = None
+    trace: xr.DataTree | None = None
+
+    def checkpoints(self) -> Checkpoints:
+        """Return what keeps the checkpoints of this run."""
+        return Checkpoints(self.write)
+
+    def write(self, snapshot: Snapshot, trace: xr.DataTree | None = None) -> None:
+        """Write the file, whole or not at all."""
+        write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace)
+
+    def close(self, snapshot: Snapshot | None, trace: xr.DataTree) -> None:
+        """Put the trace of a run that has ended into the file; one that was interrupted or failed may go on."""
+        if snapshot is None or snapshot.goal is not None:
+            return
+        try:
+            self.write(snapshot, trace)
+        except OSError as error:
+            warnings.warn(f"the trace could not be written to {self.path}: {error}", CheckpointWarning, stacklevel=4)
+
+
+def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: Any) -> dict[str, Any]:
+    """Return all that the draws of a run depend on, JSON-ready."""
+    return {
+        "target": described(target),
+        "sampler": None if sampler is None else plain(sampler.to_dict()),
+        **plain(settings._asdict()),
+        "initvals": _start_described(initvals, target.variables, settings.chains),
+        "version": versions(),
+    }
+
+
+def described(target: Target) -> dict[str, Any]:
+    """Return the kind, the size and the content of a target; all its data are read."""
+    return {"kind": type(target).__name__, "n_obs": plain(target.n_obs), "content": target.content_hash()}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which the bits of draws depend."""
+    library = f"{version('approxmcmc')}, code {code_version()}"
+    return {"approxmcmc": library, **{name: version(name) for name in ("numpy", "numba")}}
+
+
+def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> Book:
+    """Return the book of a run: a new one, or that of the run which the file holds, with `any_seed` whatever its seed.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        When the folder does not exist, or `path` is one.
+    InvalidInputError
+        When the file holds another run, or none.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise InvalidInputError(f"checkpoint must be the name of a file, or None, found {path!r}")
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"checkpoint: the folder {path.parent} does not exist. Create it first")
+    if path.is_dir():
+        raise IsADirectoryError(f"checkpoint: {path} is a folder. Name a file, as {path / 'run.nc'}")
+    if not path.exists():
+        return Book(path, asked)
+    known = read_checkpoint(path)
+    remove_leftovers(path)
+    if any_seed:
+        asked = {**asked, "seed": known.about["asked"].get("seed")}
+    refuse_another_run(path, known.about["asked"], asked)
+    return book_of(path, known)
+
+
+def book_of(path: Path, known: Checkpoint) -> Book:
+    """Return the book of a checkpoint that was read."""
+    return Book(path, known.about["asked"], dict(known.about["made"]), known.snapshot, known.trace)
+
+
+def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that differs from what is asked for, with both sides of each difference."""
+    if lines := differences_of(stored, plain(asked)):
+        shown = "\n".join(f"  {line}" for line in lines)
+        raise InvalidInputError(
+            f"{path} is the checkpoint of another run, and runs do not mix. It was -> it is now:\n{shown}\n"
+            "Ask as before to go on, name another file, or remove this one"
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def _start_described(initvals: Any, variables: Variables, chains: int) -> str | None:
+    """Return a hash of starting values; those of a law are its draws on the chain's stream, and the law is hashed."""
+    if initvals is None:
+        return None
+    if callable(getattr(initvals, "draw", None)):
+        return content_hash(initvals.to_dict() if hasattr(initvals, "to_dict") else repr(initvals))
+    return content_hash(as_points(initvals, variables, chains))

@@ -1,0 +1,120 @@
+"""Checkpoints on disk: what a run needs to go on, as one group of a netCDF file, beside the trace once there is one.
+
+    checkpoint                 about: a text of JSON, with all that is no array
+    checkpoint/chain_0 ...     records (draws, counts, values); what a chain remembers, as one row of bytes
+    posterior, sample_stats    the trace, once the run has ended
+
+All is data: numbers and text, no code and no pickle. While a checkpoint is written the chains stand still. So it is not
+compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of a processor, and not 0.3 s.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.files import CHECKPOINT, read_tree, without_checkpoint, write_tree
+from approxmcmc.sampling.checkpoints import Snapshot
+from approxmcmc.sampling.goals import Goal
+
+FORMAT = 1
+
+
+class Checkpoint(NamedTuple):
+    """What a file holds: what the run was asked for, how it stands, and its trace, None where it has not ended."""
+
+    about: Mapping[str, Any]
+    snapshot: Snapshot
+    trace: xr.DataTree | None
+
+
+def write_checkpoint(
+    path: Path, about: Mapping[str, Any], snapshot: Snapshot, trace: xr.DataTree | None = None
+) -> None:
+    """Write a checkpoint, whole or not at all; `about` is JSON-ready.
+
+    Raises
+    ------
+    OSError
+        When the system refuses to write.
+    """
+    split = [_split(chain) for chain in snapshot.chains]
+    plain = snapshot._replace(chains=[numbers for numbers, _ in split])
+    text = json.dumps({"format": FORMAT, "about": about, "snapshot": plain._asdict()})
+    groups = {f"{CHECKPOINT}/chain_{k}": _dataset(arrays) for k, (_, arrays) in enumerate(split)}
+    groups[CHECKPOINT] = xr.Dataset({"about": ((), text)})
+    if trace is not None:
+        groups |= {name: group.to_dataset() for name, group in trace.children.items()}
+    write_tree(xr.DataTree.from_dict(groups), path, compressed=lambda group: CHECKPOINT not in group)
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    InvalidInputError
+        When the file holds none, or one that cannot be read.
+    """
+    tree = read_tree(path)
+    if CHECKPOINT not in tree.children:
+        raise InvalidInputError(
+            f"{path} holds no checkpoint, only {sorted(tree.children)}: it was not written by a run with checkpoint=. "
+            "Name another file"
+        )
+    group = tree[CHECKPOINT]
+    try:
+        text = json.loads(str(group.to_dataset()["about"].item()))
+        if text["format"] != FORMAT:
+            raise InvalidInputError(f"{path} is of format {text['format']}, and this version reads format {FORMAT}")
+        stands = dict(text["snapshot"])
+        chains = [_join(numbers, group[f"chain_{k}"].to_dataset()) for k, numbers in enumerate(stands.pop("chains"))]
+        goal = stands.pop("goal")
+        snapshot = Snapshot(**stands, goal=None if goal is None else Goal(*goal), chains=chains)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{path} holds a checkpoint that is not whole ({error!r}); remove it") from error
+    ended = len(tree.children) > 1
+    return Checkpoint(text["about"], snapshot, without_checkpoint(tree) if ended else None)
+
+
+def _split(chain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a chain's snapshot as what JSON takes, and arrays."""
+    arrays = {name: value for name, value in chain.items() if isinstance(value, np.ndarray)}
+    memory = chain["memory"]
+    kept = {name: np.ascontiguousarray(leaf) for name, leaf in memory.items() if isinstance(leaf, np.ndarray)}
+    pieces = [leaf.reshape(-1).view(np.uint8) for leaf in kept.values()]
+    arrays["memory"] = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
+    plain = {name: value for name, value in chain.items() if name not in arrays}
+    plain["layout"] = [(name, leaf.dtype.str, leaf.size) for name, leaf in kept.items()]
+    plain["numbers"] = {name: _plain(leaf) for name, leaf in memory.items() if name not in kept}
+    return plain, arrays
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _join(plain: Mapping[str, Any], dataset: xr.Dataset) -> dict[str, Any]:
+    """Return a chain's snapshot again."""
+    chain = {**plain, **{str(name): array.to_numpy() for name, array in dataset.data_vars.items()}}
+    memory, place = chain.pop("numbers"), 0
+    for name, kind, size in chain.pop("layout"):
+        width = np.dtype(kind).itemsize * size
+        memory[name] = np.frombuffer(chain["memory"][place : place + width].tobytes(), kind)
+        place += width
+    return {**chain, "memory": memory}
+
+
+def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
+    """Return arrays as variables with dimensions of their own."""
+    variables = {
+        name: xr.Variable([f"{name}_{k}" for k in range(array.ndim)], array, encoding={"_FillValue": None})
+        for name, array in arrays.items()
+    }
+    return xr.Dataset(variables)

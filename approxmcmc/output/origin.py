@@ -1,0 +1,56 @@
+"""What a trace tells of the run that made it: its sampler, its target, and what tuning had settled on."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import InvalidInputError
+
+SAMPLER, TARGET = "inference_library_settings", "target_content_hash"
+TUNED = "adapted_"  # begins the names of attributes that tell what tuning has settled on
+
+
+def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) -> None:
+    """Refuse a trace that says that another sampler, or another target, made it.
+
+    Raises
+    ------
+    InvalidInputError
+        When it does; a trace that tells nothing is taken at the user's word.
+    """
+    attrs = trace["posterior"].attrs
+    asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
+    if json.loads(attrs.get(SAMPLER, "null")) not in (None, asked):
+        raise InvalidInputError(
+            f"{who}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; name that sampler, or None to "
+            "judge the draws alone"
+        )
+    if attrs.get(TARGET, target.content_hash()) != target.content_hash():
+        raise InvalidInputError(
+            f"{who}: the trace was made on another target than {target!r}, or on other data; name the target that the "
+            "sampler had, or sampler=None to hold its draws against this one"
+        )
+
+
+def without_origin(trace: xr.DataTree) -> xr.DataTree:
+    """Return a copy that does not tell its sampler and target, for who knows better what they are."""
+    found = trace.copy()
+    for name in (SAMPLER, TARGET):
+        found["posterior"].attrs.pop(name, None)
+    return found
+
+
+def adapted_by_chain(trace: xr.DataTree) -> list[Mapping[str, float]]:
+    """Return what tuning had settled on in each chain, by name; chains selected after the run keep their labels."""
+    posterior = trace["posterior"].to_dataset()
+    tuned = {
+        str(name).removeprefix(TUNED): np.atleast_1d(values)
+        for name, values in posterior.attrs.items()
+        if str(name).startswith(TUNED)
+    }
+    labels = posterior["chain"].values if "chain" in posterior.coords else np.arange(posterior.sizes["chain"])
+    return [{name: float(values[k]) for name, values in tuned.items() if 0 <= k < len(values)} for k in labels]

@@ -1,0 +1,140 @@
+"""Predicted against audited errors: whether a test decides wrongly as often as its theory says."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.diagnostics.decisions import clopper_pearson
+from approxmcmc.diagnostics.records import group as group_of
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack
+
+if TYPE_CHECKING:
+    from approxmcmc.contracts import AcceptanceTest
+
+VARIABLE = "wrong_decisions"
+BINS, CONFIDENCE = 8, 0.95
+
+
+def plot_calibration(
+    data: xr.DataTree,
+    test: "AcceptanceTest | None" = None,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    r"""Plot how often audited decisions were wrong against how often the theory of the test says they should be.
+
+    Parameters
+    ----------
+    data
+        A trace with audits.
+    test
+        The acceptance test that decided, with its settings; a `SequentialTTest`, alone or in `AnnealedEpsilon`.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. With
+        ``group="sample_stats"`` and ``var_names="wrong_decisions"`` it combines with other plots
+        (``az.combine_plots``), which give `test` as a keyword argument.
+    visuals
+        Keyword arguments, or False, for ``equal`` (the diagonal), ``interval``, ``point``, ``title``, ``xlabel``,
+        ``ylabel``.
+    stats
+        ``{"bins": 8, "confidence": 0.95}``: groups of equally many audits, and the level of their intervals.
+    var_names, filter_vars, group, coords, sample_dims
+        As every ArviZ plot takes them; `var_names` can be ``"wrong_decisions"`` alone, the others are without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data` is no trace, or its draws hold no single audited decision for which the test has a prediction.
+
+    Notes
+    -----
+    Each audit records the standardised mean :math:`\mu_{std} = (\Lambda - \log u) / \tau` of its decision on all data.
+    Where the log-likelihood terms are in the Gaussian regime, the probability to decide wrongly depends on the data
+    through it alone (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal
+    size; each group is a point, its mean probability against the share that was wrong, with the interval of Clopper
+    and Pearson. Points above the diagonal say that the test errs more often than its settings promise.
+
+    References
+    ----------
+    Korattikara, Chen and Welling (2014), section 5.
+
+    Examples
+    --------
+    >>> amc.plot_calibration(trace, sampler.test)  # doctest: +SKIP
+    """
+    if names_of(var_names, (VARIABLE,)) != [VARIABLE]:
+        raise InvalidInputError(f"`plot_calibration` shows {VARIABLE!r} alone; found {var_names!r} in var_names.")
+    table = _table(data, test, **{"bins": BINS, "confidence": CONFIDENCE, **(stats or {})})
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    if plot_collection is None:
+        pc_kwargs.setdefault("cols", ["__variable__"])
+        pc_kwargs["figure_kwargs"] = {**figure_defaults(backend, (4.4, 4.0)), **pc_kwargs.get("figure_kwargs", {})}
+        plot_collection = PlotCollection.wrap(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), backend=backend, **pc_kwargs)
+    every_aes = plot_collection.aes_set
+
+    ends = xr.DataArray([0.0, float(max(table["expected"].max(), table["found"].max()))], dims="end")
+    x = table["expected"]
+    bars = stack("plot_axis", x=x, y_bottom=table["lower"], y_top=table["upper"])
+    layers: tuple[tuple[str, Any, xr.DataArray, dict[str, Any]], ...] = (
+        ("equal", draw.line_xy, stack("plot_axis", x=ends, y=ends), {"color": "gray", "alpha": 0.6}),
+        ("interval", draw.ci_line_y, bars, {"color": "C0"}),
+        ("point", draw.scatter_xy, stack("plot_axis", x=x, y=table["found"]), {"color": "C0"}),
+    )
+    for visual, function, values, look in layers:
+        if options.wanted(visual):
+            ignored = every_aes.difference((aes_by_visuals or {}).get(visual, ()))
+            arguments = options.arguments(visual, **look)
+            dataset = xr.Dataset({VARIABLE: values})
+            plot_collection.map(function, visual, data=dataset, ignore_aes=ignored, **arguments)
+    label_axes(plot_collection, options, labeller=labeller, x_text="predicted", y_text="audited")
+    return plot_collection
+
+
+def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:
+    """Return expected and found shares of wrong decisions, with limits, by group of audits."""
+    if not isinstance(data, xr.DataTree):
+        raise InvalidInputError(f"`plot_calibration` needs a trace; found a {type(data).__name__}.")
+    records = group_of(data, "sample_stats")
+    if test is None or VARIABLE not in records:
+        raise InvalidInputError("`plot_calibration` needs a trace with audits and the test that decided: sampler.test.")
+    errors = test.expected_errors(records)
+    single = np.asarray(records["decisions_audited"]) == 1  # of several, the last alone left its standardised mean
+    judged = single & np.isfinite(errors) if errors is not None else np.zeros_like(single)
+    if errors is None or not judged.any():
+        raise InvalidInputError(
+            f"`plot_calibration`: no audited decision of this trace has a prediction by {test!r}. It needs a "
+            "SequentialTTest, one decision a draw, and with tol > 0 audits at fixed intervals (audit_every=...)."
+        )
+    order = np.argsort(errors[judged], kind="stable")
+    wrong = np.asarray(records[VARIABLE])[judged][order]
+    groups = [part for part in np.array_split(np.arange(wrong.size), bins) if part.size]
+    expected = [errors[judged][order][part].mean() for part in groups]
+    counts, sizes = np.array([wrong[part].sum() for part in groups]), np.array([part.size for part in groups])
+    lower, upper = clopper_pearson(counts, sizes, confidence)
+    columns = {"expected": np.array(expected), "found": counts / sizes, "lower": lower, "upper": upper}
+    return xr.Dataset({name: ("bin", values) for name, values in columns.items()})

@@ -1,0 +1,139 @@
+"""Decisions along a chain: what each draw cost, and which audited decisions were wrong."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.diagnostics.records import group as group_of
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack, without_gaps
+
+DRAWN = 2000  # draws of a chain that are shown; of more, as many at equal distances
+
+
+def plot_decisions(
+    data: xr.DataTree,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot what each draw of a trace cost, and mark the draws whose audited decision was wrong.
+
+    Parameters
+    ----------
+    data
+        A trace.
+    var_names
+        Records of ``sample_stats`` that count or time, such as ``"datapoints_touched"``, ``"decision_rounds"``: one
+        panel each. None: the data touched.
+    coords
+        Chains and draws to show, such as ``{"chain": 0, "draw": slice(0, 500)}``.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. With
+        ``group="sample_stats"`` and its `var_names` it combines with other plots (``az.combine_plots``).
+    visuals
+        Keyword arguments, or False, for ``draws`` (a point each), ``wrong`` (a cross each), ``title``, ``xlabel``,
+        ``ylabel``.
+    filter_vars, group, sample_dims, stats
+        As every ArviZ plot takes them; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When the trace does not hold a record, or `coords` leaves no draw.
+
+    Notes
+    -----
+    Only audited decisions can be marked, a share of all: where there is no cross, look at how many were audited
+    (:func:`cost_summary`). Chains of more than 2000 draws are thinned for the points, never for the crosses. For
+    `MinibatchBarker` a cross is a coupled flip, which is noise and no bias.
+
+    Examples
+    --------
+    >>> amc.plot_decisions(trace, coords={"draw": slice(0, 500)})  # doctest: +SKIP
+    """
+    names = names_of(var_names, ("datapoints_touched",))
+    records = _records(data, names, coords or {})
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    if plot_collection is None:
+        plot_collection = _panels(records[names], backend, pc_kwargs)
+    by_visual = {"draws": ["color"], **(aes_by_visuals or {})}
+    every_aes = plot_collection.aes_set
+
+    thinned = records.isel(draw=slice(None, None, -(-records.sizes["draw"] // DRAWN)))
+    wrong = records.get("wrong_decisions", xr.zeros_like(records[names[0]])) > 0
+    layers: tuple[tuple[str, dict[str, xr.DataArray], dict[str, Any]], ...] = (
+        ("draws", {name: _points(thinned[name]) for name in names}, {"alpha": 0.5}),
+        ("wrong", {name: _marked(records[name], wrong) for name in names}, {"color": "black", "marker": "x"}),
+    )
+    for visual, points, look in layers:
+        if options.wanted(visual):
+            ignored = every_aes.difference(by_visual.get(visual, ()))
+            arguments = options.arguments(visual, **look)
+            plot_collection.map(draw.scatter_xy, visual, data=xr.Dataset(points), ignore_aes=ignored, **arguments)
+    label_axes(plot_collection, options, labeller=labeller, x_text="draw", y_text="per draw")
+    return plot_collection
+
+
+def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.Dataset:
+    """Return the wanted records and the wrong decisions, at the wanted chains and draws."""
+    if not isinstance(data, xr.DataTree):
+        raise InvalidInputError(f"`plot_decisions` needs a trace; found a {type(data).__name__}.")
+    stats = group_of(data, "sample_stats")
+    if missing := [name for name in names if name not in stats]:
+        raise InvalidInputError(
+            f"`plot_decisions`: the trace has no records {missing}; it holds {sorted(map(str, stats.data_vars))}."
+        )
+    kept = [name for name in dict.fromkeys([*names, "wrong_decisions"]) if name in stats]
+    chosen = {dim: [label] if np.ndim(label) == 0 and not isinstance(label, slice) else label
+              for dim, label in coords.items() if dim in ("chain", "draw")}  # fmt: skip
+    records = stats[kept].sel(chosen)
+    if not records.sizes["draw"] or not records.sizes["chain"]:
+        raise InvalidInputError(f"`plot_decisions`: the coords {dict(coords)} leave no draw of {dict(stats.sizes)}.")
+    return records
+
+
+def _panels(records: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
+    arguments = dict(pc_kwargs)
+    arguments.setdefault("cols", ["__variable__"])
+    arguments["aes"] = {"color": ["chain"], **arguments.get("aes", {})}
+    size = figure_defaults(backend, (7.0 * len(records.data_vars), 3.4))
+    arguments["figure_kwargs"] = {**size, **arguments.get("figure_kwargs", {})}
+    return PlotCollection.wrap(without_gaps(records.isel(draw=0, drop=True)), backend=backend, **arguments)
+
+
+def _points(record: xr.DataArray) -> xr.DataArray:
+    """Return draw numbers and values side by side, as ArviZ's visuals expect them."""
+    places = xr.DataArray(record["draw"].values, dims="draw")
+    return stack("plot_axis", x=places, y=record.drop_vars("draw"))
+
+
+def _marked(record: xr.DataArray, wrong: xr.DataArray) -> xr.DataArray:
+    """Return the points of all chains at which a decision was wrong, one after another."""
+    chain, at = np.nonzero(wrong.transpose("chain", "draw").values)
+    values = record.transpose("chain", "draw").values[chain, at]
+    points = np.stack([record["draw"].values[at], values])
+    return xr.DataArray(points, {"plot_axis": ["x", "y"]}, ("plot_axis", "mark"))

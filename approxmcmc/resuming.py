@@ -1,0 +1,135 @@
+"""More draws for a run that has ended, from the file that it left."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from approxmcmc.api import as_target, checked_cores, checked_time_limit, warn_of
+from approxmcmc.contracts import Component, Target
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.output.book import Book, Settings, book_of, described, refuse_another_run, versions
+from approxmcmc.output.checkpoints import read_checkpoint
+from approxmcmc.runs import carry_out, make_plan
+from approxmcmc.sampling.goals import FixedDraws
+
+
+def resume(
+    path: str | os.PathLike[str],
+    target: Any,
+    *,
+    draws: int | None = None,
+    cores: int | None = None,
+    time_limit: float | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Go on with a run from its checkpoint: add draws to one that has ended, or let one that was killed end.
+
+    Parameters
+    ----------
+    path
+        The file that ``sample(..., checkpoint=path)`` has written. Sampler, seed, chains, tuning and thinning come from
+        it, and it holds the longer run afterwards.
+    target
+        The target, or the `pymc.Model`, of that run: its content, all data included, must be the same.
+    draws
+        Draws to add to each chain. None: those that the run still lacks, none where it has ended.
+    cores, progressbar
+        As in `sample`.
+    time_limit
+        Seconds for this call. None: without limit, or what is left to a run that has not ended.
+
+    Returns
+    -------
+    xarray.DataTree
+        The trace of the whole run, as `sample` with the sum of draws would have returned it, bit for bit: tuning, old
+        draws and new ones. Audits after the run are made anew, from all draws. Of a run to a `target_ess` that had
+        dropped every second draw, `draws` counts those that are kept.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no file.
+    InvalidInputError
+        When it holds no checkpoint, one of another target or version, or one whose sampler is not known here; or
+        `draws` are asked for beside others that are still missing.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0.3)
+    >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = {"tune": 10, "chains": 1, "random_seed": 1, "progressbar": False, "checkpoint": f"{folder}/run.nc"}
+    ...     trace = amc.sample(target, sampler, draws=100, **run)
+    ...     longer = amc.resume(f"{folder}/run.nc", target, draws=50, progressbar=False)
+    >>> longer.posterior.sizes["draw"]
+    150
+    """
+    target = as_target(target)
+    if not isinstance(target, Target):
+        raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
+    if draws is not None:
+        draws = checked_integer(draws, "draws", 1, who="resume")
+    time_limit = checked_time_limit(time_limit)
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no checkpoint at {path}; `sample(..., checkpoint=path)` writes one.")
+    book = book_of(path, read_checkpoint(path))
+    refuse_another_run(
+        path,
+        {name: book.asked.get(name) for name in ("target", "version")},
+        {"target": described(target), "version": versions()},
+    )
+    if book.trace is not None and draws is None:
+        return book.trace
+    settings = _with_more(book, draws)
+    if time_limit is not None and book.begun is not None:
+        settings = settings._replace(time_limit=book.begun.seconds + time_limit)
+    cores = checked_cores(cores, settings.chains)
+    plan = make_plan(target, _sampler_of(book), settings, None, book, cores=cores, say=progressbar)
+    trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+    warn_of(block)
+    return trace
+
+
+def _with_more(book: Book, draws: int | None) -> Settings:
+    """Return the settings of the run with so many draws more, and note them in its book."""
+    names = ("target", "sampler", "initvals", "version")
+    settings = Settings(**{name: value for name, value in book.asked.items() if name not in names})
+    settings = settings._replace(tune=book.made["tune"])
+    assert book.begun is not None
+    if book.trace is None:
+        if draws not in (None, book.made.get("added")):
+            raise InvalidInputError(
+                f"{book.path} holds a run that has not ended: {book.made.get('added') or 'its own'} draws are still to "
+                f"come, and {draws} were asked for. Let it end first, resume(path, target)"
+            )
+        return settings
+    assert draws is not None
+    every = max(chain["every"] for chain in book.begun.chains)
+    kept = min(chain["done"][1] for chain in book.begun.chains)
+    settings = settings._replace(draws=kept + draws, every=every, target_ess=None, time_limit=None)
+    goal = FixedDraws(kept + draws, every).first()
+    book.begun = book.begun._replace(goal=goal, goals={}, stopped="")
+    changed = ("draws", "every", "target_ess", "time_limit")
+    book.asked = {**book.asked, **{name: getattr(settings, name) for name in changed}}
+    book.made["added"] = draws
+    return settings
+
+
+def _sampler_of(book: Book) -> Any:
+    """Return the sampler of a run, made of its settings; None where the library had chosen it."""
+    described_as = book.asked["sampler"]
+    if described_as is None:
+        return None
+    try:
+        return Component.from_dict(described_as)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{book.path} was made with {described_as}, which cannot be made here ({error!r}); import what defines it, "
+            "or call `sample` again as before"
+        ) from error

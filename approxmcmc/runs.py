@@ -1,0 +1,183 @@
+"""One run, from its settings to its trace.
+
+`sample` and `resume` both end here. A run that goes on is made as at first, from the same starting points, and then its
+chains take up what the checkpoint holds: there is no other way to begin one.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Program, Target
+from approxmcmc.diagnostics.diagnose import attributes, findings, report
+from approxmcmc.diagnostics.target_ess import smallest_ess
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
+from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.audits import audit_draws, time_for_draws
+from approxmcmc.sampling.driver import run
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals
+from approxmcmc.sampling.initial import start_law, starting_points
+from approxmcmc.sampling.progress import progress
+
+
+class Plan(NamedTuple):
+    """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
+
+    `content` is the hash of the target: seconds where there are many data, so that it is made once.
+    """
+
+    target: Target
+    sampler: Any
+    settings: Settings
+    content: str
+    initvals: Any = None
+    attrs: Mapping[str, Any] = {}
+
+
+def make_plan(
+    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
+) -> Plan:
+    """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
+    if sampler is not None:
+        if book:
+            book.made |= {"tune": settings.tune, "candidate": None}
+        # A model that cannot be named is refused here, while nothing is lost.
+        content = book.asked["target"]["content"] if book else target.content_hash()
+        return Plan(target, sampler, settings, content, initvals)
+    if book and book.begun:
+        return _as_chosen(target, settings, book)
+    from approxmcmc.design.choice import choose_sampler
+
+    wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
+    choice = choose_sampler(target, random_seed=_first(settings.seed), cores=cores, **wanted)
+    if say:
+        print(f"approxmcmc: {choice.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
+    settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
+    form = described(choice.target)
+    if book:
+        book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(choice.attrs)}
+        book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": form}
+    initvals = choice.initvals if initvals is None else initvals
+    return Plan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
+
+
+def _as_chosen(target: Target, settings: Settings, book: Book) -> Plan:
+    """Return the choice that a run was begun with, made again without trials."""
+    from approxmcmc.design.choice import made_again
+
+    made = book.made
+    setting = made_again(target, made["candidate"], random_seed=_first(settings.seed))
+    sampler: Any = setting.sampler
+    form = described(setting.target)
+    now = {"sampler": sampler.to_dict(), "target": form}
+    refuse_another_run(book.path, {name: made[name] for name in now}, now)
+    settings = settings._replace(tune=made["tune"])
+    return Plan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
+
+
+def _first(seed: Any) -> int:
+    """Return the seed of the trials: it follows from the one that the trace stores."""
+    return int(seed if isinstance(seed, int) else seed[0])
+
+
+def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+    """Make the chains of a run, let them go on where its book says, and return the trace and what is wrong with it.
+
+    Raises what `sample` raises.
+    """
+    target, sampler, settings, content, initvals, chosen = plan
+    tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
+    begun = book.begun if book else None
+    audit_every = settings.audit_every
+    if book and begun:
+        audit_every, initvals = book.made["audit_every"], np.array(book.made["starts"])
+
+    started = time.perf_counter()
+    program = sampler.build(target, audit_every=audit_every)
+    compiled = time.perf_counter()
+    own = [streams(sequence) for sequence in seed_sequences(settings.seed, settings.chains)[0]]
+    points, evaluations = starting_points(program, target.variables, start_law(target, sampler), initvals, own)
+    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
+    ready = time.perf_counter()
+    if book and not begun:
+        # A rate that "auto" has found by the clock must not change when the run goes on.
+        found_rate = program.attrs.get("audit_every") or audit_every
+        book.made |= {"starts": points.tolist(), "audit_every": found_rate}
+
+    goals = _goals(settings, target, program)
+    began = time.perf_counter() - (begun.seconds if begun else 0.0)
+    total = settings.chains * (tune + thin * goals.expected[0])
+    checkpoints = book.checkpoints() if book else None
+    with progress(
+        total, show=progressbar, label=f"sampling {settings.chains} chains", time_limit=settings.time_limit
+    ) as bar:
+        result = run(
+            program,
+            running,
+            dim=target.variables.size,
+            draws=goals,
+            tune=tune,
+            thin=thin,
+            cores=cores,
+            time_limit=time_for_draws(settings.time_limit, running),
+            keep_warmup=keep_warmup,
+            progress=bar,
+            begun=begun,
+            checkpoints=checkpoints,
+        )
+    deadline = None if settings.time_limit is None else began + settings.time_limit
+    found = goals.found(result.draws)
+    result = audit_draws(result, running, own[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline)
+    attrs = {
+        "n_obs": target.n_obs,
+        "seed": settings.seed,
+        "target_content_hash": content,
+        "setup_compile_seconds": compiled - started,
+        "setup_start_seconds": ready - compiled,
+        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
+        **chosen,
+        **found,
+        **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
+        **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
+    }
+    trace = build_trace(
+        result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
+        variables=target.variables,
+        observed_data=target.observed_data,
+        constant_data=target.constant_data,
+        keep_warmup=keep_warmup,
+        settings=sampler.to_dict(),
+    )
+    block = judge(trace)
+    if book and checkpoints and not result.attrs["failure"]:
+        book.close(checkpoints.last or begun, trace)
+    return trace, block
+
+
+def judge(trace: xr.DataTree) -> str:
+    """Write what is wrong with a run into its trace; return the words for a warning, empty where all is well."""
+    found = findings(trace)
+    trace["posterior"].attrs.update(attributes(found))
+    return report(found)
+
+
+def _goals(settings: Settings, target: Target, program: Program) -> Goals:
+    """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
+    if settings.target_ess is None:
+        assert settings.draws is not None
+        return FixedDraws(settings.draws, settings.every)
+    if "weight" in program.value_names:
+        raise IncompatibleError(
+            "sample: target_ess counts draws of equal weight, and this sampler weighs its draws; give draws= "
+            "or time_limit="
+        )
+    chains, wanted = settings.chains, settings.target_ess
+    measure = smallest_ess(target.variables, KEPT_PER_EFFECTIVE * wanted / chains)
+    most = math.inf if settings.draws is None else settings.draws
+    return EffectiveDraws(wanted, most, chains=chains, dim=target.variables.size, smallest_ess=measure)

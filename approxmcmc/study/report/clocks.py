@@ -1,0 +1,28 @@
+"""What is inside the clock of a setting, and what its user waits for besides."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def is_foreign(traces: "Sequence[xr.DataTree]") -> bool:
+    """Whether a foreign sampler drew the traces: these say how their draws were timed."""
+    return any("clock" in trace["sample_stats"].attrs for trace in traces)
+
+
+def draws_timed(traces: "Sequence[xr.DataTree]") -> str:
+    """Return how the seconds of single draws were found, in words."""
+    return "; ".join(dict.fromkeys(str(trace["sample_stats"].attrs.get("clock", "each draw")) for trace in traces))
+
+
+def setup_seconds(traces: "Sequence[xr.DataTree]") -> float:
+    """Return the longest compilation of any cell; one that is not told counts as nothing.
+
+    Later cells of a process find compiled code in memory, and would make a user's wait look short.
+    """
+    told = [float(trace["sample_stats"].attrs.get("setup_compile_seconds", 0.0)) for trace in traces]
+    return float(np.nan_to_num(told).max())

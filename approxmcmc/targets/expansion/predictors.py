@@ -1,0 +1,168 @@
+r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum whatever the dimension.
+
+.. math:: r_i = f(\eta) - [f + g'\delta + \delta' H \delta / 2],    \delta = \eta - \hat\eta,
+
+f, its gradient g and its Hessian H in the K predictors at :math:`\hat\eta`, those of the centre. A row holds
+(eta_hat, f, g, H), of H the upper triangle with halves on the diagonal; for K = 1 it is that of `linear`. Gradient and
+Hessian of a sum are those of its rows through the design: one pass, where differences take 2 + 2 dim.
+"""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledGradient, CompiledTarget
+from approxmcmc.engine.batches import Data, log_terms_type
+from approxmcmc.engine.compile import type_of
+from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.passes import over_blocks, sum_over_blocks
+from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
+
+# What the quadratic may miss within so many standard deviations of a row's predictors; beyond, the row is a wall.
+REACH, FARTHEST = 3.0, 0.125
+
+
+class PredictorExpansion:
+    """Terms f(eta_i1 ... eta_iK, y_i): the row of datum i is (eta, f, g, H) at theta_hat."""
+
+    def __init__(self, target: PredictorsTarget, order: int = 2) -> None:
+        likelihood = target.likelihood
+        self.target, self.order, self.passes = target, order, 0
+        self.design, self.K = target.design, likelihood.n_predictors
+        self.columns = self.K + likelihood.n_numbers
+        self.upper = np.triu_indices(self.K)
+        self.rows, self.n_rows, self.weight = ALL_ROWS, target.n_obs, 1.0
+        self._expand = likelihood.compile("expansion", target.responses)
+        self._terms = likelihood.compile("terms", target.responses)
+
+    def of_rows(self, rows: np.ndarray) -> "PredictorExpansion":
+        """Return the expansion of the terms of some rows, which stand for all."""
+        some = copy.copy(self)
+        some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        return some
+
+    def at(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion of the log-likelihood at theta: one pass."""
+        return self._pass(theta, None)
+
+    def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
+        """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
+        return self._pass(theta, out)
+
+    def _pass(self, theta: np.ndarray, out: np.ndarray | None) -> Quadratic:
+        def block(lo: int, hi: int) -> Quadratic:
+            numbers = np.empty((hi - lo, self.columns)) if out is None else out[lo:hi]
+            self._fill(theta, lo, hi, numbers)
+            return self._sum(numbers, self._where(lo, hi))
+
+        self.passes += 1
+        total = sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
+        return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
+
+    def _where(self, lo: int, hi: int) -> slice | np.ndarray:
+        """Return where the rows number lo ... hi - 1 stand in the data."""
+        return self.rows[lo:hi] if self.rows.size else slice(lo, hi)
+
+    def _fill(self, theta: np.ndarray, lo: int, hi: int, numbers: np.ndarray) -> None:
+        """Write the rows of the expansion at theta."""
+        eta = self.design.eta(theta, self._where(lo, hi))
+        found = np.empty((hi - lo, self.columns - self.K))
+        self._expand(eta, self.target.responses, self.rows, lo, hi, found)
+        numbers[:, : self.K], numbers[:, self.K :] = eta.T, found
+        check_finite(numbers, lo, theta)
+        bends = numbers[:, 2 * self.K + 1 :]
+        bends[:, self.upper[0] == self.upper[1]] *= 0.5
+        bends *= self.order == 2
+
+    def _sum(self, numbers: np.ndarray, rows: slice | np.ndarray) -> Quadratic:
+        """Return the sum of the expansions of some rows, whose numbers these are."""
+        K = self.K
+        bends = np.zeros((K, K, len(numbers)))
+        if self.order == 2:
+            bends[*self.upper] = numbers[:, 2 * K + 1 :].T
+            bends += bends.transpose(1, 0, 2)  # the diagonal holds halves
+        gradient = self.design.slope(np.ascontiguousarray(numbers[:, K + 1 : 2 * K + 1].T), rows)
+        return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
+
+    def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
+        """Return the sum of the expansions of some rows."""
+
+        def block(lo: int, hi: int) -> Quadratic:
+            return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
+
+        return sum_over_blocks(block, len(rows), self.design.rows_at_a_time)
+
+    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
+        """Return None: nothing bounds what the quadratics miss."""
+
+    def survey(
+        self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
+    ) -> Survey:
+        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+
+        Walls are rows of which the quadratic misses more than 1/8 within 3 standard deviations of their predictors.
+        Coefficients are Taylor's: with K predictors averages would take a grid in K dimensions.
+        """
+        left, walls = np.empty((self.n_rows, len(draws))), np.zeros(self.n_rows, dtype=bool)
+
+        def block(lo: int, hi: int) -> Quadratic:
+            numbers, rows = out[lo:hi], self._where(lo, hi)
+            self._fill(center, lo, hi, numbers)
+            left[lo:hi] = self._left(numbers, self.design.times((draws - center).T, rows), lo, hi)
+            values, axes = np.linalg.eigh(self.design.covariances(cholesky, rows))
+            reach = REACH * np.moveaxis(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :], 0, 1)
+            far = self._left(numbers, np.concatenate([reach, -reach], axis=2), lo, hi)
+            walls[lo:hi] = ~(np.abs(far) <= FARTHEST).all(axis=1)
+            return self._sum(numbers, rows)
+
+        self.passes += 1
+        return survey_of(left, walls, sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time))
+
+    def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        """Return what the quadratics miss of their terms at predictors that are `delta` (K, rows, places) off."""
+        K = self.K
+        left = self._terms_at(numbers[:, :K].T[:, :, None] + delta, lo, hi)
+        left -= numbers[:, K, None] + np.einsum("rk,krj->rj", numbers[:, K + 1 : 2 * K + 1], delta)
+        for place, (k, m) in enumerate(zip(*self.upper, strict=True), 2 * K + 1):
+            left -= numbers[:, place, None] * delta[k] * delta[m]
+        return left
+
+    def terms_at(self, draws: np.ndarray) -> np.ndarray:
+        """Return all terms at draws, shape (rows, draws): one pass."""
+
+        def block(lo: int, hi: int) -> np.ndarray:
+            rows = self._where(lo, hi)
+            eta = self.design.eta(np.zeros(self.design.dim), rows)[:, :, None] + self.design.times(draws.T, rows)
+            return self._terms_at(eta, lo, hi)
+
+        self.passes += 1
+        return np.concatenate(list(over_blocks(block, self.n_rows, self.design.rows_at_a_time)))
+
+    def _terms_at(self, eta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        """Return terms at predictors (K, rows, places); shape (rows, places)."""
+        terms, column = np.empty(eta.shape[1:]), np.empty(hi - lo)
+        for j in range(eta.shape[2]):
+            self._terms(np.ascontiguousarray(eta[:, :, j]), self.target.responses, self.rows, lo, hi, column)
+            terms[:, j] = column
+        return terms
+
+    def packed(self, data: Data) -> Data:
+        """Return the data as they are."""
+        return data
+
+    def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
+        """Return the terms r_i with the data that they read; the log prior is as it was."""
+        data = (*self.target.predictor_data(compiled.data), numbers)
+        kernel = self.target.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
+        return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
+
+    def compile_residual_gradients(
+        self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
+    ) -> CompiledGradient:
+        """Return the gradients of the r_i; that of the log prior is as it was."""
+        data = (*self.target.predictor_data(gradient.data), numbers)
+        kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
+        return gradient._replace(add_gradient=kernel, data=data)

@@ -1,0 +1,150 @@
+"""From the designs of single variables to one `Design`: equal columns are stored once."""
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Variables
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.predictors.design import Design, Predictor
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """What one variable adds to one predictor.
+
+    Parameters
+    ----------
+    variable
+        Its name; None for an offset.
+    X
+        Dense columns, shape (n, p), of the entries `entries`; with `codes` the weights (n, 1), or nothing.
+    codes
+        Entries of the variable, shape (n,); None for dense columns.
+    shared
+        Factors of the entries that all rows share, by entry.
+    entries
+        Entries of the variable that dense columns multiply; None for all, one after the other.
+    is_scalar
+        Whether the variable is one number.
+    """
+
+    variable: str | None
+    X: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    shared: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    entries: np.ndarray | None = None
+    is_scalar: bool = False
+
+    @property
+    def length(self) -> int:
+        """Entries that the variable must have at least."""
+        if self.codes is not None:
+            return int(self.codes.max()) + 1
+        return 1 if self.X is None else self.X.shape[1]
+
+
+def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Part:
+    """Return what a user's design says, see `PredictorTarget`.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is none of the forms, or has another number of rows.
+    """
+    if isinstance(design, numbers.Real):
+        checked_array(design, name, who=who)
+        return Part(variable, shared={0: float(design)}, is_scalar=True)
+    codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
+    array = checked_array(codes, name, who=who)
+    if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
+        if array.dtype.kind != "i" or array.shape != (n,) or array.min() < 0:
+            raise InvalidInputError(
+                f"{who}: the codes of {name} must be {n} integers from 0, found {array.dtype} of shape {array.shape}"
+                f"{f', the smallest {array.min()}' if array.size else ''}; np.unique(..., return_inverse=True) makes "
+                "them of any labels"
+            )
+        column = None if weights is None else checked_array(weights, f"the weights of {name}", who=who)
+        if column is not None and column.shape != (n,):
+            raise InvalidInputError(f"{who}: the weights of {name} must have shape ({n},), found {column.shape}")
+        return Part(variable, None if column is None else column.astype(np.float64)[:, None], array)
+    if array.ndim not in (1, 2) or len(array) != n or not array.size:
+        raise InvalidInputError(f"{who}: {name} must have {n} rows, as y has, found shape {array.shape}")
+    return Part(variable, array.astype(np.float64, copy=False).reshape(n, -1), is_scalar=array.ndim == 1)
+
+
+def assemble(parts: Mapping[str, list[Part]], variables: Variables, n: int) -> Design:
+    """Return the design of predictors that are sums of parts; theta holds the variables one after the other."""
+    starts, dim = {}, 0
+    for name, shape in variables.shapes.items():
+        starts[name], dim = dim, dim + math.prod(shape)
+    builder = Columns(n)
+    predictors = [_predictor(given, starts, dim, builder) for given in parts.values()]
+    return Design(dim, builder.dense(), builder.coded(), builder.weights, predictors)
+
+
+class Columns:
+    """Columns of all predictors, those that are the same array but once; a predictor's lie side by side."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.blocks: list[tuple[tuple[np.ndarray, ...], int]] = []
+        self.width = 0
+        self.codes: list[np.ndarray] = []
+        self.weights: list[int] = []
+
+    def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
+        """Return from where to where these arrays (n, p) lie, side by side."""
+        width = sum(array.shape[1] for array in arrays)
+        for known, start in self.blocks:
+            if len(known) == len(arrays) and all(map(_are_one, known, arrays)):
+                return start, start + width
+        self.blocks.append((arrays, self.width))
+        self.width += width
+        return self.width - width, self.width
+
+    def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
+        """Add a column of codes, with the column that weights it."""
+        self.codes.append(codes)
+        self.weights.append(-1 if weights is None else self.add((weights,))[0])
+
+    def dense(self) -> np.ndarray:
+        """Return all dense columns, (n, p); one array that is contiguous is not copied."""
+        arrays = [array for block, _ in self.blocks for array in block]
+        if len(arrays) == 1:
+            return np.ascontiguousarray(arrays[0])
+        return np.concatenate(arrays, axis=1) if arrays else np.empty((self.n, 0))
+
+    def coded(self) -> np.ndarray:
+        """Return all codes, (n, C)."""
+        return np.array(self.codes, dtype=np.int32).reshape(-1, self.n).T.copy()
+
+
+def _are_one(one: np.ndarray, other: np.ndarray) -> bool:
+    return one is other or (one.shape == other.shape and np.array_equal(one, other))
+
+
+def _predictor(parts: list[Part], starts: Mapping[str, int], dim: int, columns: Columns) -> Predictor:
+    """Return one predictor, whose columns go to `columns`."""
+    first = len(columns.codes)
+    places: list[int] = []
+    shared: list[int] = []
+    values: list[float] = []
+    dense: list[np.ndarray] = []
+    for part in parts:
+        start = dim if part.variable is None else starts[part.variable]
+        shared += [start + entry for entry in part.shared]
+        values += part.shared.values()
+        if part.codes is not None:
+            columns.add_codes(part.codes + start, part.X)
+        elif part.X is not None:
+            dense.append(part.X)
+            entries = np.arange(part.X.shape[1]) if part.entries is None else part.entries
+            places += [int(start + entry) for entry in entries]
+    span = columns.add(tuple(dense)) if dense else (0, 0)
+    return Predictor(span, places, (first, len(columns.codes)), shared, values)

@@ -1,0 +1,57 @@
+"""What all targets share whose rows see theta through a few linear predictors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTarget
+from approxmcmc.engine.batches import Data, log_terms_at_both_type, log_terms_type
+from approxmcmc.engine.compile import type_of
+from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.engine.pinned import with_context
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.kernels import OfRows, add_gradient, log_terms, terms_at_both
+from approxmcmc.targets.predictors.likelihood import RowLikelihood
+from approxmcmc.targets.tall_data import TallDataTarget
+
+
+class PredictorsTarget(TallDataTarget):
+    """A target whose terms are ``likelihood(eta_i1 ... eta_iK, responses_i)``, eta the predictors of a `Design`.
+
+    Subclasses set `design`, `likelihood` and `responses`; those with kernels of their own override what makes them.
+    """
+
+    design: Design
+    likelihood: RowLikelihood
+    responses: tuple[np.ndarray, ...]
+
+    def predictor_data(self, data: Data) -> Data:
+        """Return the arrays of the target, or some rows of them, as (*design, *responses)."""
+        return data
+
+    def batch_kernel(self, function: Callable[..., Any], name: str, signature: Any) -> Any:
+        """Return a batch kernel around one of the batch functions of the likelihood."""
+        known = OfRows(self.likelihood.n_predictors, self.likelihood.compile(name, self.responses))
+        return with_context(function, signature, known, fastmath=True)
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior."""
+        return super().compile()._replace(compile_at_both=self._terms_at_both)
+
+    def _log_terms(self) -> Any:
+        return self.batch_kernel(log_terms, "terms", log_terms_type(type_of(self.data)).signature)
+
+    def _terms_at_both(self) -> Any:
+        return self.batch_kernel(terms_at_both, "terms", log_terms_at_both_type(type_of(self.data)).signature)
+
+    def _term_gradients(self) -> Any:
+        return self.batch_kernel(add_gradient, "slopes", gradient_signature(type_of(self.data)))
+
+    def _identity(self) -> str:
+        return self.likelihood.identity()
+
+    def __repr__(self) -> str:
+        """Say the sizes."""
+        K, dim = self.design.n_predictors, self.variables.size
+        return f"{type(self).__name__}(n_obs={self.n_obs}, {K} predictor{'s' if K > 1 else ''}, dim={dim})"

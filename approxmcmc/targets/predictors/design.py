@@ -1,0 +1,183 @@
+r"""The design of K linear predictors: which entries of theta each row adds up, and how often.
+
+.. math:: \eta_{ik} = \sum_{j \in D_k} X_{ij} \theta_{p_k(j)} + \sum_{c \in C_k} w_{ic} \theta_{g_{ic}}
+          + \sum_{s \in S_k} v_s \theta_{q_s},
+
+dense columns, which predictors may share; categories as codes, one addition each however many there are; and entries
+that all rows have in common, such as an intercept or a log scale. theta is followed by a constant 1, so that an offset
+is a dense column, and the algebra needs no case of its own for it.
+
+Kernels read the design as a tuple of arrays (`kernels`); set-up works on runs of rows as NumPy and SciPy have them.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.sparse import csr_array
+
+NUMBERS = 250_000  # of a predictor's design that are worked on at a time: they stay in cache
+SPANS = 7  # numbers that tell where the parts of a predictor lie
+DESIGN = 7  # arrays of a design
+
+Rows = slice | np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictor:
+    """One predictor: its parts, each with the entries of theta that it multiplies; entry `dim` stands for 1.
+
+    Parameters
+    ----------
+    columns, places
+        Columns of X from ... to, as a pair, and their entries of theta.
+    codes
+        Columns of the codes from ... to.
+    shared, values
+        Entries of theta that all rows see, and their factors.
+    """
+
+    columns: tuple[int, int] = (0, 0)
+    places: Sequence[int] = ()
+    codes: tuple[int, int] = (0, 0)
+    shared: Sequence[int] = ()
+    values: Sequence[float] = ()
+
+
+class Design:
+    """K predictors of n rows and `dim` parameters.
+
+    Parameters
+    ----------
+    dim
+        Length of theta.
+    X
+        Dense columns, shape (n, p); also those that only weight codes.
+    codes
+        Entries of theta, int32, shape (n, C).
+    weights
+        For each column of codes the column of X that multiplies it; -1 for none.
+    predictors
+        The K predictors.
+    """
+
+    def __init__(
+        self, dim: int, X: np.ndarray, codes: np.ndarray, weights: Sequence[int], predictors: Sequence[Predictor]
+    ) -> None:
+        self.dim, self.n_rows, self.predictors = dim, len(X), tuple(predictors)
+        self.X, self.codes, self.weights = X, codes, tuple(weights)
+        self._has_offset = any(dim in (*one.places, *one.shared) for one in predictors)
+
+    @property
+    def n_predictors(self) -> int:
+        """The number K."""
+        return len(self.predictors)
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """Rows of a piece of the data at set-up."""
+        return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """What kernels read: X, codes, and how they belong together; arrays without rows have the length 1."""
+        spans: list[int] = []
+        places: list[int] = []
+        shared: list[int] = []
+        for one in self.predictors:
+            stop = len(shared) + len(one.shared)
+            spans += [*one.columns, len(places), *one.codes, len(shared), stop]
+            places += one.places
+            shared += one.shared
+        whole = [np.array([numbers], dtype=np.int64) for numbers in (spans, places, self.weights, shared)]
+        values = np.array([[value for one in self.predictors for value in one.values]], dtype=np.float64)
+        return self.X, self.codes, *whole, values
+
+    def matrix(self) -> np.ndarray | None:
+        """Return the design as a matrix (n, dim), where it is one predictor of dense columns and no offset."""
+        if self.n_predictors > 1 or self.codes.size or self._has_offset:
+            return None
+        [one] = self.predictors
+        whole = np.zeros((self.n_rows, self.dim))
+        whole[:, one.places] = self.X[:, slice(*one.columns)]
+        whole[:, one.shared] = one.values
+        return whole
+
+    def eta(self, theta: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return the predictors of some rows; shape (K, rows), contiguous."""
+        extended = np.append(theta, 1.0)
+        return np.array([part.times(extended) for part in self._parts(rows)])
+
+    def times(self, directions: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return how predictors change along the columns of a matrix (dim, m); shape (K, rows, m)."""
+        extended = np.vstack([directions, np.zeros(directions.shape[1])])
+        return np.array([part.times(extended) for part in self._parts(rows)])
+
+    def slope(self, slopes: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return the sum of the gradients of rows with these slopes (K, rows) in their predictors; shape (dim,)."""
+        total = np.zeros(self.dim + 1)
+        for part, weights in zip(self._parts(rows), slopes, strict=True):
+            part.add_slope(weights, total)
+        return total[:-1]
+
+    def bend(self, bends: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return the sum of the Hessians of rows with these second derivatives, (K, K, rows); shape (dim, dim)."""
+        total, parts = np.zeros((self.dim + 1, self.dim + 1)), self._parts(rows)
+        for k, one in enumerate(parts):
+            one.add_bend(one, bends[k, k], 0.5, total)
+            for other, weights in zip(parts[k + 1 :], bends[k, k + 1 :], strict=True):
+                one.add_bend(other, weights, 1.0, total)
+        return (total + total.T)[:-1, :-1]
+
+    def covariances(self, cholesky: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return the covariances of the predictors of rows where theta has the covariance LL'; shape (rows, K, K)."""
+        spread = self.times(cholesky, rows)
+        return np.einsum("krj,lrj->rkl", spread, spread, optimize=True)
+
+    def _parts(self, rows: Rows) -> "list[_Part]":
+        X, codes = np.asarray(self.X[rows]), self.codes[rows]
+        return [self._part(one, X, codes) for one in self.predictors]
+
+    def _part(self, one: Predictor, X: np.ndarray, codes: np.ndarray) -> "_Part":
+        first, last = one.codes
+        n, width = len(X), last - first + len(one.shared)
+        places, values = np.empty((n, width), dtype=np.int32), np.ones((n, width))
+        places[:, : last - first] = codes[:, first:last]
+        places[:, last - first :] = one.shared
+        values[:, last - first :] = one.values
+        for c in range(first, last):
+            if self.weights[c] >= 0:
+                values[:, c - first] = X[:, self.weights[c]]
+        starts = np.arange(n + 1, dtype=np.int32) * width
+        sparse = csr_array((values.ravel(), places.ravel(), starts), shape=(n, self.dim + 1))
+        return _Part(X[:, slice(*one.columns)], np.asarray(one.places, dtype=int), sparse if width else None)
+
+
+class _Part:
+    """The design of one predictor for some rows: dense columns D, and all else as sparse rows S."""
+
+    def __init__(self, dense: np.ndarray, places: np.ndarray, sparse: csr_array | None) -> None:
+        self.dense, self.places, self.sparse = dense, places, sparse
+
+    def times(self, extended: np.ndarray) -> np.ndarray:
+        """Return D v + S v."""
+        product = self.dense @ extended[self.places]
+        return product if self.sparse is None else product + self.sparse @ extended
+
+    def add_slope(self, weights: np.ndarray, total: np.ndarray) -> None:
+        """Add (D + S)' w."""
+        total[self.places] += weights @ self.dense
+        if self.sparse is not None:
+            total += weights @ self.sparse
+
+    def add_bend(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
+        """Add factor (D_1 + S_1)' W (D_2 + S_2), W diagonal."""
+        weighted = self.dense * (factor * weights)[:, None]
+        total[np.ix_(self.places, other.places)] += weighted.T @ other.dense
+        if other.sparse is not None:
+            total[self.places] += (other.sparse.T @ weighted).T
+        if self.sparse is not None:
+            scaled = self.sparse.T * (factor * weights)
+            total[:, other.places] += scaled @ other.dense
+            if other.sparse is not None:
+                total += (scaled @ other.sparse).toarray()

@@ -1,0 +1,251 @@
+"""Kernels of likelihoods that see K linear predictors; data = (*design, *responses).
+
+A batch is two steps. `predict` writes the predictors of its rows, one after the other, which is where theta is read.
+What follows, terms or slopes, is a function of predictors and responses alone (`likelihood`), and costs the same
+whatever the dimension of theta.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.engine.batches import BATCH, Data, datum_at
+from approxmcmc.engine.compile import BATCH_FASTMATH, compiled
+from approxmcmc.targets.predictors.design import DESIGN, SPANS
+
+LAST = DESIGN  # the first array of the responses
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
+    """Copy the coefficients of the dense columns of predictor k, and return what all rows have in common."""
+    spans, places, shared, values = design[2], design[3], design[5], design[6]
+    dim = theta.shape[0]
+    first, last, at = spans[0, SPANS * k], spans[0, SPANS * k + 1], spans[0, SPANS * k + 2]
+    for j in range(last - first):
+        place = places[0, at + j]
+        coefs[j] = theta[place] if place < dim else 1.0
+    common = 0.0
+    for s in range(spans[0, SPANS * k + 5], spans[0, SPANS * k + 6]):
+        common += values[0, s] * (theta[shared[0, s]] if shared[0, s] < dim else 1.0)
+    return common
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def add_coded(
+    theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
+) -> None:
+    """Add to a predictor what its codes pick out of theta, and what all rows have in common."""
+    X, codes, spans, weights = design[0], design[1], design[2], design[4]
+    for i in range(hi - lo):
+        eta[i] += common
+    for c in range(spans[0, SPANS * k + 3], spans[0, SPANS * k + 4]):
+        column = weights[0, c]
+        if column < 0:
+            for i in range(hi - lo):
+                eta[i] += theta[codes[datum_at(order, lo + i), c]]
+        else:
+            for i in range(hi - lo):
+                datum = datum_at(order, lo + i)
+                eta[i] += X[datum, column] * theta[codes[datum, c]]
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def predict(
+    theta: np.ndarray, design: Data, order: np.ndarray, lo: int, hi: int, coefs: np.ndarray, eta: np.ndarray
+) -> None:
+    """Write predictor k of the rows ``order[lo:hi]`` to ``eta[k, :hi - lo]``; `coefs` is scratch.
+
+    Two rows at a time, as `approxmcmc.engine.batches.linear_predictor`.
+    """
+    X, spans = design[0], design[2]
+    for k in range(eta.shape[0]):
+        common = gather(theta, design, k, coefs)
+        first, width = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        out = eta[k]
+        if width == 0:
+            for i in range(hi - lo):
+                out[i] = 0.0
+        for pair in range((hi - lo + 1) // 2 if width > 0 else 0):
+            here, there = lo + 2 * pair, min(lo + 2 * pair + 1, hi - 1)
+            one, other = X[datum_at(order, here)], X[datum_at(order, there)]
+            total = total_other = 0.0
+            for j in range(width):
+                total += one[first + j] * coefs[j]
+                total_other += other[first + j] * coefs[j]
+            out[here - lo] = total
+            out[there - lo] = total_other
+        add_coded(theta, design, k, order, lo, hi, common, out)
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def predict_both(
+    theta: np.ndarray,
+    proposed: np.ndarray,
+    design: Data,
+    as_they_lie: np.ndarray,
+    lo: int,
+    hi: int,
+    coefs: np.ndarray,
+    eta: np.ndarray,
+    eta_proposed: np.ndarray,
+) -> None:
+    """Write the predictors at theta and theta' of rows as they lie: to each, what `predict` writes.
+
+    `coefs` is scratch of two rows.
+    """
+    X, spans = design[0], design[2]
+    coefs_now, coefs_then = coefs[0], coefs[1]
+    for k in range(eta.shape[0]):
+        common, common_then = gather(theta, design, k, coefs_now), gather(proposed, design, k, coefs_then)
+        first, width = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        now, then = eta[k], eta_proposed[k]
+        for i in range(hi - lo):
+            row = X[lo + i]
+            total = total_then = 0.0
+            for j in range(width):
+                total += row[first + j] * coefs_now[j]
+                total_then += row[first + j] * coefs_then[j]
+            now[i] = total
+            then[i] = total_then
+        add_coded(theta, design, k, as_they_lie, lo, hi, common, now)
+        add_coded(proposed, design, k, as_they_lie, lo, hi, common_then, then)
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def add_rows(
+    slopes: np.ndarray, design: Data, order: np.ndarray, lo: int, hi: int, sums: np.ndarray, out: np.ndarray
+) -> None:
+    """Add the gradients of rows with these slopes in their predictors, (K, rows), to `out`; `sums` is scratch."""
+    X, codes, spans, places, weights, shared, values = design
+    dim = out.shape[0]
+    for k in range(slopes.shape[0]):
+        slope, total = slopes[k], 0.0
+        first, width, at = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k], spans[0, SPANS * k + 2]
+        for j in range(width):
+            sums[j] = 0.0
+        for i in range(hi - lo):
+            total += slope[i]
+        for i in range(hi - lo if width > 0 else 0):
+            row = X[datum_at(order, lo + i)]
+            for j in range(width):
+                sums[j] += slope[i] * row[first + j]
+        for j in range(width):
+            if places[0, at + j] < dim:
+                out[places[0, at + j]] += sums[j]
+        for s in range(spans[0, SPANS * k + 5], spans[0, SPANS * k + 6]):
+            if shared[0, s] < dim:
+                out[shared[0, s]] += values[0, s] * total
+        for c in range(spans[0, SPANS * k + 3], spans[0, SPANS * k + 4]):
+            column = weights[0, c]
+            for i in range(hi - lo):
+                datum = datum_at(order, lo + i)
+                out[codes[datum, c]] += slope[i] if column < 0 else slope[i] * X[datum, column]
+
+
+class OfRows(NamedTuple):
+    """What a kernel knows of its likelihood: the number K, and a batch function of predictors and responses.
+
+    That is a compiled kernel of its own, called once a batch: what is written here is compiled once for all models.
+    """
+
+    n_predictors: int
+    function: Any
+
+
+def log_terms(
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Write the terms of the rows ``order[lo:hi]``."""
+    eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
+    predict(theta, data[:LAST], order, lo, hi, coefs, eta)
+    known.function(eta, data[LAST:], order, lo, hi, out)
+
+
+def terms_at_both(
+    theta: np.ndarray,
+    proposed: np.ndarray,
+    data: Data,
+    lo: int,
+    hi: int,
+    current: np.ndarray,
+    candidate: np.ndarray,
+    known: OfRows,
+) -> None:
+    """Write the terms at two thetas in one pass over the design."""
+    eta, coefs = np.empty((2, known.n_predictors, hi - lo)), np.empty((2, data[0].shape[1]))
+    as_they_lie = np.empty(0, dtype=np.int64)
+    predict_both(theta, proposed, data[:LAST], as_they_lie, lo, hi, coefs, eta[0], eta[1])
+    known.function(eta[0], data[LAST:], as_they_lie, lo, hi, current)
+    known.function(eta[1], data[LAST:], as_they_lie, lo, hi, candidate)
+
+
+def add_gradient(
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Add the gradients of the rows ``order[lo:hi]``; the function is that of the slopes."""
+    coefs, design = np.empty(data[0].shape[1]), data[:LAST]
+    for start in range(lo, hi, BATCH):
+        stop = min(start + BATCH, hi)
+        eta = np.empty((known.n_predictors, stop - start))
+        slopes = np.empty((known.n_predictors, stop - start))
+        predict(theta, design, order, start, stop, coefs, eta)
+        known.function(eta, data[LAST:], order, start, stop, slopes)
+        add_rows(slopes, design, order, start, stop, coefs, out)
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def subtract_quadratics(
+    eta: np.ndarray, numbers: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Subtract f + g'd + d'H d / 2, d = eta - eta_hat, from ``out``; a row of numbers is (eta_hat, f, g, H / 2, H)."""
+    n_predictors = eta.shape[0]
+    for i in range(hi - lo):
+        row = numbers[datum_at(order, lo + i)]
+        fitted, place = row[n_predictors], 2 * n_predictors + 1
+        for k in range(n_predictors):
+            delta = eta[k, i] - row[k]
+            slope = row[n_predictors + 1 + k]
+            for m in range(k, n_predictors):
+                slope += row[place] * (eta[m, i] - row[m])
+                place += 1
+            fitted += delta * slope
+        out[i] -= fitted
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def subtract_slopes(
+    eta: np.ndarray, numbers: np.ndarray, order: np.ndarray, lo: int, hi: int, slopes: np.ndarray
+) -> None:
+    """Subtract the slopes g + H d of these quadratics from those of the terms, (K, rows)."""
+    n_predictors = eta.shape[0]
+    for i in range(hi - lo):
+        row, place = numbers[datum_at(order, lo + i)], 2 * n_predictors + 1
+        for k in range(n_predictors):
+            slopes[k, i] -= row[n_predictors + 1 + k]
+            for m in range(k, n_predictors):  # of H_km d_k d_m, half of it where k = m
+                slopes[k, i] -= row[place] * (eta[m, i] - row[m])
+                slopes[m, i] -= row[place] * (eta[k, i] - row[k])
+                place += 1
+
+
+def residuals(
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Write what an expansion leaves of the terms; its rows are the last array of the data."""
+    eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
+    predict(theta, data[:LAST], order, lo, hi, coefs, eta)
+    known.function(eta, data[LAST:-1], order, lo, hi, out)
+    subtract_quadratics(eta, data[-1], order, lo, hi, out)
+
+
+def add_residual_gradient(
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Add the gradient of what an expansion leaves; the function is that of the slopes."""
+    eta, slopes = np.empty((known.n_predictors, hi - lo)), np.empty((known.n_predictors, hi - lo))
+    coefs, design = np.empty(data[0].shape[1]), data[:LAST]
+    predict(theta, design, order, lo, hi, coefs, eta)
+    known.function(eta, data[LAST:-1], order, lo, hi, slopes)
+    subtract_slopes(eta, data[-1], order, lo, hi, slopes)
+    add_rows(slopes, design, order, lo, hi, coefs, out)

@@ -1,0 +1,102 @@
+"""Likelihoods of one row as functions of its predictors and responses, and their derivatives.
+
+Three batch functions are all that kernels and expansions know of a likelihood. Each reads predictors ``eta[k, i]``,
+shape (K, rows), and a tuple of arrays of responses, of which the rows ``order[lo:hi]`` are meant.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, kernel, type_of
+from approxmcmc.engine.identity import content_id
+from approxmcmc.targets.predictors.written import arguments, differences, loop_over_rows
+
+
+class RowLikelihood(abc.ABC):
+    """log p(y_i | eta_i1 ... eta_iK), up to a constant of each row."""
+
+    n_predictors: int
+    """The number K."""
+
+    def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
+        """Compile one of the batch functions, "terms", "slopes" or "expansion", for responses of these types."""
+        return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
+
+    def signature(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
+        """Return the signature of one of them."""
+        out = VECTOR if name == "terms" else MATRIX
+        return nb.void(MATRIX, type_of(responses), INDICES, nb.int64, nb.int64, out)
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of a row's second-order expansion: value, K slopes, K (K + 1) / 2 second derivatives."""
+        K = self.n_predictors
+        return 1 + K + K * (K + 1) // 2
+
+    @abc.abstractmethod
+    def terms(self) -> Callable[..., None]:
+        """Return ``terms(eta, responses, order, lo, hi, out)``, which writes the terms to ``out[:hi - lo]``."""
+
+    @abc.abstractmethod
+    def slopes(self) -> Callable[..., None]:
+        """Return the same for the slopes; ``out[k, :hi - lo]`` are those in predictor k."""
+
+    @abc.abstractmethod
+    def expansion(self) -> Callable[..., None]:
+        """Return the same for expansions: ``out[i]`` is value, slopes, and the Hessian's upper triangle by rows."""
+
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Return a hash of the likelihood's code."""
+
+
+class ScalarLikelihood(RowLikelihood):
+    """A likelihood written as ``loglik(eta_1, ..., eta_K, y_1, ..., y_m) -> float``.
+
+    Parameters
+    ----------
+    loglik
+        The function, plain Python.
+    n_predictors, n_responses
+        The numbers K and m.
+    derivatives
+        ``derivatives(eta_1, ..., y_m)``, which returns a tuple of K slopes and then the K (K + 1) / 2 second
+        derivatives, row by row of the upper triangle; None: differences.
+    """
+
+    def __init__(
+        self,
+        loglik: Callable[..., float],
+        n_predictors: int,
+        n_responses: int,
+        derivatives: Callable[..., tuple[float, ...]] | None = None,
+    ) -> None:
+        self.loglik, self.n_predictors, self.n_responses = loglik, n_predictors, n_responses
+        self.derivatives = derivatives or differences(loglik, n_predictors, n_responses)
+
+    def terms(self) -> Callable[..., None]:
+        """Return the loop over ``loglik``."""
+        K, m = self.n_predictors, self.n_responses
+        return loop_over_rows(K, m, [f"out[i] = loglik({arguments(K, m)})"], loglik=self.loglik)
+
+    def slopes(self) -> Callable[..., None]:
+        """Return the loop over ``derivatives`` that keeps the slopes."""
+        K, m = self.n_predictors, self.n_responses
+        keep = [f"out[{k}, i] = found[{k}]" for k in range(K)]
+        found = f"found = derivatives({arguments(K, m)})"
+        return loop_over_rows(K, m, [found, *keep], derivatives=self.derivatives)
+
+    def expansion(self) -> Callable[..., None]:
+        """Return the loop over both."""
+        K, m = self.n_predictors, self.n_responses
+        keep = [f"out[i, {1 + k}] = found[{k}]" for k in range(self.n_numbers - 1)]
+        lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"found = derivatives({arguments(K, m)})", *keep]
+        return loop_over_rows(K, m, lines, loglik=self.loglik, derivatives=self.derivatives)
+
+    def identity(self) -> str:
+        """Return a hash of the function."""
+        return content_id(self.loglik)

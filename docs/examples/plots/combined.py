@@ -1,0 +1,25 @@
+"""
+Beside the plots of ArviZ
+=========================
+
+Every trace is an ArviZ trace, and the plots of both libraries stand side by side: the data that each draw read, as
+a trace with its distribution, and as decisions.
+"""
+
+import arviz as az
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_logistic
+
+X, y = synthetic_logistic(n=5_000, d=5, seed=1)
+target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+sampler = amc.MetropolisHastings(amc.RandomWalk(0.04), amc.SequentialTTest(epsilon=0.1, batch_size=300))
+trace = amc.sample(target, sampler, draws=600, tune=300, chains=2, random_seed=1, audit_every=3, progressbar=False)
+
+az.combine_plots(
+    trace,
+    [(az.plot_dist, {}), (amc.plot_decisions, {})],
+    group="sample_stats",
+    var_names="datapoints_touched",
+    figure_kwargs={"figsize": (9, 3.4), "figsize_units": "inches", "layout": "constrained"},
+)

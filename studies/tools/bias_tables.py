@@ -1,0 +1,79 @@
+"""Tables of biases that draws tell of themselves: whether they agree with what is known, and what they cost."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.study.biases import as_one_run
+from approxmcmc.study.report import Table
+
+
+def agreement(table: Any) -> dict[str, float]:
+    """Return how biases agree with gaps to what is known: columns `bias` and `gap` with limits, in posterior sds."""
+    errors = [(table[f"{name}_upper"] - table[f"{name}_lower"]) / (2.0 * 1.96) for name in ("bias", "gap")]
+    z = (table["bias"] - table["gap"]) / np.hypot(*errors)
+    return {
+        "rms bias (sd)": float(np.sqrt((table["bias"] ** 2).mean())),
+        "rms gap (sd)": float(np.sqrt((table["gap"] ** 2).mean())),
+        "correlation": float(np.corrcoef(table["bias"], table["gap"])[0, 1]),
+        "error of a bias": float(errors[0].median()),
+        "error of a gap": float(errors[1].median()),
+        "rms z": float(np.sqrt((z**2).mean())),
+    }
+
+
+def worst(found: Any) -> dict[str, Any]:
+    """Return the estimand of the largest bias in posterior sds, with its interval, and what the verdict rests on."""
+    relative = np.abs(found["bias"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0))
+    at = found.isel(estimand=int(relative.argmax("estimand")))
+    return {
+        "verdict": str(found["verdict"].item()),
+        "estimand": str(at["estimand"].item()),
+        **{f"bias (sd){end}": float(at[f"bias{end}"] / at["posterior_sd"]) for end in ("", "_lower", "_upper")},
+        "TV bound": float(found["tv_bound"]),
+        "audits": int(found["n_audits"]),
+        "passes": float(found["passes"]),
+        "seconds": float(found["seconds"]),
+        "reasons": str(found["reasons"].item()),
+    }
+
+
+def cost(results: Any) -> list[Table]:
+    """Tabulate what an error of a bias costs in passes, beside the exact chain that would give the same error."""
+    import pandas as pd
+    from arviz import ess
+
+    rows = []
+    for target in results.study.targets:
+        exact = results.traces().get((target, "exact"))
+        rate = math.nan
+        if exact:
+            run = as_one_run(exact)["posterior"].to_dataset()
+            sizes = ess(run)
+            effective = np.median(np.concatenate([np.ravel(sizes[name].values) for name in sizes.data_vars]))
+            rate = float(effective) / (run.sizes["chain"] * run.sizes["draw"])
+        for setting in results.study.settings():
+            found = results.bias(target, setting.label)
+            if found is None or setting.label == "exact":
+                continue
+            relative = found["variance_per_audit"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0) ** 2
+            error = float(np.sqrt(relative.median() / found["n_audits"]))
+            rows.append(
+                {
+                    "target": target,
+                    "setting": setting.label,
+                    "verdict": str(found["verdict"].item()),
+                    "form": found.attrs["form"],
+                    "error of a bias (sd)": error,
+                    "passes": float(found["passes"]),
+                    "passes of the exact chain": 1.0 / error**2 / rate if error > 0.0 else math.nan,
+                    "seconds": float(found["seconds"]),
+                }
+            )
+    caption = (
+        "Median error of a bias, in posterior sds, and the passes over the data that it took, pilots included; beside "
+        "them the steps, each a pass, that the exact chain of independent proposals would need for a mean as exact "
+        "(its effective draws a step are those of the exact setting). The race page has the seconds of NUTS."
+    )
+    return [Table("Cost of a bias", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})] if rows else []

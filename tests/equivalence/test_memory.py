@@ -1,0 +1,86 @@
+"""What a chain remembers is all that it needs: every sampler goes on from it bit by bit, and writes to nothing else."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.acceptance import barker
+from approxmcmc.engine import order
+from approxmcmc.engine.memory import leaves, take_up
+from approxmcmc.errors import InvalidInputError
+from tests.planting import plant
+from tests.unit.test_every_pairing import PROPOSALS, SAMPLERS, TARGETS, TESTS, Run, assert_same, build, variants
+
+EXACT, WALK = TESTS["ExactTest"][0], PROPOSALS["RandomWalk"][0]
+FREE = TESTS["AlwaysAccept"][0]
+
+
+def star(name):
+    """Yield every setting of a sampler: each proposal beside a plain test, and each test beside a walk."""
+    for example, parts in variants(name):
+        move, test = parts.get("proposal", WALK), parts.get("test", EXACT)
+        if move is WALK or test in (EXACT, FREE) or isinstance(move, amc.SurrogateTransition):
+            yield example, parts
+
+
+def remembered(chain):
+    """Return a copy of what a chain remembers, and of its streams."""
+    return copy.deepcopy(chain.memory), [copy.deepcopy(rng.bit_generator.state) for rng in chain.streams]
+
+
+def recalled(run, memory, streams):
+    """Let a chain that was just started go on from there."""
+    take_up(run.chain.memory, memory)
+    for rng, state in zip(run.chain.streams, streams, strict=True):
+        rng.bit_generator.state = state
+    return run
+
+
+def seal(chain):
+    """Make all that a chain does not remember read-only; a step that writes to it raises."""
+    inner = getattr(chain, "chain", chain)
+    own = {id(array) for array in chain.memory.values()}
+    places = {array.__array_interface__["data"][0] for array in chain.memory.values() if isinstance(array, np.ndarray)}
+    for _, leaf in leaves(inner.state):
+        if isinstance(leaf, np.ndarray) and id(leaf) not in own and leaf.__array_interface__["data"][0] not in places:
+            leaf.flags.writeable = False
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_chain_goes_on_from_what_it_remembers(sampler, seed, monkeypatch):
+    """On the first target that a setting fits."""
+    plant(monkeypatch, {})
+    monkeypatch.setattr(barker, "REPLICATIONS", 2)  # 64 are slow without the compiler
+    monkeypatch.setattr(order, "RESHUFFLE_EVERY", 2)  # data that change are remembered, too
+    targets = [make() for make in TARGETS.values()]
+    fitted = 0
+    for example, parts in star(sampler):
+        pairings = ((target, build(example, parts, target)) for target in targets)
+        target, built = next(((target, built) for target, built in pairings if built), (None, None))
+        if built is None:  # such as a proposal without a density ratio, beside a test that needs one
+            continue
+        theta = np.asarray(target.initial_point(), dtype=np.float64)
+        whole, first, second = (Run(built[1], theta, seed) for _ in range(3))
+        whole.advance(9)
+        seal(first.chain)
+        first.advance(3, 2)
+        left = remembered(first.chain)
+        assert_same(whole, first.advance(4))  # what was written down is a copy
+        second.draws, second.counts, second.values = first.draws[:5], first.counts[:5], first.values[:5]
+        assert_same(whole, recalled(second, *left).advance(4))
+        fitted += 1
+    assert fitted
+
+
+def test_another_set_up_is_refused():
+    memory = {"theta": np.zeros(2), "scale": 0.1}
+    with pytest.raises(InvalidInputError, match=r"scale was 0\.2 and is 0\.1"):
+        take_up(memory, {"theta": np.ones(2), "scale": 0.2})
+    with pytest.raises(InvalidInputError, match="theta had 3 entries and has 2"):
+        take_up(memory, {"theta": np.ones(3), "scale": 0.1})
+    with pytest.raises(InvalidInputError, match=r"\['more'\] are known to one of the two alone"):
+        take_up(memory, {"theta": np.ones(2), "scale": 0.1, "more": 1})
+    assert not memory["theta"].any()  # nothing is taken up in part

@@ -1,0 +1,33 @@
+"""What is recorded is neither lost nor computed twice when processes are killed; see `tests.faults.kills`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("what", "kills"),
+    [
+        pytest.param("run", 2, marks=pytest.mark.slow),
+        pytest.param("run", 50, marks=pytest.mark.faults),
+        pytest.param("serial", 25, marks=pytest.mark.faults),
+        pytest.param("dask", 25, marks=pytest.mark.faults),
+    ],
+)
+def test_kills_at_random_moments_leave_what_nobody_disturbed(what, kills, seed):
+    command = [sys.executable, "-W", "ignore", "-m", "tests.faults.kills", what, f"--kills={kills}", f"--seed={seed}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(found)
+    assert sum(found["kills"].values()) >= kills
+    in_flight = 1 if what == "serial" else 4  # on Dask two workers, and two of the run before that do not know yet
+    assert found.get("extra", 0) <= in_flight * sum(found["kills"].values())

@@ -1,0 +1,20 @@
+"""An interrupt that comes once every chain has kept a draw: by the clock alone, a slow machine may be tuning still."""
+
+import _thread
+
+from approxmcmc.sampling.recorder import Recorder
+
+
+def interrupt_once_drawing(monkeypatch, *, chains):
+    """Interrupt the next run when each of its chains has draws."""
+    advance = Recorder.advance
+    drawing = set()
+
+    def advance_and_interrupt(recorder):
+        advance(recorder)
+        if recorder.done[1] and recorder not in drawing:
+            drawing.add(recorder)
+            if len(drawing) == chains:
+                _thread.interrupt_main()
+
+    monkeypatch.setattr(Recorder, "advance", advance_and_interrupt)

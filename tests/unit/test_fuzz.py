@@ -1,0 +1,222 @@
+"""Public functions on input of every kind: an answer that is right, or a sentence that says what is wrong.
+
+Data that say the same in another form (strided, read-only, in columns, of another type) give the very same target. What
+cannot be used is refused by an error of the package, never by one from inside that names neither piece nor argument. A
+hundred cases run by default; a thousand with the mark `faults`.
+"""
+
+import contextlib
+import dataclasses
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import approxmcmc as amc
+from approxmcmc.contracts import Component
+from approxmcmc.errors import ApproxMCMCError
+from tests.models import logistic
+from tests.unit.test_components import COMPONENTS
+
+pytestmark = pytest.mark.recompiles
+CASES = pytest.mark.parametrize("cases", [25, pytest.param(250, marks=pytest.mark.faults)])
+TARGET = logistic(12, 2)
+SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.SequentialTTest(0.2, 4))
+JUNK = (
+    None, True, 0, -1, 1.5, 10**30, -math.inf, math.nan, "", "auto", "\x00", b"x", 1j, (), [], {}, [[]], {"a": 1},
+    {1, 2},
+    np.nan, np.zeros(0), np.zeros((0, 2)), np.zeros((2, 2)), np.array("x"), np.array([1, "a"], dtype=object),
+    np.datetime64("2020-01-01"), pd.Series([1.0, None]), pd.DataFrame({"a": pd.Categorical(["x", "y"])}), object(), len,
+    SAMPLER, TARGET, amc.RandomWalk, range(3), slice(1),
+)  # fmt: skip
+
+
+def fuzz(cases, check, *strategies):
+    """Put so many cases to a check."""
+    quiet = settings(max_examples=cases, suppress_health_check=list(HealthCheck), deadline=None)
+    quiet(given(*strategies)(check))()
+
+
+@contextlib.contextmanager
+def answered_or_refused(*parties):
+    """Let through an error of the package, or one that a note explains; it names one of the parties."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", amc.errors.ApproxMCMCWarning)
+            yield
+    except (ApproxMCMCError, ValueError, TypeError, OSError) as refusal:
+        error = refusal
+    else:
+        return
+    said = " ".join([str(error), *getattr(error, "__notes__", ())])
+    names_itself = said.startswith(tuple(f"{party}:" for party in parties)) or getattr(error, "__notes__", ())
+    if not (isinstance(error, (ApproxMCMCError, OSError)) or names_itself):
+        raise error  # from inside
+    if len(said) < 25 or not any(party in said for party in parties):
+        raise AssertionError(f"{said!r} names none of {parties}") from error
+
+
+# --- data ---
+
+
+def log_poisson(eta, y):
+    """Return the log density of a count, up to a constant."""
+    return y * eta - math.exp(eta)
+
+
+FORMS = {
+    "strided": lambda a: np.repeat(a, 2, axis=0)[::2],
+    "reversed": lambda a: a[::-1].copy()[::-1],
+    "read-only": lambda a: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape),
+    "columns": np.asfortranarray,
+    "swapped": lambda a: a.astype(a.dtype.newbyteorder()),
+    "lists": lambda a: a.tolist(),
+    "objects": lambda a: a.astype(object),
+    "unaligned": lambda a: np.ndarray(a.shape, a.dtype, np.frombuffer(b"x" + a.tobytes(), np.uint8)[1:].data),
+    "subclass": np.ma.masked_array,
+    "matrix of pandas": lambda a: pd.DataFrame(a).to_numpy() if a.ndim == 2 else pd.Series(a).to_numpy(),
+    "wide": lambda a: a.astype(np.longdouble) if a.dtype.kind == "f" else a.astype(np.int32),
+}
+MODELS = {
+    "LogisticRegression": lambda X, y, **more: amc.targets.LogisticRegression(X, y, prior_scale=1.0, **more),
+    "RobustRegression": lambda X, y, **more: amc.targets.RobustRegression(X, y, prior_scale=1.0, **more),
+    "SoftmaxRegression": lambda X, y, **more: amc.targets.SoftmaxRegression(X, y, prior_scale=1.0, **more),
+    "GLMTarget": lambda X, y, **more: amc.GLMTarget(log_poisson, X, y, prior_scale=1.0, **more),
+    "Target": lambda X, y, **more: amc.Target(
+        lambda theta, data, i: -((theta[0] - data[0][i, 0]) ** 2), lambda theta: 0.0, data=(X, y), n_obs=9, dim=1
+    ),
+}
+
+
+def data(seed):
+    """Return nine rows that every model takes."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(9, 2)), np.arange(9) % 2
+
+
+@CASES
+def test_data_in_another_form_are_the_same_data(cases):
+    def check(model, seed, x_form, y_form):
+        X, y = data(seed)
+        plain = MODELS[model](X, y)
+        other = MODELS[model](FORMS[x_form](X), FORMS[y_form](y))
+        assert other.content_hash() == plain.content_hash(), (model, x_form, y_form)
+        kept = [np.array(a) for a in plain.compile().data]
+        for ours, theirs in zip(kept, other.compile().data, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert theirs.flags.c_contiguous and theirs.flags.aligned
+
+    forms = st.sampled_from(sorted(FORMS))
+    fuzz(cases, check, st.sampled_from(sorted(MODELS)), st.integers(0, 9), forms, forms)
+
+
+def spoilt(X, y, how):
+    """Return data of which one thing is wrong, or odd."""
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    return {
+        "nan": lambda: (np.where(np.arange(2) == 1, np.nan, X), y),
+        "inf": lambda: (X * np.inf, y),
+        "empty": lambda: (X[:0], y[:0]),
+        "no columns": lambda: (X[:, :0], y),
+        "flat": lambda: (X[:, 0], y),
+        "deep": lambda: (X[:, :, None], y),
+        "short": lambda: (X, y[:-1]),
+        "scalar": lambda: (X, 1),
+        "strings": lambda: (X.astype(str), y),
+        "labels": lambda: (X, np.where(y == 1, "yes", "no")),
+        "complex": lambda: (X + 1j, y),
+        "dates": lambda: (np.full(X.shape, np.datetime64("2020-01-01")), y),
+        "ragged": lambda: ([[1.0, 2.0], [3.0]] * 4 + [[1.0]], y),
+        "category": lambda: (frame.assign(b=pd.Categorical(["x", "y", "z"] * 3)), y),
+        "missing": lambda: (frame.assign(b=pd.array([1, None] + [2] * 7, dtype="Int64")), y),
+        "missing response": lambda: (frame, pd.Series([0, None] + [1] * 7, dtype="boolean")),
+        "categories": lambda: (frame, pd.Series(pd.Categorical(["x", "y", "z"] * 3))),
+        "negative": lambda: (X, -y),
+        "fractions": lambda: (X, y + 0.5),
+        "huge": lambda: (np.sign(X) * 1e308, y),
+        "beyond": lambda: (X, y.astype(np.uint64) + np.uint64(2**63)),
+        "masked": lambda: (np.ma.masked_less(X, 0.0), y),
+        "sets": lambda: ({1, 2}, y),
+        "none": lambda: (None, y),
+        "nobody": lambda: (X, None),
+        "a file": lambda: ("data.csv", y),
+    }[how]()
+
+
+SPOILT = (
+    "nan", "inf", "empty", "no columns", "flat", "deep", "short", "scalar", "strings", "labels", "complex", "dates",
+    "ragged", "category", "missing", "missing response", "categories", "negative", "fractions", "huge", "beyond",
+    "masked", "sets", "none", "nobody", "a file",
+)  # fmt: skip
+
+
+@CASES
+def test_data_of_no_use_are_refused_by_a_sentence(cases):
+    def check(model, seed, how, names, intercept):
+        X, y = spoilt(*data(seed), how)
+        more = {} if model == "Target" else {"coef_names": names, "intercept": intercept}
+        with answered_or_refused(model):
+            target = MODELS[model](X, y, **more)
+            density = target.compile()
+            theta = np.zeros(target.variables.size)
+            out = np.empty(target.n_obs)
+            density.log_terms(theta, density.data, np.empty(0, np.int64), 0, target.n_obs, out)
+            assert not np.isnan(out).any(), (model, how)
+
+    names = st.sampled_from([None, None, None, ["u", "v"], ["u"], "u", 3])
+    fuzz(
+        cases, check, st.sampled_from(sorted(MODELS)), st.integers(0, 9), st.sampled_from(SPOILT), names, st.booleans()
+    )
+
+
+# --- settings ---
+
+
+@CASES
+def test_settings_of_any_kind(cases):
+    """A component takes a setting, and is the same once it was written and read; or it names itself."""
+
+    def check(example, place, value):
+        # Two settings are looked at when they meet a target.
+        fields = [field.name for field in dataclasses.fields(example) if field.name not in ("auxiliary", "at")]
+        name = fields[place % len(fields)] if fields else ""
+        if not name:
+            return
+        with answered_or_refused(type(example).__name__, name):
+            made = dataclasses.replace(example, **{name: value})
+            assert Component.from_dict(made.to_dict()) == made
+            repr(made)
+
+    fuzz(cases, check, st.sampled_from(COMPONENTS), st.integers(0, 20), st.sampled_from(JUNK))
+
+
+ARGUMENTS = ("draws", "tune", "chains", "cores", "random_seed", "initvals", "thin", "time_limit", "target_ess", "bias",
+             "audit_every", "checkpoint", "sampler", "target")  # fmt: skip
+
+
+@CASES
+def test_arguments_of_sample_of_any_kind(cases, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a checkpoint may have any name
+
+    def check(name, value, seed):
+        arguments = {"target": TARGET, "sampler": SAMPLER, "draws": 4, "tune": 2, "chains": 2, "random_seed": seed}
+        arguments["audit_every"] = None
+        if (name == "sampler" and value is None) or (isinstance(value, int) and value > 2):
+            return  # a choice takes seconds, and so many draws for ever
+        with answered_or_refused(name, "sample", "initvals", "No", "folder"):
+            trace = amc.sample(**arguments | {"cores": 1, "progressbar": False, "time_limit": 2.0, name: value})
+            assert np.isfinite(trace["posterior"]["beta"]).all()
+            assert trace["posterior"].sizes["chain"] == (value if name == "chains" else 2)
+
+    usable = [value for value in JUNK if not isinstance(value, np.ndarray) or value.size]
+    fuzz(
+        cases,
+        check,
+        st.sampled_from(ARGUMENTS),
+        st.sampled_from(usable),
+        st.integers(0, 9),
+    )
