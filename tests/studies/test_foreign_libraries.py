@@ -162,7 +162,7 @@ def test_a_target_without_a_model_and_one_with_other_names_are_refused():
 
 @pytest.mark.parametrize("name", ["BlackjaxSGLD", "BlackjaxSGHMC"])
 def test_a_step_size_that_is_none_is_refused(name):
-    with pytest.raises(InvalidInputError, match="step_size must be positive"):
+    with pytest.raises(InvalidInputError, match="step_size must be a positive number"):
         getattr(foreign, name)(step_size=0.0)
 
 
