@@ -10,7 +10,7 @@ from scipy.stats import norm
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.forms import Record
 from approxmcmc.couplings.measure import AtDraws, Draws, Measure, at_draws
-from approxmcmc.couplings.summands import Average, Drift, average, shares
+from approxmcmc.couplings.summands import Average, Drift, average, shares, unknown
 from approxmcmc.couplings.verdict import Evidence, verdict
 from approxmcmc.diagnostics.gates import distance
 
@@ -64,11 +64,11 @@ def as_dataset(run: Finished) -> xr.Dataset:
     columns = {
         name: np.array(values) for name, values in zip(Record._fields, zip(*run.records, strict=True), strict=True)
     }
-    found, confidence = average(run.rows), run.confidence
-    at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
-    launched = columns["weight"] != 0.0
-    strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
+    confidence, launched = run.confidence, columns["weight"] != 0.0
     has_delta = bool(np.isfinite(columns["delta"]).all())
+    found = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
+    at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
+    strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
     scalars: dict[str, Any] = {
         **_with_limits("wrong_decision_rate", columns["wrong"], confidence),
         **_with_limits("mean_abs_delta", distance(columns["delta"], columns["noise"]), confidence),

@@ -114,6 +114,12 @@ def average(rows: np.ndarray) -> Average:
     return Average(rows.mean(axis=0), np.sqrt(of_mean), variance, n)
 
 
+def unknown(rows: np.ndarray) -> Average:
+    """Return the mean of rows that tell nothing, all 0 since the exact kernel stood still: its error has no limit."""
+    no_limit = np.full(rows.shape[1:], np.inf)
+    return Average(rows.mean(axis=0), no_limit, no_limit, len(rows))
+
+
 def shares(rows: np.ndarray) -> np.ndarray:
     """Return the share of the largest summand in the sum of all absolute values; NaN where all are 0."""
     total = np.abs(rows).sum(axis=0)

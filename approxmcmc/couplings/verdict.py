@@ -43,7 +43,7 @@ Rule = Callable[[Evidence], tuple[str, list[str]] | None]
 
 def verdict(found: Evidence) -> tuple[str, list[str]]:
     """Return the verdict, and sentences that give its reasons."""
-    for rule in (_cut_off, _bound_says_nothing, _one_coupling_rules, _biased, _too_few_to_see, _small):
+    for rule in (_cut_off, _stood_still, _bound_says_nothing, _one_coupling_rules, _biased, _too_few_to_see, _small):
         told = rule(found)
         if told:
             return told
@@ -58,6 +58,16 @@ def _cut_off(found: Evidence) -> tuple[str, list[str]] | None:
         f"the drift of {found.max_steps} exact steps and no biases; name a kernel that mixes, or raise max_steps"
     )
     return NOT_APPLICABLE, [told]
+
+
+def _stood_still(found: Evidence) -> tuple[str, list[str]] | None:
+    if found.n_couplings or np.isfinite(found.error).any():
+        return None
+    told = (
+        f"the exact kernel left none of {found.n_audits} draws, so that nothing is known of the biases; name a kernel "
+        "that moves there, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
+    )
+    return INCONCLUSIVE, [told]
 
 
 def _bound_says_nothing(found: Evidence) -> tuple[str, list[str]] | None:

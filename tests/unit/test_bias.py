@@ -308,11 +308,24 @@ GOOD = Evidence(
         ({"forgetting_time": 10.1}, "inconclusive"),  # 200 audits see what chains forget in 10 steps
         ({"forgetting_time": 10.1, "bias": np.array([0.5, 0.0])}, "biased"),  # it was seen
         ({"tv_upper": np.nan, "largest_share": np.nan}, "small"),  # nothing is known of a test
+        ({"n_couplings": 0}, "small"),  # the test never erred
+        ({"n_couplings": 0, "error": np.full(2, np.inf)}, "inconclusive"),
     ],
 )
 def test_verdicts_in_their_order(change, expected):
     told, reasons = verdict(GOOD._replace(**change))
     assert told == expected and reasons
+
+
+def test_a_kernel_that_stands_still_tells_nothing():
+    far = amc.MetropolisHastings(amc.RandomWalk(1e6), amc.ExactTest())
+    told = amc.bias(trace(), target(), None, kernel=far, n_audits=30, random_seed=3)
+    assert (
+        told.n_couplings == 0 and told.verdict == "inconclusive" and "left none of 30 draws" in str(told.reasons.item())
+    )
+    np.testing.assert_array_equal(told.bias, 0.0)
+    np.testing.assert_array_equal(told.bias_upper, np.inf)
+    np.testing.assert_array_equal(told.debiased_lower, -np.inf)
 
 
 class TestDebias:
