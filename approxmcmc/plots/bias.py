@@ -155,11 +155,10 @@ def _panels(
 
 
 def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:
-    """Return value, lower and upper of a figure in posterior standard deviations."""
-    sd = table["posterior_sd"]
-    return xr.Dataset(
-        {"value": table[name] / sd, "lower": table[f"{name}_lower"] / sd, "upper": table[f"{name}_upper"] / sd}
-    )
+    """Return value, lower and upper of a figure in posterior standard deviations; NaN where nothing is known."""
+    found = table[[name, f"{name}_lower", f"{name}_upper"]] / table["posterior_sd"]
+    known = np.isfinite(found[f"{name}_upper"])
+    return found.where(known).rename({name: "value", f"{name}_lower": "lower", f"{name}_upper": "upper"})
 
 
 def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:

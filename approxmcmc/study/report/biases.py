@@ -43,14 +43,15 @@ class Told:
         return "failed" if self.found is None else str(self.found["verdict"].item())
 
     def in_sds(self) -> "pd.DataFrame":
-        """Return bias with limits by estimand, in standard deviations of the draws; constants are left out."""
+        """Return bias with limits by estimand, in sds of the draws; what is constant or unknown is left out."""
         import pandas as pd
 
         if self.found is None:
             return pd.DataFrame(columns=["bias", "bias_lower", "bias_upper"])
         sd = self.found["posterior_sd"].values
         columns = {name: self.found[name].values / np.where(sd > 0.0, sd, np.nan) for name in LIMITS}
-        return pd.DataFrame(columns, index=self.found["estimand"].values.astype(str)).dropna()
+        told = pd.DataFrame(columns, index=self.found["estimand"].values.astype(str))
+        return told[np.isfinite(told).all(axis=1)]
 
 
 LIMITS = ("bias", "bias_lower", "bias_upper")
