@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance import barker
+from approxmcmc.acceptance import barker_decision
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.output import book
 from approxmcmc.output.checkpoints import read_checkpoint
@@ -97,7 +97,7 @@ NAMES = [name if name in BY_DEFAULT else pytest.param(name, marks=pytest.mark.fa
 @plain_python
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sampler_goes_on(name, tmp_path, kill, rng, monkeypatch):
-    monkeypatch.setattr(barker, "REPLICATIONS", 2)
+    monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)
     sampler = SAMPLERS[name][0]
     target = fitting(sampler)
     whole = amc.sample(target, sampler, **QUICK)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance import barker
+from approxmcmc.acceptance import barker_decision
 from approxmcmc.engine import order
 from approxmcmc.engine.memory import leaves, take_up
 from approxmcmc.errors import InvalidInputError
@@ -53,7 +53,7 @@ def seal(chain):
 def test_a_chain_goes_on_from_what_it_remembers(sampler, seed, monkeypatch):
     """On the first target that a setting fits."""
     plant(monkeypatch, {})
-    monkeypatch.setattr(barker, "REPLICATIONS", 2)  # 64 are slow without the compiler
+    monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)  # 64 are slow without the compiler
     monkeypatch.setattr(order, "RESHUFFLE_EVERY", 2)  # data that change are remembered, too
     targets = [make() for make in TARGETS.values()]
     fitted = 0

@@ -8,7 +8,8 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from approxmcmc.acceptance import ExactTest, MinibatchBarker, barker
+from approxmcmc.acceptance import ExactTest, MinibatchBarker
+from approxmcmc.acceptance import barker_decision as barker
 from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
@@ -90,7 +91,10 @@ def test_the_cases_stop_early_and_late():
     assert {37, 74, 100} == set(read.tolist())
 
 
-log_ratio_variance, acceptance_log_odds = plain(barker.log_ratio_variance), plain(barker.acceptance_log_odds)
+log_ratio_variance, acceptance_log_odds = (
+    plain(barker.log_ratio_variance),
+    plain(barker.acceptance_log_odds),
+)
 
 
 def forget_temperature_of_the_mean(seen, n, n_obs, log_rest, test):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import approxmcmc as amc
 from approxmcmc import acceptance, proposals, samplers, targets
-from approxmcmc.acceptance import barker
+from approxmcmc.acceptance import barker_decision
 from approxmcmc.contracts import (
     COUNT_NAMES,
     VALUE_NAMES,
@@ -346,7 +346,7 @@ def must_run(parts, target):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch):
     plant(monkeypatch, {})
-    monkeypatch.setattr(barker, "REPLICATIONS", 2)  # 64 are slow without the compiler
+    monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)  # 64 are slow without the compiler
     posterior, legal = TARGETS[target](), []
     for example, parts in variants(sampler):
         pairing = build(example, parts, posterior)
@@ -378,7 +378,7 @@ def poisoned(theta, data, i):
 def test_a_datum_that_is_nan_ends_the_chain_at_the_last_whole_draw(monkeypatch):
     """Up to there the chain is the one without; the message says which datum, or that it was the gradient."""
     plant(monkeypatch, {})
-    monkeypatch.setattr(barker, "REPLICATIONS", 2)
+    monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)
     healthy, sick, failed = user_target(), user_target(poisoned), set()
     for example, parts in variants("MetropolisHastings"):
         pairings = [build(example, parts, target, audit_every=None) for target in (healthy, sick)]
