@@ -49,6 +49,7 @@ def test_a_process_that_fails_says_why():
     assert told["error"] == "KeyError: 'nobody'"
 
 
+@pytest.mark.needs_jit
 @pytest.mark.recompiles
 @pytest.mark.parametrize("make", [*FAMILIES, varying_intercepts])
 def test_models_are_what_their_names_say(make):
@@ -59,6 +60,7 @@ def test_models_are_what_their_names_say(make):
     assert any("pymc" in name for name in MODELS)
 
 
+@pytest.mark.needs_jit
 @pytest.mark.recompiles
 def test_a_tiny_race_runs_from_end_to_end(tmp_path):
     module.run("smoke", tmp_path, rivals=[OURS])
