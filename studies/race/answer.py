@@ -17,6 +17,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -84,12 +85,14 @@ def _moments(trace: Any) -> dict[str, Any]:
     found: dict[str, list[float]] = {"ess": [], "mean": [], "sd": []}
     names: list[str] = []
     for name in sorted(map(str, posterior.data_vars)):
-        draws = posterior[name].values.reshape(*posterior[name].shape[:2], -1)
+        draws = posterior[name].values
+        draws = draws.reshape(*draws.shape[:2], math.prod(draws.shape[2:]))
         for k in range(draws.shape[2]):
             names.append(f"{name}[{k}]")
-            found["ess"].append(float(az.ess(draws[:, :, k])) if draws.shape[1] >= 4 else 0.0)
-            found["mean"].append(float(draws[:, :, k].mean()))
-            found["sd"].append(float(draws[:, :, k].std()))
+            enough = draws.shape[1] >= 4  # for ArviZ; a rival that is cut off in its warm-up has none
+            found["ess"].append(float(az.ess(draws[:, :, k])) if enough else 0.0)
+            found["mean"].append(float(draws[:, :, k].mean()) if enough else 0.0)
+            found["sd"].append(float(draws[:, :, k].std()) if enough else 0.0)
     return {"names": names, **found}
 
 
