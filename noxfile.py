@@ -215,6 +215,7 @@ def race(session: nox.Session) -> None:
     _install(session, "--extra", "studies", "--extra", "foreign", "--group", "test")
     options = session.posargs or ["--preset", "quick", "--out", "results/race"]
     session.run("python", "-m", "studies.race", "--peers", *options, env=ONE_THREAD)
+    session.run("python", "-m", "studies.race.answer", env=ONE_THREAD)
     session.run("python", "-m", "pytest", "-m", "bench", "-s", "tests/bench/test_sgld_speed.py", env=ONE_THREAD)
 
 

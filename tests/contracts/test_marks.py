@@ -5,8 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MARK = "recompiles"
-# The race of all rivals needs the compiler; pull requests run a race of few.
-STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", "tests/studies/test_race.py"}
+# Races need the compiler; pull requests run a race of few.
+RACES = {"tests/studies/test_race.py", "tests/studies/test_race_answer.py"}
+STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", *RACES}
 
 
 def plain_paths() -> list[str]:

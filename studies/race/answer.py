@@ -1,0 +1,203 @@
+"""Time to answer: from the start of a process to 400 effective draws of the worst parameter, everything included.
+
+Each answer has a process and one thread of its own; its time is CPU time of that process, so that other work on the
+machine counts little. Python, imports, set-up, compilation, tuning and draws are all in it. Ours is what `amc.sample`
+does when it is given the model and nothing else. A rival draws a thousand times, or as often as its limit allows; the
+part of its time that its draws took is scaled to 400 effective ones. What turns a PyMC model into a target is taken off
+its time: its own users do without.
+
+- *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
+  code from one process to the next; for them the two are one.
+- *shift*: the largest difference of a posterior mean from that of the reference, in posterior standard deviations;
+  beside it what two unbiased samplers of these effective sizes would exceed one time in 20. The reference is the exact
+  sampler with the most effective draws.
+"""
+
+import argparse
+import functools
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import approxmcmc as amc
+from approxmcmc.engine.whole_files import whole_file
+from studies.race.models import MODELS
+
+ENOUGH = 400.0  # effective draws
+DRAWS, TUNE = 1000, 1000  # of a rival
+WORST = 0.95  # quantile of the largest shift of unbiased samplers
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+OURS = "approxmcmc"
+RIVALS: dict[str, Callable[[], Any]] = {
+    "nutpie": functools.partial(amc.foreign.NutpieNUTS, tune=TUNE),
+    "PyMC NUTS": functools.partial(amc.foreign.PyMCNUTS, tune=TUNE),
+    "numpyro NUTS": functools.partial(amc.foreign.NumPyroNUTS, tune=TUNE),
+    "blackjax NUTS": functools.partial(amc.foreign.BlackjaxNUTS, tune=TUNE),
+    "PyMC ADVI": amc.foreign.PyMCADVI,
+}
+BIASED = ("PyMC ADVI",)
+PRESETS = {
+    "smoke": (("smoke",), (OURS, "PyMC ADVI"), 5.0),
+    "quick": (("dense_1e3", "dense_1e4", "mnist_7v9", "pymc_bernoulli"), (OURS, "nutpie"), 60.0),
+    "paper": (tuple(name for name in MODELS if name != "smoke"), (OURS, *RIVALS), 1800.0),
+}
+
+
+# --- one answer, in a process of its own ---
+
+
+def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
+    """Draw, and return CPU seconds, effective draws, means and standard deviations."""
+    made = MODELS[model]()
+    if who == OURS:
+        trace = amc.sample(made, target_ess=ENOUGH, time_limit=limit, cores=1, random_seed=seed, progressbar=False)
+        spent, chosen = time.process_time(), str(trace["sample_stats"].attrs["chosen"])
+        return {"setup": 0.0, **_moments(trace), "sampler": chosen, "spent": spent}
+    began = time.process_time()
+    target = amc.from_pymc(made) if model.startswith("pymc_") else made
+    converted = time.process_time() - began
+    start = target.variables.pack({name: np.zeros(shape) for name, shape in target.variables.shapes.items()})
+    began = time.process_time()
+    trace = RIVALS[who]().run(target, seconds=limit, draws=DRAWS, seed=seed, initial=start)
+    ran, spent = time.process_time() - began, time.process_time() - converted
+    kept = float(trace["sample_stats"]["perf_counter_diff"].sum())
+    attrs = trace["sample_stats"].attrs
+    before = float(np.sum(attrs["tuning_perf_counter_diff"])) + float(np.nan_to_num(attrs["setup_compile_seconds"]))
+    drawing = ran * kept / (kept + before) if kept > 0.0 else 0.0
+    return {"setup": spent - drawing, **_moments(trace), "sampler": who, "spent": spent}
+
+
+def _moments(trace: Any) -> dict[str, Any]:
+    import arviz as az
+
+    posterior = trace["posterior"].to_dataset()
+    found: dict[str, list[float]] = {"ess": [], "mean": [], "sd": []}
+    names: list[str] = []
+    for name in sorted(map(str, posterior.data_vars)):
+        draws = posterior[name].values
+        draws = draws.reshape(*draws.shape[:2], math.prod(draws.shape[2:]))
+        for k in range(draws.shape[2]):
+            names.append(f"{name}[{k}]")
+            enough = draws.shape[1] >= 4  # for ArviZ; a rival that is cut off in its warm-up has none
+            found["ess"].append(float(az.ess(draws[:, :, k])) if enough else 0.0)
+            found["mean"].append(float(draws[:, :, k].mean()) if enough else 0.0)
+            found["sd"].append(float(draws[:, :, k].std()) if enough else 0.0)
+    return {"names": names, **found}
+
+
+# --- all answers ---
+
+
+def seconds_to_enough(found: Mapping[str, Any]) -> float:
+    """Return the CPU seconds to 400 effective draws: the time of the draws is scaled, the rest is not."""
+    reached = min(found["ess"], default=0.0)
+    if not reached > 0.0:
+        return float("inf")
+    drawing = found["spent"] - found["setup"]
+    if found["setup"] == 0.0 and reached >= ENOUGH:  # ours stops by itself
+        return float(found["spent"])
+    return float(found["setup"] + drawing * ENOUGH / reached)
+
+
+def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the largest shift of a mean from the reference's, and what unbiased samplers exceed one time in 20."""
+    both = [name for name in found["names"] if name in set(reference["names"])]
+    (m, _, e), (m0, s0, e0) = (
+        np.array([[one[key][one["names"].index(name)] for name in both] for key in ("mean", "sd", "ess")])
+        for one in (found, reference)
+    )
+    noise = np.sqrt(1.0 / np.maximum(e, 1.0) + 1.0 / np.maximum(e0, 1.0))
+    maxima = np.abs(np.random.default_rng(0).standard_normal((4000, noise.size)) * noise).max(axis=1)
+    return float(np.abs((m - m0) / s0).max()), float(np.quantile(maxima, WORST))
+
+
+def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return a row for each model and contender; a failed one has its reason."""
+    rows = []
+    for model, group in itertools.groupby(answers, key=lambda one: one["model"]):
+        those = list(group)
+        exact = [one for one in those if "ess" in one and one["who"] not in BIASED]
+        reference = max(exact, key=lambda one: min(one["ess"], default=0.0), default=None)
+        for one in those:
+            row = {"model": model, "who": one["who"], "cache": one.get("cache", "")}
+            if "error" in one:
+                rows.append({**row, "failed": one["error"]})
+                continue
+            reached = min(one["ess"], default=0.0)
+            row |= {"seconds": seconds_to_enough(one), "spent": one["spent"], "ess": reached, "sampler": one["sampler"]}
+            if reference is not None and reached > 0.0:
+                row["shift"], row["shift_if_unbiased"] = (0.0, 0.0) if one is reference else shift(one, reference)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | None = None) -> dict[str, Any]:
+    """Return an answer of a process of its own, which keeps compiled kernels in the folder `cache`."""
+    command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
+    environment = {**os.environ, **THREADS, **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
+    told, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=patience)
+    except subprocess.TimeoutExpired:
+        return {**told, "error": f"no answer in {patience:.0f} s"}
+    if done.returncode:
+        return {**told, "error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
+    return {**told, **json.loads(done.stdout.splitlines()[-1])}
+
+
+def ours(model: str, limit: float, seed: int) -> list[dict[str, Any]]:
+    """Return our answers with nothing compiled, and with all compiled that an earlier answer wanted."""
+    with tempfile.TemporaryDirectory() as cache:
+        cold, _, warm = (in_a_process(model, OURS, limit, seed, cache=cache) for _ in range(3))
+    return [{**cold, "cache": "cold"}, {**warm, "cache": "warm"}]
+
+
+def run(preset: str, folder: Path, models: Iterable[str] = (), rivals: Iterable[str] = (), *, rounds: int = 1) -> None:
+    """Let all answer in turn, and write answers.json and answers.csv anew after each."""
+    names, contenders, limit = PRESETS[preset]
+    answers: list[dict[str, Any]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for model in tuple(models) or names:
+        for seed, who in itertools.product(range(1, rounds + 1), tuple(rivals) or contenders):
+            answers += ours(model, limit, seed) if who == OURS else [in_a_process(model, who, limit, seed)]
+            found = table(answers)
+            sys.stderr.write(found.to_string(index=False, header=False) + "\n")
+            with whole_file(folder / "answers.json") as path:
+                path.write_text(json.dumps(answers))
+            with whole_file(folder / "answers.csv") as path:
+                found.to_csv(path, index=False)
+
+
+def main() -> None:
+    """Read the command line and race."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m studies.race.answer"
+    )
+    parser.add_argument("--preset", choices=PRESETS, default="quick")
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="this one alone; may be repeated")
+    parser.add_argument("--rival", action="append", default=[], choices=[OURS, *RIVALS], help="this one alone")
+    parser.add_argument("--rounds", type=int, default=1, help="answers of each, with seeds 1, 2, ...")
+    parser.add_argument("--out", type=Path, default=Path("results/answers"))
+    parser.add_argument("--one", nargs=4, metavar=("MODEL", "WHO", "LIMIT", "SEED"), help="answer here, and print it")
+    given = parser.parse_args()
+    if given.one:
+        model, who, limit, seed = given.one
+        sys.stdout.write(json.dumps(answer(model, who, float(limit), int(seed))) + "\n")
+        return
+    run(given.preset, given.out, given.model, given.rival, rounds=given.rounds)
+    sys.stdout.write(pd.read_csv(given.out / "answers.csv").to_string(index=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
