@@ -263,7 +263,7 @@ class LinearExpansion:
         self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return of some rows the predictors, their variances, and by how much slope and bend are not Taylor's."""
-        X, y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
+        X, y = np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
         signature = nb.void(VECTOR, MATRIX, type_of(X), type_of(y), INDICES, MATRIX)
         found = np.empty((4, len(y)))
         write = bind(make_places, self.target.derivatives_eta, signature=signature, fastmath=BATCH_FASTMATH)

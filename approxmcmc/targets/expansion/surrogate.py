@@ -164,7 +164,7 @@ class Surrogate:
         rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
         self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
         self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
-        self._X = np.ascontiguousarray(target.X[core]) if self._has_predictors else np.empty((0, len(center)))
+        self._X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
         self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
 
     @functools.cached_property
