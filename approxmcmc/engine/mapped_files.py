@@ -44,6 +44,6 @@ def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
             return
         raise InvalidInputError(
-            f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger disk, "
-            "by the variable APPROXMCMC_CACHE_DIR if it is that of caches"
+            f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "
+            "disk, by the variable APPROXMCMC_CACHE_DIR if it is that of caches"
         ) from error

@@ -144,6 +144,12 @@ class DataSource(abc.ABC):
             )
         return np.ascontiguousarray(found[:, 0] if self.is_vector else found, dtype=self.dtype)
 
+    def rows(self, lo: int, hi: int) -> np.ndarray:
+        """Return the rows lo ... hi - 1, in memory, from the blocks in which they lie."""
+        first, last = np.searchsorted(self.offsets, [lo, hi - 1], side="right") - 1
+        found = np.concatenate([self.read(block) for block in range(first, last + 1)])
+        return found[lo - self.offsets[first] : hi - self.offsets[first]]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the rows as an array that is mapped from the local file; the first call writes that file."""
         if dtype is not None and np.dtype(dtype) != self.dtype:

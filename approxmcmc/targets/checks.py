@@ -27,7 +27,8 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
     Of a source, see `approxmcmc.sources`, that is the array that is mapped from its local file. With `keep_float32`
-    floats of four bytes stay as they are. Columns of several types, as a DataFrame of floats and booleans has them, become float64, or int64 without floats.
+    floats of four bytes stay as they are. Columns of several types, as a DataFrame of floats and booleans has them,
+    become float64, or int64 without floats.
 
     Raises
     ------
