@@ -12,7 +12,7 @@ EXTRAS = {
     "sources": {
         "pyarrow": "pyarrow",
         "zarr": "zarr",
-        "dask": "dask[dataframe]",
+        "dask": "dask",
         "distributed": "distributed",
     },
     "studies": {"distributed": "distributed", "dask": "distributed", "jinja2": "jinja2", "markupsafe": "jinja2"},
