@@ -1,9 +1,9 @@
-"""A logistic regression of 10 columns from Parquet files, from the first byte to a posterior: what each phase takes.
+"""A logistic regression from Parquet files, from the first byte to a posterior: what each phase takes.
 
-    python -m tests.bench.scale 1e7 --folder FOLDER [--workers 2] [--simulate]
+    python -m tests.bench.scale 1e7 --folder FOLDER [--columns 10] [--workers 2] [--simulate]
 
-The files are simulated in blocks of a million rows of float32 with known coefficients, in a folder 1e7 of FOLDER, and
-stay there; what the run makes lies in a cache of its own there, and is removed. Prints one line of JSON: seconds and
+The files are simulated in blocks of float32 with known coefficients, in a folder 1e7x10 of FOLDER, and stay there; what
+the run makes lies in a cache of its own there, and is removed. Prints one line of JSON: seconds and
 passes of each phase, the peak of memory that is no page of a file (RssAnon of this process and its workers, looked at
 every 20 ms), and the posterior beside the truth, in posterior standard deviations.
 """
@@ -20,23 +20,29 @@ from pathlib import Path
 
 import numpy as np
 
-BETA = np.array([-1.5, 1.0, -0.8, 0.6, -0.4, 0.3, -0.2, 0.1, 0.05, 0.0])
-BLOCK = 1_000_000
+FIRST = (-1.5, 1.0, -0.8, 0.6, -0.4, 0.3, -0.2, 0.1, 0.05, 0.0)  # coefficients, of the constant first; others are 0
+VALUES = 10_000_000  # of a block
 
 
-def simulate(n: int, folder: Path) -> None:
+def truth(columns: int) -> np.ndarray:
+    """Return the coefficients."""
+    return np.array([*FIRST, *[0.0] * (columns - len(FIRST))])
+
+
+def simulate(n: int, columns: int, folder: Path) -> None:
     """Write the files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
-    for k in range(n // BLOCK):
+    rows = VALUES // columns
+    for k in range(n // rows):
         rng = np.random.default_rng([22, k])
-        X = rng.standard_normal((BLOCK, len(BETA)), dtype=np.float32)
+        X = rng.standard_normal((rows, columns), dtype=np.float32)
         X[:, 0] = 1.0
-        y = rng.random(BLOCK) < 1.0 / (1.0 + np.exp(-(X @ BETA)))
-        table = pa.table({**{f"x{j}": X[:, j] for j in range(len(BETA))}, "y": y.astype(np.int8)})
-        pq.write_table(table, folder / f"part-{k:05d}.parquet", row_group_size=BLOCK, use_dictionary=False)
+        y = rng.random(rows) < 1.0 / (1.0 + np.exp(-(X @ truth(columns))))
+        table = pa.table({**{f"x{j}": X[:, j] for j in range(columns)}, "y": y.astype(np.int8)})
+        pq.write_table(table, folder / f"part-{k:05d}.parquet", row_group_size=rows, use_dictionary=False)
 
 
 def anonymous_bytes(pids: list[int]) -> int:
@@ -78,7 +84,7 @@ def cluster_of(workers: int, peak: Peak) -> Iterator[None]:
         yield
 
 
-def measure(folder: Path, workers: int, draws: int) -> dict:
+def measure(folder: Path, columns: int, workers: int, draws: int) -> dict:
     """Run, and return what each phase took."""
     import approxmcmc as amc
     from approxmcmc.sources import ParquetFolder
@@ -97,7 +103,7 @@ def measure(folder: Path, workers: int, draws: int) -> dict:
     with cluster_of(workers, peak):
         with phase("lay out"):
             rows = ParquetFolder(folder)
-            X, y = rows[[f"x{j}" for j in range(len(BETA))]], rows["y"]
+            X, y = rows[[f"x{j}" for j in range(columns)]], rows["y"]
             np.asarray(X), np.asarray(y.astype(np.float64))
         with phase("check"):
             target = amc.targets.LogisticRegression(X, y, prior_scale=10.0)
@@ -110,10 +116,12 @@ def measure(folder: Path, workers: int, draws: int) -> dict:
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
     with phase("sample"):
         trace = amc.sample(core, sampler, draws=draws, tune=100, chains=2, random_seed=1, progressbar=False)
-    beta = trace.posterior["beta"].to_numpy().reshape(-1, len(BETA))
+    beta = trace.posterior["beta"].to_numpy().reshape(-1, columns)
     sd = beta.std(axis=0)
     return {
         "rows": len(X),
+        "columns": columns,
+        "threads": int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1)),
         "workers": workers,
         "seconds": seconds,
         "peak_GB_own_and_all": peaks,
@@ -123,7 +131,7 @@ def measure(folder: Path, workers: int, draws: int) -> dict:
         "sampling_seconds": float(trace.posterior.attrs["sampling_time"]),
         "acceptance": float(trace.sample_stats["accepted"].mean()),
         "mode": fit.mode.tolist(),
-        "z": np.round((beta.mean(axis=0) - BETA) / sd, 2).tolist(),
+        "z": np.round((beta.mean(axis=0) - truth(columns)) / sd, 2).tolist(),
         "sd": sd.tolist(),
     }
 
@@ -133,16 +141,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=float)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--simulate", action="store_true")
     options = parser.parse_args()
-    folder, cache = options.folder / f"{options.rows:.0e}".replace("+0", ""), options.folder / "cache"
+    name = f"{options.rows:.0e}".replace("+0", "")
+    folder, cache = options.folder / f"{name}x{options.columns}", options.folder / "cache"
     if options.simulate:
-        simulate(int(options.rows), folder)
+        simulate(int(options.rows), options.columns, folder)
     shutil.rmtree(cache / "laid_out_rows", ignore_errors=True)
     os.environ["APPROXMCMC_CACHE_DIR"] = str(cache)
-    print(json.dumps(measure(folder, options.workers, options.draws)))
+    print(json.dumps(measure(folder, options.columns, options.workers, options.draws)))
     shutil.rmtree(cache / "laid_out_rows", ignore_errors=True)
 
 
