@@ -83,12 +83,23 @@ class Partitions:
         self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[tuple[int, Any]]:
-        """Yield (k, ``function(part k, *arguments)``) as they arrive; an error of a part is raised."""
+        """Yield (k, ``function(part k, *arguments)``) as they arrive; an error of a part is raised.
+
+        Raises
+        ------
+        ConnectionError
+            When the scheduler dies.
+        """
         from distributed import as_completed
 
         tasks = self.client.map(_applied, self.parts, function=function, arguments=arguments, pure=False)
         numbers = {task.key: k for k, task in enumerate(tasks)}
         for task, result in as_completed(tasks, with_results=True):
+            if task.cancelled():
+                raise ConnectionError(
+                    f"passes on Dask: the connection to the scheduler at {self.client.scheduler.address} was lost, and "
+                    "with it the parts of the rows; connect to one that runs, and call again"
+                )
             yield numbers[task.key], result
             task.release()  # a result may be as large as a column
 

@@ -1,14 +1,13 @@
 """What large data cost: a line for each phase, fitted to runs of `tests.bench.scale`.
 
-    python -m tests.bench.cost_model docs/_static/scale.jsonl
+    python -m tests.bench.cost_model
 
     seconds = start-up + n / rate,
 
 by least squares of relative errors on the runs with up to 10^7 rows on one thread; runs with more rows are predicted,
-not fitted. Prints the tables of docs/scale.md.
+not fitted. Reads docs/_static/scale.jsonl, and writes the tables of docs/scale.md beside it.
 """
 
-import argparse
 import json
 import statistics
 from collections.abc import Sequence
@@ -18,6 +17,8 @@ import numpy as np
 
 PHASES = ("lay out", "check", "mode", "core rows", "bounds", "sample")
 FITTED = 10_000_000
+ON_WORKERS = ("mode", "core rows")
+FOLDER = Path(__file__).parents[2] / "docs" / "_static"
 
 
 def read_runs(path: Path) -> list[dict]:
@@ -99,14 +100,89 @@ def _seconds(run: dict, phase: str) -> float:
     return sum(run["seconds"].values()) if phase == "total" else run["seconds"][phase]
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path)
-    runs = read_runs(parser.parse_args().runs)
+def facts_table(runs: Sequence[dict], sizes: Sequence[int]) -> str:
+    """Return memory and the posterior beside the truth."""
+    rows = []
+    for size in sizes:
+        some = of(runs, size)
+        peak = [max(own for own, _ in run["peak_GB_own_and_all"].values()) for run in some]
+        run = some[0]
+        worst = max(abs(z) for z in run["z"])
+        square = sum(z * z for z in run["z"])
+        cells = f"{size:.0e}", f"{4e-9 * size * run['columns']:.3g}", spread(peak), f"{run['data_per_step']:.2g}"
+        rows.append([*cells, f"{worst:.2f}", f"{square:.1f}"])
+    head = [
+        "rows",
+        "predictors, GB",
+        "peak memory, GB",
+        "rows read in a step",
+        "largest distance, sd",
+        "squares summed",
+    ]
+    return table(head, rows)
+
+
+def workers_table(runs: Sequence[dict], size: int, workers: int) -> str:
+    """Return seconds of each phase with workers, and the ratio to those without, both at one size."""
+    rows = []
+    for phase in PHASES:
+        alone = [run["seconds"][phase] for run in of(runs, size)]
+        together = [run["seconds"][phase] for run in of(runs, size, workers=workers)]
+        ratios = [one / other for one in alone for other in together]
+        rows.append([phase, spread(alone), spread(together), spread(ratios)])
+    return table(["phase", "one process, s", f"{workers} workers, s", "ratio"], rows)
+
+
+def beyond_table(runs: Sequence[dict], rows: int, columns: int, workers: int) -> str:
+    """Return what the model tells of more rows, from the rates of a run with so many columns.
+
+    Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate of laying out; the rest is made
+    by one process on one thread.
+    """
+    (measured,) = {run["rows"] for run in runs if run["columns"] == columns}
+    some, lines, total = of(runs, measured, columns), [], 0.0
+    starts = {phase: fit(runs, phase)[0] for phase in PHASES}
+    rate = {
+        phase: statistics.median(max(run["seconds"][phase] - starts[phase], 0.0) for run in some) / measured
+        for phase in PHASES
+    }
+    for phase in PHASES:
+        shared = phase in ON_WORKERS
+        seconds = starts[phase] + rate[phase] * rows / (workers if shared else 1)
+        seconds += rate["lay out"] * rows / workers if phase == ON_WORKERS[0] else 0.0
+        total += seconds
+        lines.append(
+            [phase, f"{workers} workers" if shared else "one process", f"{1e6 * rate[phase]:.3g}", _hours(seconds)]
+        )
+    return table(["phase", "made by", "seconds for a million rows", "time"], [*lines, ["total", "", "", _hours(total)]])
+
+
+def _hours(seconds: float) -> str:
+    return (
+        f"{seconds / 3600:.2g} h"
+        if seconds > 3600
+        else f"{seconds / 60:.2g} min"
+        if seconds > 90
+        else f"{seconds:.2g} s"
+    )
+
+
+def tables(runs: Sequence[dict]) -> dict[str, str]:
+    """Return all tables by the name of their file."""
     sizes = sorted({run["rows"] for run in runs if run["columns"] == 10 and not run["workers"]})
-    print(phases_table(runs, sizes))
-    print(model_table(runs, sizes))
+    return {
+        "scale_phases.md": phases_table(runs, sizes),
+        "scale_facts.md": facts_table(runs, sizes),
+        "scale_model.md": model_table(runs, sizes),
+        "scale_workers.md": workers_table(runs, FITTED, 2),
+        "scale_beyond.md": beyond_table(runs, 10**9, 100, 32),
+    }
+
+
+def main() -> None:
+    """Write the tables."""
+    for name, text in tables(read_runs(FOLDER / "scale.jsonl")).items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def test_passes_are_those_of_one_process(cluster, tmp_path):
     with distributed.Client(cluster):
         together, same_rows, expansion = found_by(target)
         assert type(expansion) is DistributedExpansion and len(expansion._where) == 4
+        assert Posterior(target, order=1).expansion._parts is expansion._parts  # rows are read once
     for name, values in rows.items():
         np.testing.assert_array_equal(same_rows[name], values, err_msg=name)
     for name, values in alone.items():

@@ -7,6 +7,7 @@ some for a first mode or those of a core, are read here, from the local file.
 
 import functools
 import operator
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +41,25 @@ class Part(NamedTuple):
 
 
 def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
-    """Read some rows."""
-    return Part(recipe.target.with_rows(recipe.X.rows(lo, hi), recipe.y.rows(lo, hi)), lo)
+    """Read some rows; read-only, like those that are mapped from a file, they have the same kernels on the disk."""
+    rows = recipe.X.rows(lo, hi), recipe.y.rows(lo, hi)
+    for array in rows:
+        array.flags.writeable = False
+    return Part(recipe.target.with_rows(*rows), lo)
+
+
+_known: "weakref.WeakKeyDictionary[LinearTarget, Partitions]" = weakref.WeakKeyDictionary()
+
+
+def parts_of(target: LinearTarget, client: Any) -> Partitions:
+    """Return the parts of a target's rows: they are read once, and stay with the workers as long as the target lives."""
+    known = _known.get(target)
+    if known is None or known.client is not client:
+        assert target.sources is not None
+        X, y = target.sources
+        bare = target.with_rows(np.empty((0, X.shape[1]), X.dtype), np.empty(0))
+        known = _known[target] = Partitions(client, make_part, Recipe(bare, X, y), spans(X.offsets))
+    return known
 
 
 class DistributedExpansion(LinearExpansion):
@@ -49,11 +67,8 @@ class DistributedExpansion(LinearExpansion):
 
     def __init__(self, target: LinearTarget, order: int, client: Any) -> None:
         super().__init__(target, order)
-        assert target.sources is not None
-        X, y = target.sources
-        bare = target.with_rows(np.empty((0, X.shape[1]), X.dtype), np.empty(0))
-        self._where = spans(X.offsets)
-        self._parts = Partitions(client, make_part, Recipe(bare, X, y), self._where)
+        self._parts = parts_of(target, client)
+        self._where = self._parts.where
 
     def of_rows(self, rows: np.ndarray) -> LinearExpansion:
         """Return the expansion of the terms of some rows, which are read here and stand for all."""
