@@ -4,8 +4,9 @@
 
     seconds = start-up + n / rate,
 
-by least squares of relative errors on the runs with up to 10^7 rows on one thread; runs with more rows are predicted,
-not fitted. Reads docs/_static/scale.jsonl, and writes the tables of docs/scale.md beside it.
+a line through the medians of the runs with 10^6 and with 10^7 rows on one thread; runs with more rows are predicted,
+not fitted. Medians, because other work on a machine makes some runs slow and none fast. Reads docs/_static/scale.jsonl,
+and writes the tables of docs/scale.md beside it.
 """
 
 import json
@@ -13,10 +14,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 PHASES = ("lay out", "check", "mode", "core rows", "bounds", "sample")
-FITTED = 10_000_000
+FITTED = 1_000_000, 10_000_000  # rows
 ON_WORKERS = ("mode", "core rows")
 FOLDER = Path(__file__).parents[2] / "docs" / "_static"
 
@@ -34,15 +33,10 @@ def of(runs: Sequence[dict], rows: int, columns: int = 10, workers: int = 0) -> 
 
 def fit(runs: Sequence[dict], phase: str) -> tuple[float, float]:
     """Return seconds of start-up, at least 0, and seconds for a row."""
-    used = [run for run in runs if run["rows"] <= FITTED and run["columns"] == 10 and not run["workers"]]
-    n = np.array([run["rows"] for run in used], dtype=float)
-    seconds = np.array([run["seconds"][phase] for run in used])
-    A = np.column_stack([1.0 / seconds, n / seconds])
-    start, rate = np.linalg.lstsq(A, np.ones(len(n)), rcond=None)[0]
-    if start < 0.0:
-        column = A[:, 1]
-        start, rate = 0.0, column.sum() / (column @ column)
-    return float(start), float(rate)
+    few, many = (statistics.median(run["seconds"][phase] for run in of(runs, rows)) for rows in FITTED)
+    rate = (many - few) / (FITTED[1] - FITTED[0])
+    start = few - rate * FITTED[0]
+    return (start, rate) if start >= 0.0 else (0.0, many / FITTED[1])
 
 
 def predicted(runs: Sequence[dict], phase: str, rows: int) -> float:
@@ -136,16 +130,18 @@ def workers_table(runs: Sequence[dict], size: int, workers: int) -> str:
 def beyond_table(runs: Sequence[dict], rows: int, columns: int, workers: int) -> str:
     """Return what the model tells of more rows, from the rates of a run with so many columns.
 
-    Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate of laying out; the rest is made
-    by one process on one thread.
+    Where a phase took less than twice its start-up its rate cannot be seen; it is taken from the runs with 10 columns,
+    in proportion to the columns. Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate of
+    laying out; the rest is made by one process on one thread.
     """
     (measured,) = {run["rows"] for run in runs if run["columns"] == columns}
     some, lines, total = of(runs, measured, columns), [], 0.0
-    starts = {phase: fit(runs, phase)[0] for phase in PHASES}
-    rate = {
-        phase: statistics.median(max(run["seconds"][phase] - starts[phase], 0.0) for run in some) / measured
-        for phase in PHASES
-    }
+    starts, rate = {}, {}
+    for phase in PHASES:
+        starts[phase], of_ten = fit(runs, phase)
+        seen = statistics.median(run["seconds"][phase] for run in some)
+        shows = seen >= 2.0 * starts[phase]
+        rate[phase] = (seen - starts[phase]) / measured if shows else of_ten * columns / 10
     for phase in PHASES:
         shared = phase in ON_WORKERS
         seconds = starts[phase] + rate[phase] * rows / (workers if shared else 1)
@@ -174,7 +170,7 @@ def tables(runs: Sequence[dict]) -> dict[str, str]:
         "scale_phases.md": phases_table(runs, sizes),
         "scale_facts.md": facts_table(runs, sizes),
         "scale_model.md": model_table(runs, sizes),
-        "scale_workers.md": workers_table(runs, FITTED, 2),
+        "scale_workers.md": workers_table(runs, FITTED[1], 2),
         "scale_beyond.md": beyond_table(runs, 10**9, 100, 32),
     }
 

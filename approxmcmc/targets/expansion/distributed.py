@@ -52,7 +52,7 @@ _known: "weakref.WeakKeyDictionary[LinearTarget, Partitions]" = weakref.WeakKeyD
 
 
 def parts_of(target: LinearTarget, client: Any) -> Partitions:
-    """Return the parts of a target's rows: they are read once, and stay with the workers as long as the target lives."""
+    """Return the parts of a target's rows: read once, they stay with the workers as long as the target lives."""
     known = _known.get(target)
     if known is None or known.client is not client:
         assert target.sources is not None
