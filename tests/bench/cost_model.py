@@ -131,8 +131,8 @@ def beyond_table(runs: Sequence[dict], rows: int, columns: int, workers: int) ->
     """Return what the model tells of more rows, from the rates of a run with so many columns.
 
     Where a phase took less than twice its start-up its rate cannot be seen; it is taken from the runs with 10 columns,
-    in proportion to the columns. Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate of
-    laying out; the rest is made by one process on one thread.
+    in proportion to the columns. Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate
+    of laying out; the rest is made by one process on one thread.
     """
     (measured,) = {run["rows"] for run in runs if run["columns"] == columns}
     some, lines, total = of(runs, measured, columns), [], 0.0

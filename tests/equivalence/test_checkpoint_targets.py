@@ -10,7 +10,7 @@ from approxmcmc.sources import Arrays
 from tests.equivalence.test_checkpoint import QUICK, Killed, assert_equal_traces, kill, plain_python, uncompiled
 
 __all__ = ["kill", "uncompiled"]  # fixtures
-N = 1500
+N = 400
 
 
 @pytest.fixture(autouse=True)
