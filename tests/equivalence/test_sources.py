@@ -44,7 +44,7 @@ def in_zarr(X, y, folder):
     for name, array in (("X", X), ("y", y)):
         chunks = (70, *array.shape[1:])
         zarr.create_array(str(folder / name), shape=array.shape, chunks=chunks, dtype=array.dtype)[:] = array
-    return ZarrArray(folder / "X", NAMES), ZarrArray(folder / "y")
+    return ZarrArray(folder / "X", NAMES), zarr.open_array(str(folder / "y"), mode="r")
 
 
 def in_dask(X, y, folder):
