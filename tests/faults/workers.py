@@ -94,6 +94,7 @@ def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
         found["read again"] += again
         found["most read again"] = max(found["most read again"], again)
         found["ends"] += 1
+        print(found, file=sys.stderr, flush=True)
     return found
 
 
