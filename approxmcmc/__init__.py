@@ -98,6 +98,7 @@ _ROOMS = (
     "proposals",
     "reference",
     "samplers",
+    "sources",
     "study",
     "targets",
 )

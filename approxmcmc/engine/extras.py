@@ -9,6 +9,12 @@ from approxmcmc.errors import MissingExtraError
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
     "foreign": {"nutpie": "nutpie", "jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
+    "sources": {
+        "pyarrow": "pyarrow",
+        "zarr": "zarr",
+        "dask": "dask",
+        "distributed": "distributed",
+    },
     "studies": {"distributed": "distributed", "dask": "distributed", "jinja2": "jinja2", "markupsafe": "jinja2"},
 }
 

@@ -185,10 +185,11 @@ def is_reshuffled(n_obs: int, size: int) -> bool:
     return -(-n_obs // size) < ENOUGH_BLOCKS
 
 
-def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None) -> DataOrder:
+def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = np.int64) -> DataOrder:
     """Return the schedule of rows over `n_obs` data; of none for a test that reads the data as they lie.
 
-    `n_arrays`, the number of arrays by row in the target's data, and `at_both` shape the type, which is compiled for.
+    `n_arrays`, the number of arrays by row in the target's data, `at_both` and `word`, as which a shuffle moves rows,
+    shape the type, which is compiled for.
     """
     return DataOrder(
         places=np.arange(n_obs),
@@ -196,7 +197,7 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None) -> DataOrder:
         kept=np.empty((0, 2), dtype=np.int64),
         terms=np.empty((2, 0)),
         cursor=np.zeros(7, dtype=np.int64),
-        rows=tuple(np.empty((0, 1), dtype=np.int64) for _ in range(n_arrays)),
+        rows=tuple(np.empty((0, 1), dtype=word) for _ in range(n_arrays)),
         at_both=at_both,
     )
 

@@ -5,7 +5,8 @@
 Blocks and the order of their sums depend on the number of rows alone, so that results are the same, bit by bit, on any
 number of threads. Kernels hold no interpreter lock and look at a few rows at a time, which stay in the cache.
 
-For set-up only. Chains have threads of their own, and no step makes a pass by this one.
+For set-up only. Chains have threads of their own, and no step makes a pass by this one. On a Dask cluster passes are
+made in parts, each by these threads on a worker: `approxmcmc.engine.partitions`.
 """
 
 import concurrent.futures

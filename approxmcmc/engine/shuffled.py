@@ -4,15 +4,13 @@ Every array with a row for each of the N terms is copied row by row; others pass
 back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
 """
 
-import errno
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget
+from approxmcmc.engine.mapped_files import nameless_array
 from approxmcmc.engine.passes import over_blocks
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -25,6 +23,12 @@ TERMS_COMPARED = 1000
 def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
     """Return for each array of the data whether it has a row for each of the `n_obs` terms."""
     return [array.ndim > 0 and array.shape[0] == n_obs for array in data]
+
+
+def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
+    """Return the integers as which rows are moved: the largest that divide every number of every array by row."""
+    short = any(array.dtype.itemsize == 4 for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved)
+    return np.int32 if short else np.int64
 
 
 def check_place(place: str, *, who: str) -> None:
@@ -43,7 +47,7 @@ def shuffled_copy(
     Parameters
     ----------
     data
-        C-contiguous arrays of 8-byte numbers.
+        C-contiguous arrays of 8-byte numbers, or of 4-byte numbers.
     permutation
         Row numbers in their new order; shape (N,).
     place
@@ -53,9 +57,9 @@ def shuffled_copy(
     -------
     copy, rows
         `copy` has the types of `data`, and is read-only where those are. `rows` are writable views of the same memory
-        as integers, shape (N, width): moving bits is all that a shuffle does.
+        as integers of `word_of`, shape (N, width): moving bits is all that a shuffle does.
     """
-    n_obs = len(permutation)
+    n_obs, word = len(permutation), word_of(data, len(permutation))
     copy: list[np.ndarray] = []
     rows: list[np.ndarray] = []
     for array, copied in zip(data, by_row(data, n_obs), strict=True):
@@ -70,7 +74,7 @@ def shuffled_copy(
 
         for _ in over_blocks(move, n_obs, piece):
             pass
-        rows.append(new.view(np.int64).reshape(n_obs, -1))
+        rows.append(new.view(word).reshape(n_obs, -1))
         view = new.view()
         view.flags.writeable = array.flags.writeable
         copy.append(view)
@@ -80,29 +84,8 @@ def shuffled_copy(
 def _allocate(array: np.ndarray, place: str) -> np.ndarray:
     if place == "memory" or array.size == 0:
         return np.empty(array.shape, array.dtype)
-    folder = Path(place)
-    if place == "disk":
-        folder = user_cache("shuffled_data")
-        folder.mkdir(parents=True, exist_ok=True)
-    # The file has no name, or loses it when closed: nothing is left behind, however the process ends.
-    with tempfile.TemporaryFile(dir=folder) as file:
-        _reserve(file.fileno(), array.nbytes, folder)
-        return np.asarray(np.memmap(file, array.dtype, "w+", shape=array.shape))  # type: ignore[call-overload]
-
-
-def _reserve(descriptor: int, n_bytes: int, folder: Path) -> None:
-    """Claim the space now: a write to a mapped file that finds the disk full kills the process, a claim is refused."""
-    if not hasattr(os, "posix_fallocate"):  # macOS and Windows
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, n_bytes)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
-            return
-        raise InvalidInputError(
-            f"shuffled_copy: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); a copy takes "
-            "as much as the data. Name a folder on a larger disk, or use fewer chains"
-        ) from error
+    folder = user_cache("shuffled_data") if place == "disk" else Path(place)
+    return nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
 
 
 def check_rows_are_terms(

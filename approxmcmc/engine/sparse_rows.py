@@ -34,7 +34,9 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     """
     n, d = X.shape
     some = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
-    base = np.median(some, axis=0)  # whatever it is, the sum is right; a column's commonest value makes it short
+    base = np.median(some, axis=0).astype(
+        np.float64
+    )  # whatever it is, the sum is right; a column's commonest value makes it short
     pieces = [slice(lo, lo + PIECE) for lo in range(0, n, PIECE)]
     width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # no array is empty
     if width > LARGEST_SHARE * d:

@@ -31,7 +31,7 @@ from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
 from approxmcmc.engine.passes import log_densities
-from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy
+from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy, word_of
 from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
@@ -226,8 +226,9 @@ class MetropolisHastingsProgram:
 
     def new_order(self) -> DataOrder:
         """Return a fresh order of the data as they lie, or of their rows."""
-        n_arrays = sum(by_row(self.target.data, self.target.n_obs))
-        return rows_order(self.target.n_obs if self.schedule.name == "rows" else 0, n_arrays, self.at_both)
+        data, n_obs = self.target.data, self.target.n_obs
+        n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
+        return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
 
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, its order, and the number of terms evaluated to check them.

@@ -15,6 +15,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compile import VECTOR, type_of
 from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.sources import as_source
 
 ROWS_AT_ONCE = 65_536  # whose values are looked at, so that data on disk are never copied as a whole
 _INTEGERS = (bool, int, np.bool_, np.integer)
@@ -22,10 +23,12 @@ _NUMBERS = (*_INTEGERS, float, np.floating)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
-def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
+def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = False) -> np.ndarray:
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
-    Columns of several types, as a DataFrame of floats and booleans has them, become float64, or int64 without floats.
+    Of a source, see `approxmcmc.sources`, that is the array that is mapped from its local file. With `keep_float32`
+    floats of four bytes stay as they are. Columns of several types, as a DataFrame of floats and booleans has them,
+    become float64, or int64 without floats.
 
     Raises
     ------
@@ -38,8 +41,11 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), which would be read as if they were not; "
             "drop or impute these rows"
         )
+    source = as_source(values)
+    if source is not None and source.dtype == np.float32 and not keep_float32:
+        source = source.astype(np.float64)
     try:
-        array = np.asarray(values)
+        array = np.asarray(values if source is None else source)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{who}: {name} must be an array of numbers, found a {type(values).__name__} that is none ({error}); give "
@@ -54,8 +60,12 @@ def checked_array(values: Any, name: str, *, who: str) -> np.ndarray:
             f"{who}: {name} must hold numbers, found dtype {array.dtype}; "
             "convert or encode it before building the target"
         )
-    array = np.ascontiguousarray(array, dtype=np.float64 if array.dtype.kind == "f" else np.int64)
-    array = array if array.flags.aligned else array.copy()  # compiled code trusts that numbers begin at multiples of 8
+    if not (keep_float32 and array.dtype == np.float32):
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+    array = np.ascontiguousarray(array)
+    array = (
+        array if array.flags.aligned else array.copy()
+    )  # compiled code trusts that numbers begin at multiples of their size
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(

@@ -4,10 +4,11 @@ The fast form of the library: a fused dot product for each row, then one vectori
 over the batch. A datum costs about 20 ns at 50 coefficients, a quarter of a general per-datum function.
 """
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.design_matrix import design_matrix
+from approxmcmc.sources import DataSource
+from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
 from approxmcmc.targets.likelihood_bounds import logistic_bound
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
@@ -75,6 +77,8 @@ class LinearTarget(TallDataTarget):
     """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), likewise; for the residuals of a first-order expansion."""
     third_derivative_bound: float | None = None
     """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), likewise; for the residuals of a second-order expansion."""
+    sources: tuple[DataSource, DataSource] | None = None
+    """Where X and y are read, if both came from sources."""
     predictor_scale: float | None = None
     """How far eta moves until the second derivative is another, where one number tells: 1 for a logit."""
 
@@ -90,10 +94,25 @@ class LinearTarget(TallDataTarget):
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
-        self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        self.y = y.astype(np.float64, copy=False)
+        X, y = design_source(X, intercept=intercept), response_source(y)
+        if isinstance(X, DataSource) and isinstance(y, DataSource):
+            self.sources = X, y
+        self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who, keep_float32=True)
+        self.y = self.responses(y.astype(np.float64, copy=False))
         self.data, self.n_obs = (self.X, self.y), len(y)
         self.variables = Variables({"beta": (len(labels),)}, {"beta": ("coef",)}, {"coef": labels})
+
+    @staticmethod
+    def responses(y: np.ndarray) -> np.ndarray:
+        """Return responses, shape (n,), as the likelihood takes them."""
+        return y
+
+    def with_rows(self, X: np.ndarray, y: np.ndarray) -> Self:
+        """Return the model of other rows, in memory: as floats, with a column of ones where this model has one."""
+        other = copy.copy(self)
+        other.X, other.y, other.sources = X, self.responses(y), None
+        other.data, other.n_obs = (other.X, other.y), len(y)
+        return other
 
     def _log_terms(self) -> Any:
         return linear_batch_kernel(self._loglik_eta, self.data)
@@ -118,7 +137,8 @@ class LinearTarget(TallDataTarget):
 
     def row_norms(self) -> np.ndarray:
         """Return the ||x_i||; shape (n_obs,)."""
-        return np.sqrt(np.concatenate([np.square(rows).sum(axis=1) for rows in _pieces(self.X)]))
+        squares = (np.square(rows, dtype=np.float64).sum(axis=1) for rows in _pieces(self.X))
+        return np.sqrt(np.concatenate(list(squares)))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile ``slope_bound ||x_i|| ||theta' - theta||``, which bounds the change of term i."""
@@ -165,7 +185,7 @@ class LinearTarget(TallDataTarget):
 
 
 def _pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
-    """Yield X in runs of rows: data larger than memory are read once, and squared without a copy of all."""
+    """Yield an array in runs of rows: data larger than memory are read once, and squared without a copy of all."""
     return (X[start : start + rows] for start in range(0, len(X), rows))
 
 
@@ -175,7 +195,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`.
+        Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
+        sources (`approxmcmc.sources`), which are laid out in a local file and mapped.
     y
         Responses, shape (n,), in {0, 1} or {-1, 1}.
     prior_scale
@@ -222,15 +243,17 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     ) -> None:
         self._loglik_eta, self._derivatives_eta = _bernoulli_logit, _bernoulli_logit_derivatives
         self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        classes = set(np.unique(self.y).tolist())
+        self.prior = Prior(prior_scale, prior, who="LogisticRegression")
+
+    @staticmethod
+    def responses(y: np.ndarray) -> np.ndarray:
+        """Return responses in {0, 1}, whether they came so or in {-1, 1}."""
+        classes = {value for piece in _pieces(y) for value in np.unique(piece).tolist()}
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
             raise InvalidInputError(
                 f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode the two classes"
             )
-        if -1.0 in classes:
-            self.y = (self.y + 1.0) / 2.0
-            self.data = (self.X, self.y)
-        self.prior = Prior(prior_scale, prior, who="LogisticRegression")
+        return (y + 1.0) / 2.0 if -1.0 in classes else y
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return the largest m (1 - m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i: that nearest to 0."""
@@ -261,5 +284,5 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
             flat = np.isinf(self.prior.scale)
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-            pm.Bernoulli("y", logit_p=self.X @ beta, observed=self.y.astype(np.int32))
+            pm.Bernoulli("y", logit_p=np.asarray(self.X, np.float64) @ beta, observed=self.y.astype(np.int32))
         return model

@@ -5,7 +5,9 @@ import copy
 import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, Target
+from approxmcmc.engine.partitions import active_client
 from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.targets.expansion.distributed import DistributedExpansion
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.expansion.predictors import PredictorExpansion
@@ -17,9 +19,13 @@ Expansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
 
 def expansion_of(target: Target, order: int) -> Expansion:
-    """Return what expands the terms of a target: in closed form where they have linear predictors."""
+    """Return what expands the terms of a target: in closed form where they have linear predictors.
+
+    Passes over a linear model's rows that came from sources are made by the Dask cluster whose client is active.
+    """
     if isinstance(target, LinearTarget):
-        return LinearExpansion(target, order)
+        client = None if target.sources is None else active_client()
+        return LinearExpansion(target, order) if client is None else DistributedExpansion(target, order, client)
     return (
         PredictorExpansion(target, order) if isinstance(target, PredictorsTarget) else GeneralExpansion(target, order)
     )

@@ -95,7 +95,7 @@ class RobustRegression(LinearTarget, BoundedTarget):
         with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
             flat = np.isinf(self.prior.scale)
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-            pm.StudentT("y", nu=self.df, mu=self.X @ beta, sigma=self.scale, observed=self.y)
+            pm.StudentT("y", nu=self.df, mu=np.asarray(self.X, np.float64) @ beta, sigma=self.scale, observed=self.y)
         return model
 
 

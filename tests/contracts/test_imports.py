@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 ORDER = (
     {"contracts", "errors"},
     {"engine"},
+    {"sources"},
     {"targets", "proposals", "acceptance"},
     {"interop", "samplers", "datasets"},
     {"sampling"},
@@ -36,7 +37,21 @@ UNKNOWN_TO = {  # what a room must not know although it comes before
     "sampling": {"targets", "proposals", "acceptance", "samplers", "interop"},
     "diagnostics": {"targets", "proposals", "samplers", "interop", "sampling"},
 }
-HEAVY = {"numba", "scipy", "arviz", "pymc", "xarray", "matplotlib", "dask", "distributed", "rich", "pandas", "sklearn"}
+HEAVY = {
+    "numba",
+    "scipy",
+    "arviz",
+    "pymc",
+    "xarray",
+    "matplotlib",
+    "dask",
+    "distributed",
+    "rich",
+    "pandas",
+    "sklearn",
+    "pyarrow",
+    "zarr",
+}
 
 
 def imported_rooms(source: str) -> set[str]:

@@ -159,7 +159,7 @@ class ControlVariate(ExpandedTarget):
         began = time.perf_counter()
         posterior = Posterior(target, order)
         self._expansion = posterior.expansion
-        self._numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
+        self._numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit, mapped=self._expansion.mapped)
         self._sums = self._expand(found)
         curvature = posterior if order == 2 else Posterior(target)
         here = self._sums + posterior.prior_at(self.center) if order == 2 else curvature.at(self.center)

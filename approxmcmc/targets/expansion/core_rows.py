@@ -43,7 +43,7 @@ from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.expansion.pilot import FIRST_STEP, TUNING_STEPS, Surveyed, gradient_or_none
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
-from approxmcmc.targets.expansion.surrogate import Surrogate, rows_of
+from approxmcmc.targets.expansion.surrogate import Surrogate, rows_of, taken
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.posterior import Posterior
@@ -138,14 +138,14 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self._expansion = posterior.expansion
         numbers, survey = known.numbers, known.survey
         if numbers is None or survey is None:
-            numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit)
+            numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit, mapped=self._expansion.mapped)
             law = self.center, self.pilot.cholesky, self.pilot.draws
             survey = self._expansion.survey(*law, numbers, averaged=True)
         in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
         # Without a core all rows are light, as they lie: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
-        self._numbers = numbers[self._light]
+        self._numbers = taken(numbers, self._light)
         nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
         light, left = survey.total if self.expand else nothing, survey.left
         if self.core.size and self.expand:

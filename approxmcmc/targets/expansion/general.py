@@ -16,6 +16,7 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget, Differentiabl
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
@@ -94,6 +95,7 @@ class GeneralExpansion:
     def __init__(self, target: Target, order: int) -> None:
         self.target, self.order, self.passes = target, order, 0
         self.compiled, self.dim = target.compile(), target.variables.size
+        self.mapped = any(is_mapped(array) for array in self.compiled.data)
         self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
         self.upper = np.triu_indices(self.dim)
         self.rows, self.weight = ALL_ROWS, 1.0

@@ -18,6 +18,7 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
 from approxmcmc.targets.expansion.linear_kernels import (
@@ -116,7 +117,9 @@ class LinearExpansion:
     def __init__(self, target: LinearTarget, order: int = 2) -> None:
         self.target, self.order, self.passes, self.columns = target, order, 0, 2
         self.X, self.y, self.weight = target.X, target.y, 1.0
+        self.mapped = is_mapped(target.X)
         self._functions = target._loglik_eta, target.derivatives_eta
+        self.first_row = 0  # its number in the data of which these rows are a part
         types = type_of(target.X), type_of(target.y)
         self._add_up = bind(make_add_up, *self._functions, signature=add_up_signature(*types), fastmath=BATCH_FASTMATH)
 
@@ -158,7 +161,7 @@ class LinearExpansion:
         for row in range(lo, hi):
             sums = np.zeros(1 + len(theta) + len(theta) ** 2)
             self._add_up(theta, X, y, ALL_ROWS, row, row + 1, True, np.empty((0, 2)), sums, np.empty(0))
-            check_finite(sums[None, :], row, theta)
+            check_finite(sums[None, :], self.first_row + row, theta)
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics where bounds alone tell that no row weighs, in one cheap pass.
@@ -187,34 +190,15 @@ class LinearExpansion:
         With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
         mean square (Price 1958), wherever that leaves less than Taylor's at the draws.
         """
-        X, y, dim = self.X, self.y, len(center)
-        signature = survey_signature(type_of(X), type_of(y))
-        look = bind(make_survey, *self._functions, signature=signature, fastmath=BATCH_FASTMATH)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        law = center, np.ascontiguousarray(cholesky), np.ascontiguousarray((draws - center).T)
-        rule, scale = np.array([nodes, weights / weights.sum()]), self.target.predictor_scale
-        widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
-
-        def look_at_all(numbers: np.ndarray, spreads: np.ndarray, walls: np.ndarray) -> tuple[np.ndarray, ...]:
-            def block(lo: int, hi: int) -> np.ndarray:
-                sums, left, together = np.zeros(1 + dim + dim * dim), np.zeros(len(draws)), np.zeros(2)
-                look(
-                    *law, rule, X, y, ALL_ROWS, lo, hi, averaged, widest, numbers, spreads, walls, sums, left, together
-                )
-                if not np.isfinite(sums).all():
-                    self._refuse(center, lo, hi)
-                return np.concatenate([together, left, sums])
-
-            self.passes += 1
-            return tuple(np.split(sum_over_blocks(block, len(y)), [2, 2 + len(draws)]))
+        law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
 
         def spreads() -> np.ndarray:
-            found = np.empty(len(y))
-            look_at_all(np.empty_like(out), found, np.empty_like(walls))
+            found = np.empty(n_rows)
+            self._look(law, averaged, np.empty_like(out), found, np.empty_like(walls))
             return found
 
-        walls = np.empty(len(y), dtype=bool)
-        together, left, sums = look_at_all(out, np.empty(0), walls)
+        walls = np.empty(n_rows, dtype=bool)
+        together, left, sums = np.split(self._look(law, averaged, out, np.empty(0), walls), [2, 2 + len(draws)])
         total = _without_constant(_unpacked(sums, dim), center)
         deviations, variances = map(float, together)
 
@@ -222,6 +206,37 @@ class LinearExpansion:
             return self._left_of(rows, draws, out)
 
         return Survey(deviations, variances, left, walls, total, spreads, residuals_of)
+
+    def _look(
+        self,
+        law: tuple[np.ndarray, np.ndarray, np.ndarray],
+        averaged: bool,
+        numbers: np.ndarray,
+        spreads: np.ndarray,
+        walls: np.ndarray,
+    ) -> np.ndarray:
+        """Look at all rows, in one pass; law = (centre, Cholesky factor, draws). What is found of each row is written.
+
+        Return the sums of the deviations and the variances, of what is left at each draw, and of the quadratics.
+        """
+        (center, cholesky, draws), X, y = law, self.X, self.y
+        signature = survey_signature(type_of(X), type_of(y))
+        look = bind(make_survey, *self._functions, signature=signature, fastmath=BATCH_FASTMATH)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        columns = center, cholesky, np.ascontiguousarray((draws - center).T)
+        rule, scale, dim = np.array([nodes, weights / weights.sum()]), self.target.predictor_scale, len(center)
+        widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
+
+        def block(lo: int, hi: int) -> np.ndarray:
+            sums, left, together = np.zeros(1 + dim + dim * dim), np.zeros(len(draws)), np.zeros(2)
+            found = numbers, spreads, walls, sums, left, together
+            look(*columns, rule, X, y, ALL_ROWS, lo, hi, averaged, widest, *found)
+            if not np.isfinite(sums).all():
+                self._refuse(center, lo, hi)
+            return np.concatenate([together, left, sums])
+
+        self.passes += 1
+        return sum_over_blocks(block, len(y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Return what the quadratics of some rows miss of their terms at draws; shape (rows, draws)."""
@@ -263,7 +278,7 @@ class LinearExpansion:
         self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return of some rows the predictors, their variances, and by how much slope and bend are not Taylor's."""
-        X, y = np.asarray(self.X[rows]), np.asarray(self.y[rows])
+        X, y = np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
         signature = nb.void(VECTOR, MATRIX, type_of(X), type_of(y), INDICES, MATRIX)
         found = np.empty((4, len(y)))
         write = bind(make_places, self.target.derivatives_eta, signature=signature, fastmath=BATCH_FASTMATH)

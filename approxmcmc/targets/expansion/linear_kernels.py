@@ -52,6 +52,14 @@ def add_tile(rows: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np
     hessian += np.dot(scaled[:n].T, rows)
 
 
+@compiled
+def read_tile(X: np.ndarray, start: int, stop: int, out: np.ndarray) -> None:
+    """Copy rows as float64, whatever they are: products of matrices take one type, and sums keep all their digits."""
+    for i in range(start, stop):
+        for j in range(out.shape[1]):
+            out[i - start, j] = X[i, j]
+
+
 @compiled(fastmath=set(BATCH_FASTMATH))
 def write_leverages(whitened: np.ndarray, out: np.ndarray) -> None:
     """Write the squared lengths of some rows."""
@@ -86,10 +94,12 @@ def make_add_up(
     ) -> None:
         tile = rows_of_tile(theta.shape[0])
         eta, slopes, bends = np.empty(tile), np.empty(tile), np.empty(tile)
-        scaled = np.empty((tile, theta.shape[0]))
+        scaled, copy = np.empty((tile, theta.shape[0])), np.empty((tile, theta.shape[0]))
         for start in range(lo, hi, tile):
             stop = min(start + tile, hi)
             n, here = stop - start, y[start:stop]
+            read_tile(X, start, stop, copy)
+            rows = copy[:n]
             linear_predictor(theta, X, as_they_lie, start, stop, eta)
             total = 0.0
             for i in range(n):
@@ -98,13 +108,13 @@ def make_add_up(
             sums[0] += total
             if not curved:
                 bends[:n] = 0.0
-            add_tile(X[start:stop], slopes, bends, scaled, sums)
+            add_tile(rows, slopes, bends, scaled, sums)
             if out.shape[0] > 0:
                 numbers = out[start:stop]
                 for i in range(n):
                     numbers[i, 0] = slopes[i] - bends[i] * eta[i]
                     numbers[i, 1] = 0.5 * bends[i]
-                write_leverages(X[start:stop], eta)  # the squared lengths of the rows as they are
+                write_leverages(rows, eta)  # the squared lengths of the rows as they are
                 for i in range(n):
                     cubed = eta[i] * math.sqrt(eta[i])
                     norms[0] += cubed
@@ -149,6 +159,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
         dim, n_draws = moves.shape
         tile, n_nodes = rows_of_tile(dim), rule.shape[1]
         eta, slopes, bends, scaled = np.empty(tile), np.empty(tile), np.empty(tile), np.empty((tile, dim))
+        copy = np.empty((tile, dim))
         values, leverages, far = np.empty(tile), np.empty(tile), np.empty((2, tile))
         size = tile * max(n_draws, n_nodes)
         places, terms, responses = np.empty(size), np.empty(size), np.empty(size)
@@ -156,7 +167,9 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
         taylor, mean = np.empty(n_draws), np.empty(n_draws)
         for start in range(lo, hi, tile):
             stop = min(start + tile, hi)
-            n, rows, here, numbers = stop - start, X[start:stop], y[start:stop], out[start:stop]
+            n, here, numbers = stop - start, y[start:stop], out[start:stop]
+            read_tile(X, start, stop, copy)
+            rows = copy[:n]
             linear_predictor(center, X, as_they_lie, start, stop, eta)
             deltas = np.dot(rows, moves)
             write_leverages(np.dot(rows, cholesky), leverages)

@@ -76,7 +76,7 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
     posterior = Posterior(target)
     expansion = posterior.expansion
     before = expansion.passes
-    numbers = empty_rows(target.n_obs, expansion.columns, memory_limit)
+    numbers = empty_rows(target.n_obs, expansion.columns, memory_limit, mapped=expansion.mapped)
     survey = expansion.light_everywhere(fit, numbers, core_rule.LARGEST_SPREAD)
     if survey is None:
         survey = expansion.survey(fit.mode, fit.cholesky, start.draws, numbers, averaged=True)

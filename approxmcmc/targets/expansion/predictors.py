@@ -16,6 +16,7 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.batches import Data, log_terms_type
 from approxmcmc.engine.compile import type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 from approxmcmc.targets.predictors.base import PredictorsTarget
@@ -32,6 +33,7 @@ class PredictorExpansion:
         likelihood = target.likelihood
         self.target, self.order, self.passes = target, order, 0
         self.design, self.K = target.design, likelihood.n_predictors
+        self.mapped = is_mapped(target.design.X)
         self.columns = self.K + likelihood.n_numbers
         self.upper = np.triu_indices(self.K)
         self.rows, self.n_rows, self.weight = ALL_ROWS, target.n_obs, 1.0

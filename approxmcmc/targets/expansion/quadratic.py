@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.mapped_files import nameless_array
+from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 ROWS = 4096  # data expanded at a time: at 50 columns they and a scaled copy fill 3 MB, and stay in cache
@@ -82,8 +84,13 @@ def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
         )
 
 
-def empty_rows(n_obs: int, columns: int, memory_limit: float) -> np.ndarray:
-    """Return room for the rows of an expansion, or say how much it would take and what to do."""
+def empty_rows(n_obs: int, columns: int, memory_limit: float, *, mapped: bool = False) -> np.ndarray:
+    """Return room for the rows of an expansion, or say how much it would take and what to do.
+
+    `mapped`: in a nameless file below the package's cache folder, as where the data are mapped from one.
+    """
+    if mapped:
+        return nameless_array((n_obs, columns), np.float64, user_cache("expansions"), who="expansion")
     needed = 8.0 * n_obs * columns
     if needed > memory_limit:
         raise InvalidInputError(

@@ -19,18 +19,31 @@ from approxmcmc.engine.compile import BATCH_FASTMATH, VECTOR, kernel
 from approxmcmc.engine.compile import compiled as compiled_part
 from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
 from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.mapped_files import is_mapped, nameless_array
+from approxmcmc.engine.paths import user_cache
 from approxmcmc.engine.pinned import with_context
 from approxmcmc.engine.surrogate_moves import SurrogateState
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
+MANY = 1 << 18  # rows: fewer are taken into memory
 PREDICT, ON_LINE = nb.void(VECTOR, VECTOR), nb.float64(VECTOR, VECTOR, nb.float64)
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the arrays of a target with these rows alone; an array without a row for each datum is as it was."""
-    return tuple(np.ascontiguousarray(array[rows]) if array.shape[:1] == (n_obs,) else array for array in data)
+    return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
+
+
+def taken(array: np.ndarray, rows: Any) -> np.ndarray:
+    """Return some rows of an array: of a mapped one, where they are many, in a nameless file as well."""
+    if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
+        return np.ascontiguousarray(array[rows])
+    chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
+    for lo in range(0, len(rows), MANY):
+        chosen[lo : lo + MANY] = array[rows[lo : lo + MANY]]
+    return chosen
 
 
 class SumOfRows(NamedTuple):
@@ -164,7 +177,7 @@ class Surrogate:
         rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
         self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
         self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
-        self._X = np.ascontiguousarray(target.X[core]) if self._has_predictors else np.empty((0, len(center)))
+        self._X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
         self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
 
     @functools.cached_property

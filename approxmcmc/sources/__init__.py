@@ -1,0 +1,11 @@
+"""Data where they lie: Parquet files, Zarr, Dask, arrays in memory or mapped. One kind of source per file."""
+
+from approxmcmc.sources.arrays import Arrays
+from approxmcmc.sources.base import DataSource
+from approxmcmc.sources.dask_array import DaskArray
+from approxmcmc.sources.dask_frame import DaskFrame
+from approxmcmc.sources.parquet import ParquetFolder
+from approxmcmc.sources.recognised import as_source
+from approxmcmc.sources.zarr_array import ZarrArray
+
+__all__ = ["Arrays", "DaskArray", "DaskFrame", "DataSource", "ParquetFolder", "ZarrArray", "as_source"]

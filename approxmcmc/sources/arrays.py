@@ -1,0 +1,77 @@
+"""Arrays in memory, or mapped from a file."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources.base import DataSource, check_numbers, column_names
+
+ROWS = 1 << 20  # of a block
+
+
+class Arrays(DataSource):
+    """An array of shape (n,) or (n, p), such as a `numpy.memmap`, as a source.
+
+    Targets take arrays as they are. As a source their passes over all data can be made by the workers of a Dask
+    cluster, who map the same file, or are sent the rows.
+
+    Parameters
+    ----------
+    array
+        Numbers, shape (n,) or (n, p).
+    columns
+        Names of the columns; None is x0, x1, ...
+
+    Raises
+    ------
+    InvalidInputError
+        When the array has other axes, or holds no numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Arrays(np.zeros((4, 2), dtype=np.float32)).dtype
+    dtype('float32')
+    """
+
+    def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:
+        values = array if isinstance(array, np.memmap) else np.asarray(array)
+        if values.ndim not in (1, 2):
+            raise InvalidInputError(f"Arrays: an array must have shape (n,) or (n, p), found {values.shape}")
+        self.is_vector = values.ndim == 1
+        self._array = values.reshape(len(values), -1)
+        self._names = self.columns = column_names(columns, self._array.shape[1], who="Arrays")
+        check_numbers({"the array": self._array.dtype}, who="Arrays")
+        self.offsets = np.append(np.arange(0, len(values), ROWS), len(values))
+
+    def _read(self, block: int) -> np.ndarray:
+        places = [self._names.index(name) for name in self.columns]
+        return self._array[self.offsets[block] : self.offsets[block + 1]][:, places]
+
+    def _types(self) -> Sequence[np.dtype]:
+        return [self._array.dtype]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let a mapped file travel by its name."""
+        state, array = dict(self.__dict__), self._array
+        if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
+            start = array.offset + array.__array_interface__["data"][0] - _first_byte(array)
+            state["_array"] = (str(array.filename), array.dtype, start, array.shape)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Map the file again."""
+        self.__dict__.update(state)
+        if isinstance(self._array, tuple):
+            name, dtype, start, shape = self._array
+            self._array = np.memmap(name, dtype, "r", start, shape)
+
+
+def _first_byte(array: np.memmap) -> int:
+    """Return where the mapped file itself begins in memory, at the offset of the view that was mapped first."""
+    base: Any = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return int(base.__array_interface__["data"][0])

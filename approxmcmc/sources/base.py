@@ -1,0 +1,204 @@
+"""The role of a source: rows of named columns that are read block by block."""
+
+import abc
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources.layout import laid_out
+
+LARGEST = np.iinfo(np.int64).max
+
+
+class DataSource(abc.ABC):
+    """A table, or a column of one, whose rows are read block by block.
+
+    ``source["y"]`` is one column, of shape (n,); ``source[["x0", "x1"]]`` a table of two, of shape (n, 2). Targets take
+    either where they take an array. They lay the rows out once in a local file, which lies below the package's cache
+    folder and is found again by every later run; the file is mapped, and is never in memory as a whole.
+
+    Attributes
+    ----------
+    columns
+        Names of the columns, as text.
+    offsets
+        Where blocks begin; int64, shape (n_blocks + 1,), from 0 to the number of rows.
+
+    Notes
+    -----
+    Floats stay what they are, float32 or float64; integers and truth values are read as int64; several columns get the
+    type that holds all of them. A column of categories, or of text, is read alone, as codes 0, 1, ... of its labels.
+    A subclass sets `columns` and `offsets`, and says how a block is read, `_read`, and of which type, `_types`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from approxmcmc.sources import Arrays
+    >>> table = Arrays(np.arange(6.0).reshape(3, 2), columns=("a", "b"))
+    >>> table["b"].shape, table["b"].read(0)
+    ((3,), array([1., 3., 5.]))
+    """
+
+    columns: tuple[str, ...]
+    offsets: np.ndarray
+    is_vector: bool = False
+    ones: str | None = None
+    """Name of a first column of ones, if there is one."""
+    _wanted: np.dtype | None = None
+
+    @abc.abstractmethod
+    def _read(self, block: int) -> np.ndarray:
+        """Return the chosen columns of a block; shape (rows, columns), categories as codes."""
+
+    @abc.abstractmethod
+    def _types(self) -> Sequence[np.dtype]:
+        """Return the type of each chosen column; that of codes is an integer."""
+
+    def fingerprint(self) -> str:
+        """Return what changes when the data change; by default a hash of all values, which reads them."""
+        return content_hash(*(content_hash(self.read(block)) for block in range(len(self.offsets) - 1)))
+
+    @property
+    def categories(self) -> Mapping[str, tuple[Any, ...]]:
+        """Labels of the chosen columns that hold categories, in the order of their codes."""
+        return {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,) of a column, (n, p) of a table."""
+        return (len(self),) if self.is_vector else (len(self), len(self.columns))
+
+    @property
+    def ndim(self) -> int:
+        """1 or 2."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32, float64 or int64."""
+        found = np.result_type(*self._types()) if self._wanted is None else self._wanted
+        if found.kind in "iub":
+            return np.dtype(np.int64)
+        return np.dtype(np.float32 if found.itemsize <= 4 else np.float64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take in the local file."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.offsets[-1])
+
+    def __getitem__(self, names: str | Sequence[str]) -> Self:
+        """Return one column, or a table of some."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        unknown = [name for name in wanted if name not in self.columns]
+        if unknown or not wanted:
+            raise InvalidInputError(f"{self!r}: no columns {unknown or wanted}; there are {list(self.columns)}")
+        chosen = copy.copy(self)
+        chosen.columns, chosen.is_vector = wanted, isinstance(names, str)
+        return chosen
+
+    def astype(self, dtype: Any) -> Self:
+        """Return the same rows as numbers of another type."""
+        other = copy.copy(self)
+        other._wanted = np.dtype(dtype)
+        return other
+
+    def with_ones(self, name: str) -> Self:
+        """Return the table with a first column of ones."""
+        other = copy.copy(self)
+        other.columns, other.ones = (name, *self.columns), name
+        return other
+
+    def read(self, block: int) -> np.ndarray:
+        """Return the rows of a block, in memory.
+
+        Raises
+        ------
+        InvalidInputError
+            When a value is missing where nothing says so in an array, or too large for one.
+        """
+        if self.ones is not None:
+            bare = copy.copy(self)
+            bare.columns, bare.ones = self.columns[1:], None
+            rows = bare.read(block)
+            return np.concatenate([np.ones((len(rows), 1), rows.dtype), rows], axis=1)
+        found = np.asarray(self._read(block))
+        if found.dtype.kind == "u" and found.size and found.max() > LARGEST:
+            raise InvalidInputError(f"{self!r}: block {block} holds {found.max()}, beyond the largest int64")
+        expected = int(self.offsets[block + 1] - self.offsets[block])
+        if found.shape != (expected, len(self.columns)):
+            raise InvalidInputError(
+                f"{self!r}: block {block} has shape {found.shape}, expected {(expected, len(self.columns))}; the data "
+                "have changed since the source was opened: open it again"
+            )
+        if self.dtype.kind == "i" and found.dtype.kind == "f":
+            raise InvalidInputError(
+                f"{self!r}: block {block} has missing values in a column of integers; drop or impute these rows"
+            )
+        return np.ascontiguousarray(found[:, 0] if self.is_vector else found, dtype=self.dtype)
+
+    def rows(self, lo: int, hi: int) -> np.ndarray:
+        """Return the rows lo ... hi - 1, in memory, from the blocks in which they lie."""
+        first, last = np.searchsorted(self.offsets, [lo, hi - 1], side="right") - 1
+        found = np.concatenate([self.read(block) for block in range(first, last + 1)])
+        return found[lo - self.offsets[first] : hi - self.offsets[first]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the rows as an array that is mapped from the local file; the first call writes that file."""
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            return self.astype(dtype).__array__(copy=copy)
+        parts = self.fingerprint(), list(self.columns), self.ones, self.is_vector, self.dtype.str, len(self)
+        blocks = (self.read(block) for block in range(len(self.offsets) - 1))
+        rows = laid_out(content_hash(*parts), self.shape, self.dtype, blocks, who=repr(self))
+        return rows.copy() if copy else rows
+
+    def __repr__(self) -> str:
+        """Say what it is, and how large."""
+        names = ", ".join(self.columns[:4]) + (", ..." if len(self.columns) > 4 else "")
+        return f"{type(self).__name__}({len(self)} rows, {names})"
+
+
+def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
+    """Return the names given, or x0, x1, ...
+
+    Raises
+    ------
+    InvalidInputError
+        When they are not as many as the columns, or one occurs twice.
+    """
+    names = tuple(f"x{j}" for j in range(width)) if given is None else tuple(str(name) for name in given)
+    if len(names) != width or len(set(names)) != width:
+        raise InvalidInputError(f"{who}: {width} columns need as many different names, found {list(names)}")
+    return names
+
+
+def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
+    """Refuse columns that are no numbers."""
+    wrong = {name: str(found) for name, found in types.items() if found.kind not in "fiub"}
+    if wrong:
+        raise InvalidInputError(f"{who}: columns must hold numbers, categories or text, found {wrong}; leave these out")
+
+
+def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: str) -> None:
+    """Refuse a table in which codes of categories would count as numbers."""
+    coded = [name for name in columns if name in categories]
+    if coded and len(columns) > 1:
+        raise InvalidInputError(
+            f"{who}: {coded} hold categories, whose codes are no numbers to multiply; take each by itself, "
+            f"source[{coded[0]!r}], for a PredictorTarget, and name the other columns for X"
+        )
+
+
+def as_labels(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return labels that lists of several blocks name: in their own order where all lists are one, else sorted."""
+    lists = [tuple(labels) for labels in values]
+    if all(labels == lists[0] for labels in lists):
+        return lists[0]
+    return tuple(sorted({label for labels in lists for label in labels}))

@@ -1,0 +1,129 @@
+"""A folder of Parquet files, read by pyarrow."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.engine.extras import extra
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources.base import DataSource, as_labels, check_alone, check_numbers, column_names
+
+
+class ParquetFolder(DataSource):
+    """The rows of a folder of Parquet files, in the order of their names; a block is a row group.
+
+    Parameters
+    ----------
+    path
+        A folder, a file, or an address that pyarrow knows, such as ``"s3://bucket/folder"``. Folders ``name=value`` are
+        a column `name`.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no Parquet files, or no rows.
+    MissingExtraError
+        When pyarrow is not installed; it comes with ``approxmcmc[sources]``.
+
+    Notes
+    -----
+    Data are the same while names, sizes and times of change of the files are: only then is the local file taken without
+    reading them. Columns of categories are dictionaries, as pandas writes them, or text. Labels keep the order of
+    their dictionary where all row groups have the same one, and are sorted otherwise.
+
+    Examples
+    --------
+    >>> rows = ParquetFolder("flights")  # doctest: +SKIP
+    >>> target = amc.targets.LogisticRegression(rows[["distance", "hour"]], rows["late"])  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        with extra("sources", "ParquetFolder"):
+            import pyarrow.dataset as ds
+        try:
+            data = ds.dataset(str(path), format="parquet", partitioning="hive")
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(f"ParquetFolder: {path} cannot be read as Parquet files ({error})") from error
+        files = sorted(data.get_fragments(), key=lambda file: file.path)
+        self._groups = [group for file in files for group in file.split_by_row_group()]
+        counts = [sum(part.num_rows for part in group.row_groups) for group in self._groups]
+        if not sum(counts):
+            raise InvalidInputError(f"ParquetFolder: {path} holds no rows in Parquet files")
+        self.schema, self.columns = data.schema, column_names(data.schema.names, len(data.schema), who="ParquetFolder")
+        self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        known = data.filesystem.get_file_info([file.path for file in files])
+        self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in known])
+        self._labels: dict[str, tuple[Any, ...]] = {}
+
+    def fingerprint(self) -> str:
+        """Return a hash of the files' names, sizes and times of change."""
+        return self._state
+
+    @property
+    def categories(self) -> Mapping[str, tuple[Any, ...]]:
+        """Labels of the chosen columns that hold categories; a pass over such a column, once."""
+        coded = [name for name in self.columns if name != self.ones and _is_coded(self.schema.field(name).type)]
+        for name in coded:
+            if name not in self._labels:
+                self._labels[name] = as_labels([_labels(self._column(group, name)) for group in self._groups])
+        return {name: self._labels[name] for name in coded}
+
+    def _types(self) -> Sequence[np.dtype]:
+        import pyarrow as pa
+
+        types = {}
+        for name in self.columns:
+            found = self.schema.field(name).type if name != self.ones else pa.int8()
+            is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_boolean(found)
+            types[name] = np.dtype(found.to_pandas_dtype() if is_number else object)
+            if _is_coded(found):
+                types[name] = np.dtype(np.int64)
+        check_numbers(types, who="ParquetFolder")
+        return list(types.values())
+
+    def _read(self, block: int) -> np.ndarray:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        common = np.result_type(*self._types())
+        coded = [name for name in self.columns if _is_coded(self.schema.field(name).type)]
+        check_alone(dict.fromkeys(coded), self.columns, who="ParquetFolder")
+        table = self._groups[block].to_table(columns=list(self.columns), schema=self.schema)
+        found = np.empty((table.num_rows, len(self.columns)), dtype=common)
+        for place, name in enumerate(self.columns):
+            column = table.column(name)
+            if coded:
+                column = pc.index_in(column.cast(_value_type(column.type)), value_set=pa.array(self.categories[name]))
+            if column.null_count and common.kind in "iub":
+                raise InvalidInputError(
+                    f"ParquetFolder: column {name!r} misses {column.null_count} value(s) in row group {block}; drop or "
+                    "impute these rows"
+                )
+            found[:, place] = column.to_numpy()
+        return found
+
+    @staticmethod
+    def _column(group: Any, name: str) -> Any:
+        return group.to_table(columns=[name]).column(name)
+
+
+def _is_coded(found: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(found) or pa.types.is_string(found) or pa.types.is_large_string(found))
+
+
+def _value_type(found: Any) -> Any:
+    import pyarrow as pa
+
+    return found.value_type if pa.types.is_dictionary(found) else found
+
+
+def _labels(column: Any) -> Sequence[Any]:
+    """Return the labels of a column of one row group: its dictionary, or its texts, sorted."""
+    if hasattr(column.type, "value_type"):
+        return as_labels([chunk.dictionary.to_pylist() for chunk in column.chunks])
+    return sorted(value for value in column.unique().to_pylist() if value is not None)

@@ -1,0 +1,244 @@
+"""A run on data where they lie equals, bit for bit, that on the same numbers in memory."""
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+
+import approxmcmc as amc
+from approxmcmc.errors import InvalidInputError, MissingExtraError
+from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
+
+N, NAMES = 240, ["a", "b", "c"]
+SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.05, 64, order="blocks"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Lay rows out in a folder of the test."""
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def table_of(dtype):
+    """Return predictors with an odd number of columns, and responses."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, len(NAMES))).astype(dtype)
+    return X, (rng.random(N) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(np.int8)
+
+
+def parquet(X, y, folder):
+    """Write files of uneven lengths, in row groups that no file's length is a multiple of."""
+    (folder / "rows").mkdir()
+    for k, here in enumerate((slice(0, 150), slice(150, 151), slice(151, None))):
+        columns = {**{name: X[here, j] for j, name in enumerate(NAMES)}, "y": y[here]}
+        pq.write_table(pa.table(columns), folder / "rows" / f"{k}.parquet", row_group_size=64)
+    rows = ParquetFolder(folder / "rows")
+    return rows[NAMES], rows["y"]
+
+
+def in_zarr(X, y, folder):
+    for name, array in (("X", X), ("y", y)):
+        chunks = (70, *array.shape[1:])
+        zarr.create_array(str(folder / name), shape=array.shape, chunks=chunks, dtype=array.dtype)[:] = array
+    return ZarrArray(folder / "X", NAMES), zarr.open_array(str(folder / "y"), mode="r")
+
+
+def in_dask(X, y, folder):
+    return DaskArray(da.from_array(X, chunks=(90, 2)), NAMES), da.from_array(y, chunks=130)
+
+
+def in_frame(X, y, folder):
+    frame = dd.from_pandas(pd.DataFrame({**dict(zip(NAMES, X.T, strict=True)), "y": y}), npartitions=3)
+    return frame[NAMES], DaskFrame(frame)["y"]
+
+
+def mapped(X, y, folder):
+    X.tofile(folder / "X")
+    y.tofile(folder / "y")
+    return Arrays(np.memmap(folder / "X", X.dtype, "r", shape=X.shape), NAMES), np.memmap(folder / "y", y.dtype, "r")
+
+
+KINDS = [parquet, in_zarr, in_dask, in_frame, mapped]
+
+
+def run(target, sampler=SAMPLER):
+    trace = amc.sample(target, sampler, draws=12, tune=4, chains=2, random_seed=1, cores=1, progressbar=False)
+    return {name: trace[f"{group}/{name}"].to_numpy() for group, name in [
+        ("posterior", "beta"), ("sample_stats", "likelihood_evaluations"), ("sample_stats", "accepted")
+    ]}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [(parquet, np.float64), *((kind, np.float32) for kind in KINDS)])
+@pytest.mark.recompiles
+def test_draws_are_those_of_arrays(kind, dtype, tmp_path):
+    X, y = table_of(dtype)
+    target = amc.targets.LogisticRegression(*kind(X, y, tmp_path), intercept=True)
+    plain = amc.targets.LogisticRegression(X, y, intercept=True, coef_names=NAMES)
+    assert target.X.dtype == dtype and not target.X.flags.writeable
+    assert target.content_hash() == plain.content_hash()
+    assert target.variables.labels() == plain.variables.labels()
+    found, expected = run(target), run(plain)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.recompiles
+def test_core_rows_and_modes_are_those_of_arrays(tmp_path):
+    X, y = table_of(np.float32)
+    targets = amc.targets.LogisticRegression(*parquet(X, y, tmp_path)), amc.targets.LogisticRegression(X, y)
+    modes = [amc.laplace(target).mode for target in targets]
+    np.testing.assert_array_equal(*modes)
+    cores = [amc.CoreRows(target) for target in targets]
+    np.testing.assert_array_equal(*(core.laplace.cov for core in cores))
+    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    np.testing.assert_array_equal(*(run(core, sampler)["beta"] for core in cores))
+
+
+@pytest.mark.recompiles
+def test_float32_gives_the_sums_of_the_same_numbers_as_float64():
+    """Single rounding would show in the seventh digit."""
+    X, y = table_of(np.float32)
+    short, long = amc.targets.LogisticRegression(X, y), amc.targets.LogisticRegression(X.astype(np.float64), y)
+    assert short.X.dtype == np.float32 and short.X.nbytes == long.X.nbytes // 2
+    one, other = amc.targets.find_mode(short), amc.targets.find_mode(long)
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-13)
+    np.testing.assert_allclose(one.precision, other.precision, rtol=1e-13)
+    np.testing.assert_allclose(short.row_norms(), long.row_norms(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("bound", ["tuned", "untuned", "taylor"])
+@pytest.mark.recompiles
+def test_bounds_of_float32_are_those_of_float64(bound):
+    X, y = table_of(np.float32)
+    at = np.array([0.1, -0.2, 0.3])
+    found = [
+        amc.targets.LogisticRegression(rows, y).likelihood_bound(bound, at).sums for rows in (X, X.astype(np.float64))
+    ]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_other_families_take_sources(tmp_path):
+    X, y = table_of(np.float64)
+    rows, responses = parquet(X, y, tmp_path)
+    softmax = amc.targets.SoftmaxRegression(rows, responses)
+    assert softmax.content_hash() == amc.targets.SoftmaxRegression(X, y, coef_names=NAMES).content_hash()
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[i, 0] - theta[0]) ** 2
+
+    def logprior(theta):
+        return -0.5 * theta[0] ** 2
+
+    def target_of(data):
+        return amc.Target(lambda theta, data, i: loglik(theta, data[0], i), logprior, data=data, n_obs=N, dim=1)
+
+    assert target_of(rows).content_hash() == target_of(X).content_hash()
+
+
+def test_categories_are_codes_of_one_list_of_labels(tmp_path):
+    cities = np.array(["Rome", "Oslo", "Bern"])[np.arange(N) % 3]
+    X, y = table_of(np.float64)
+    frame = pd.DataFrame({"a": X[:, 0], "city": pd.Categorical(cities), "y": y})
+    first, second = (
+        frame[:100],
+        frame[100:].assign(city=pd.Categorical(cities[100:], categories=["Rome", "Bern", "Oslo"])),
+    )
+    (tmp_path / "rows").mkdir()
+    first.to_parquet(tmp_path / "rows" / "0.parquet")
+    second.to_parquet(tmp_path / "rows" / "1.parquet")
+    expected = np.unique(cities, return_inverse=True)[1]
+    for rows in (ParquetFolder(tmp_path / "rows"), DaskFrame(dd.from_pandas(frame, npartitions=2))):
+        assert rows["city"].categories == {"city": ("Bern", "Oslo", "Rome")}
+        np.testing.assert_array_equal(np.asarray(rows["city"]), expected)
+        target = amc.PredictorTarget(
+            lambda eta, y: -0.5 * (y - eta) ** 2, {"eta": {"slope": rows["a"], "city": rows["city"]}}, rows["y"]
+        )
+        assert target.variables.shapes == {"slope": (), "city": (3,)}
+        with pytest.raises(InvalidInputError, match=r"codes are no numbers"):
+            np.asarray(rows[["a", "city"]])
+
+
+def test_rows_are_laid_out_once(tmp_path, monkeypatch):
+    X, y = table_of(np.float32)
+    rows, _ = parquet(X, y, tmp_path)
+    first = np.asarray(rows)
+    (file,) = (tmp_path / "cache" / "laid_out_rows").iterdir()
+    assert rows.nbytes == X.nbytes < file.stat().st_size < X.nbytes + 200
+    monkeypatch.setattr(ParquetFolder, "_read", lambda self, block: pytest.fail("the rows were read again"))
+    np.testing.assert_array_equal(np.asarray(ParquetFolder(tmp_path / "rows")[NAMES]), first)
+
+
+def test_changed_files_are_other_data(tmp_path):
+    X, y = table_of(np.float32)
+    rows, _ = parquet(X, y, tmp_path)
+    before = np.asarray(rows)
+    pq.write_table(pa.table({**dict(zip(NAMES, 2.0 * X[:9].T, strict=True)), "y": y[:9]}), tmp_path / "rows/1.parquet")
+    after = np.asarray(ParquetFolder(tmp_path / "rows")[NAMES])
+    assert len(after) == len(before) + 8
+    np.testing.assert_array_equal(after[150:159], 2.0 * X[:9])
+
+
+def test_what_cannot_be_read_leaves_nothing(tmp_path):
+    X, y = table_of(np.float32)
+    rows, _ = parquet(X, y, tmp_path)
+    (tmp_path / "rows" / "2.parquet").unlink()
+    with pytest.raises(FileNotFoundError):
+        np.asarray(rows)
+    assert list((tmp_path / "cache" / "laid_out_rows").iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_a_row_is_read(tmp_path, monkeypatch):
+    X, y = table_of(np.float32)
+    rows, _ = parquet(X, y, tmp_path)
+    monkeypatch.setattr(ParquetFolder, "_read", lambda self, block: pytest.fail("a row was read"))
+
+    def full(descriptor, offset, length):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(InvalidInputError, match=r"no room for 0 MB.*No space left"):
+        np.asarray(rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pa.array([1.0, None, 2.0]), r"1 NaN or infinite value\(s\), the first at index \(1, 0\)"),
+        (pa.array([1, None, 2]), r"misses 1 value"),
+        (pa.array([2**63, 1, 2], pa.uint64()), r"beyond the largest int64"),
+        (pa.array([0, 1, 2], pa.timestamp("s")), r"must hold numbers, categories or text"),
+    ],
+)
+def test_missing_and_strange_values_are_refused(values, message, tmp_path):
+    pq.write_table(pa.table({"a": values, "y": [0, 1, 1]}), tmp_path / "rows.parquet")
+    rows = ParquetFolder(tmp_path / "rows.parquet")
+    read = {pa.float64(): lambda: amc.targets.LogisticRegression(rows[["a"]], rows["y"])}
+    with pytest.raises(InvalidInputError, match=message):
+        read.get(values.type, lambda: np.asarray(rows["a"]))()
+
+
+def test_refusals_say_what_there_is(tmp_path):
+    X, y = table_of(np.float64)
+    rows, _ = parquet(X, y, tmp_path)
+    with pytest.raises(InvalidInputError, match=r"no columns \['z'\]; there are \['a', 'b', 'c'\]"):
+        rows["z"]
+    with pytest.raises(InvalidInputError, match=r"cannot be read as Parquet"):
+        ParquetFolder(tmp_path / "nowhere")
+    with pytest.raises(InvalidInputError, match=r"need as many different names"):
+        Arrays(X, ["a", "a", "b"])
+    with pytest.raises(InvalidInputError, match=r"cannot be opened as a Zarr array"):
+        ZarrArray(tmp_path / "nowhere.zarr")
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(MissingExtraError, match=r"approxmcmc\[sources\]"):
+        ParquetFolder("rows")
