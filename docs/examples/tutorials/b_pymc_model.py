@@ -110,7 +110,7 @@ az.plot_forest(
     var_names=["intercept", "slope", "tau"],
     combined=True,
     figure_kwargs={"figsize": (7.6, 5.0), "figsize_units": "inches"},
-)
+).add_legend("model")
 
 # %%
 # What is refused, and why

@@ -58,22 +58,22 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 # rows. What stays in memory is three numbers for each row, whatever the number of columns.
 
 target = amc.ControlVariate(plain)
-walk = amc.RandomWalk(0.3, preconditioner=target.laplace)
-test = amc.SequentialTTest(epsilon=0.05, batch_size=500, growth=2, tol=0.05)
+proposal = amc.Independence(target.laplace)
+test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 
 # %%
 # A t-test reads blocks of a shuffled copy, so that rows that lie side by side are still a random sample. The copy is as
 # large as the data. ``shuffled_copy="disk"`` puts it into a file in the package's cache folder, and the name of a
 # folder into that one. Room for it is claimed before anything is written, and is free again when the chains end.
 
-sampler = amc.MetropolisHastings(walk, test, shuffled_copy=str(folder))
-settings = {"thin": 10, "chains": 2, "random_seed": 1, "audit_every": 200, "progressbar": False}
+sampler = amc.MetropolisHastings(proposal, test, shuffled_copy=str(folder))
+settings = {"chains": 2, "random_seed": 1, "audit_every": 200, "progressbar": False}
 with warnings.catch_warnings(action="ignore", category=amc.errors.SamplingWarning):
     amc.sample(
         target, sampler, draws=10, **settings
     )  # too few draws to use: it compiles, so that we count memory alone
 tracemalloc.start()
-trace = amc.sample(target, sampler, draws=3000, **settings)
+trace = amc.sample(target, sampler, draws=2000, **settings)
 peak = tracemalloc.get_traced_memory()[1]
 tracemalloc.stop()
 print(f"most that the run took of memory: {peak / 1e6:.0f} MB; its data: {X.nbytes / 1e6:.0f} MB, twice on disk")
@@ -85,7 +85,7 @@ print(f"most that the run took of memory: {peak / 1e6:.0f} MB; its data: {X.nbyt
 attrs = trace.posterior.attrs
 print("order of the data:", attrs["data_order"], "of", attrs["block_size"], "rows")
 print(amc.cost_summary(trace)[["draws", "data_fraction", "wrong_decision_rate", "seconds"]])
-amc.plot_decisions(trace, visuals={"ylabel": {"text": "rows read by ten steps"}})
+amc.plot_decisions(trace, coords={"draw": slice(0, 500)}, visuals={"ylabel": {"text": "rows read"}})
 
 # %%
 # The answer
