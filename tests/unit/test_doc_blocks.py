@@ -16,11 +16,11 @@ from tests.models import logistic
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+README = "../README.md"
 ELSEWHERE = {  # pages whose code another test runs
     "adding_a_sampler.md": "tests/studies/test_adding_a_sampler.py",
     "bias.md": "tests/studies/test_docs.py",
     "index.md": "tests/studies/test_docs.py",
-    "loo.md": "tests/studies/test_tutorials.py",
     "studies.md": "tests/studies/test_docs.py",
 }
 FEWER = (
@@ -38,6 +38,8 @@ FEWER = (
     (r"grid=np.linspace\(-0.4, 0.8, 61\)", "grid=np.linspace(-0.4, 0.8, 11), draws=0"),
     (r"in \(1, 2, 5, 20\)", "in (1, 2)"),
     (r"synthetic_logistic\(20_000, 10\)", "synthetic_logistic(400, 2)"),
+    (r"n=20_000, d=5", "n=400, d=5"),
+    ("observations=1000", "observations=100"),
     (r'tall_target\("covertype"\)', 'tall_target("covertype", "synthetic")'),
 )
 
@@ -112,6 +114,7 @@ SCOPES = {
 
 @pytest.mark.recompiles
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of few draws
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # likewise
 @pytest.mark.parametrize(
     "page",
     [
@@ -126,6 +129,18 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     scope = {"amc": amc, "np": np, **SCOPES.get(page, regression)()}
     for block in blocks(page):
         exec(compile(small(block), page, "exec"), scope)
+    close("all")
+
+
+@pytest.mark.statistical  # its gold standard by NUTS takes a minute or two
+@pytest.mark.needs_jit
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # the walk of its first block is slow
+def test_the_code_of_the_readme_runs_as_printed(capsys):
+    scope = {}
+    for block in blocks(README):
+        exec(compile(block, "README.md", "exec"), scope)
+    assert "wrong_decision_rate" in capsys.readouterr().out
+    assert scope["trace"].posterior.sizes["draw"] == 2000
     close("all")
 
 
