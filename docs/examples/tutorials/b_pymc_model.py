@@ -77,7 +77,9 @@ for epsilon, mean in means.items():
 # those of an exact sampler, as here, or ask for the bias with an interval, :doc:`c_is_it_biased`.
 
 named = {f"epsilon = {epsilon}": run for epsilon, run in runs.items()}
-az.plot_dist(named, var_names="beta", visuals={"point_estimate_text": False}).add_legend("model")
+az.plot_dist(
+    named, var_names="beta", coords={"coef": ["age", "dose"]}, visuals={"point_estimate_text": False}
+).add_legend("model")
 
 # %%
 # A hierarchy

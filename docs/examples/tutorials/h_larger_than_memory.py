@@ -96,7 +96,7 @@ mean, sd = draws.mean(("chain", "draw")).values, draws.std(("chain", "draw")).va
 figure, axes = plt.subplots(figsize=(7.6, 3.2), layout="constrained")
 axes.errorbar(np.arange(d), mean - truth, 2 * sd, fmt=".", label="posterior mean ± 2 sd, less the truth")
 axes.axhline(0, color="gray", linewidth=1)
-axes.set(xlabel="coefficient", ylabel="difference")
+axes.set(xlabel="coefficient", ylabel="difference", ylim=(-0.025, 0.025))
 axes.legend(fontsize=9)
 
 # %%
