@@ -1,4 +1,4 @@
-"""Core rows: how much each row's term varies over the posterior, and what the quadratics leave of the light ones."""
+"""Core rows: how much of each row's term a quadratic cannot follow over the posterior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def plot_core_rows(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Plot the spread of each row's log-likelihood term over the draws, core rows and light rows apart.
+    r"""Plot how much of each row's log-likelihood term a quadratic leaves over, core rows and light rows apart.
 
     Parameters
     ----------
@@ -71,10 +71,11 @@ def plot_core_rows(
 
     Notes
     -----
-    The spread is the standard deviation over draws of :math:`\log p(x_i \mid \theta)`, in nats; for light rows also
-    that of the residual :math:`r_i`, which is what a test samples. Rows stand in the order of their spread, widest
+    The spread is the standard deviation over draws of the residual :math:`r_i = \log p(x_i \mid \theta) - w_i(\theta)`,
+    in nats: for light rows that is what a test samples, for core rows what it would have to sample if they were light.
+    With ``expand=False`` it is that of :math:`\log p(x_i \mid \theta)`. Rows stand in the order of their spread, widest
     first; of more than 200, those at even distances of a logarithmic axis are drawn. A row that does not vary has no
-    place on it.
+    place on it. It takes an expansion of all rows, as making the target did.
 
     A core row that stands low is one of a wall: it forbids a half-space where no draw ever is.
 
@@ -102,17 +103,16 @@ def plot_core_rows(
 
 
 def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
-    """Return the spread of each row's term over some draws, by kind of row; of light rows as they are, and expanded."""
+    """Return the spread over some draws of what an expansion of all rows leaves of each, by kind of row."""
     if not isinstance(target, CoreRows):
         raise InvalidInputError(f"`plot_core_rows` needs the CoreRows target of the trace; found {target!r}.")
     thetas = flat_draws(data, target).reshape(-1, target.variables.size)
     thetas = thetas[np.unique(np.linspace(0, len(thetas) - 1, draws).round().astype(int))]
     if len(thetas) < 2:
         raise InvalidInputError(f"`plot_core_rows` needs two draws or more; found {len(thetas)}.")
-    plain = _spread(target.target, thetas)
-    light = np.delete(plain, target.core)
-    kinds = {"core": plain[target.core], "light": light}
-    return {**kinds, "light, after expansion": _spread(target, thetas)} if target.expand else kinds
+    without_core = CoreRows(target.target, core=[], at=target.pilot) if target.expand else target.target
+    spread = _spread(without_core, thetas)
+    return {"core": spread[target.core], "light": np.delete(spread, target.core)}
 
 
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:

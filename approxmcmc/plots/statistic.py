@@ -178,6 +178,6 @@ def _panel(name: str, law: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any
     arguments = dict(pc_kwargs)
     arguments.setdefault("cols", ["__variable__"])
     arguments["aes"] = {"color": ["decision"], **arguments.get("aes", {})}
-    arguments["figure_kwargs"] = {**figure_defaults(backend, (7.4, 3.8)), **arguments.get("figure_kwargs", {})}
+    arguments["figure_kwargs"] = {**figure_defaults(backend, (9.5, 3.8)), **arguments.get("figure_kwargs", {})}
     panel = without_gaps(xr.Dataset({name: law["mean"].isel(point=0, drop=True)}))
     return PlotCollection.wrap(panel, backend=backend, **arguments)

@@ -1,4 +1,4 @@
-"""The plot of core rows holds the spread of each row's term, on every backend that is installed."""
+"""The plot of core rows holds the spread of what an expansion leaves of each row, on every backend installed."""
 
 import importlib.util
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from tests.fakes import fake_trace
 
@@ -49,27 +50,38 @@ def terms(target, theta):
 def test_it_draws_on_every_backend(target, trace, backend):
     collection = amc.plot_core_rows(trace, target, backend=backend)
     points = collection.viz["rows"]["core rows"]
-    assert points["rows"].values.tolist() == ["core", "light", "light, after expansion"]
+    assert points["rows"].values.tolist() == ["core", "light"]
     assert all(point.item() is not None for point in points)
 
 
-def test_spreads_are_those_of_the_terms_over_the_draws(target, trace):
-    collection = amc.plot_core_rows(trace, target, backend="none", stats={"draws": 80})
+def drawn(collection, kind):
+    points = collection.viz["rows"]["core rows"].sel(rows=kind).item()
+    shown = np.isfinite(points["x"])
+    return points["x"][shown], points["y"][shown]
+
+
+def test_without_an_expansion_spreads_are_those_of_the_terms(target, trace):
+    stratified = amc.CoreRows(target.target, core=[0, 1, 2], at=target.pilot, expand=False)
+    collection = amc.plot_core_rows(trace, stratified, backend="none", stats={"draws": 80})
     thetas = trace["posterior"]["beta"].values.reshape(-1, 2)
     spread = np.std([terms(target, theta) for theta in thetas], axis=0, ddof=1)
     for kind, expected in {"core": spread[:3], "light": spread[3:]}.items():
-        points = collection.viz["rows"]["core rows"].sel(rows=kind).item()
-        drawn = np.isfinite(points["x"])
-        np.testing.assert_array_equal(points["x"][drawn], np.arange(1, expected.size + 1))
-        np.testing.assert_allclose(points["y"][drawn], np.sort(expected)[::-1], rtol=1e-10)
-    left = collection.viz["rows"]["core rows"].sel(rows="light, after expansion").item()
-    assert np.nanmax(left["y"]) < 0.1 * spread[3:].max()  # what the quadratics are for
+        ranks, spreads = drawn(collection, kind)
+        np.testing.assert_array_equal(ranks, np.arange(1, expected.size + 1))
+        np.testing.assert_allclose(spreads, np.sort(expected)[::-1], rtol=1e-10)
 
 
-def test_without_an_expansion_there_is_nothing_left_to_show(target, trace):
-    stratified = amc.CoreRows(target.target, core=[0, 1, 2], at=target.pilot, expand=False)
-    collection = amc.plot_core_rows(trace, stratified, backend="none")
-    assert collection.viz["rows"]["rows"].values.tolist() == ["core", "light"]
+def test_with_one_they_are_those_of_the_residuals(target, trace):
+    """Of light rows what a test samples; of core rows far more, which is why they are core."""
+    collection = amc.plot_core_rows(trace, target, backend="none", stats={"draws": 80})
+    compiled = target.compile()
+    thetas = trace["posterior"]["beta"].values.reshape(-1, 2)
+    residuals = [full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) for theta in thetas]
+    light = np.sort(np.std(residuals, axis=0, ddof=1))[::-1]
+    np.testing.assert_allclose(
+        drawn(collection, "light")[1], light, rtol=1e-8, atol=1e-14
+    )  # differences of terms of order 1
+    assert drawn(collection, "core")[1].max() > 5.0 * light.max()
 
 
 def test_it_combines_with_a_plot_of_arviz(target, trace):

@@ -18,7 +18,7 @@ trace = amc.sample(target, sampler, draws=8000, tune=300, chains=2, random_seed=
 
 az.combine_plots(
     trace.isel(draw=slice(0, 600)),
-    [(az.plot_dist, {}), (amc.plot_decisions, {"visuals": {"wrong": {"marker": "X"}}})],
+    [(az.plot_dist, {}), (amc.plot_decisions, {"visuals": {"wrong": {"marker": "X", "size": 40}}})],
     group="sample_stats",
     var_names="datapoints_touched",
     figure_kwargs={"figsize": (9, 3.4), "figsize_units": "inches", "layout": "constrained"},

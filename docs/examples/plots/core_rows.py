@@ -2,9 +2,9 @@
 Core rows
 =========
 
-How much each row's term of the log-likelihood varies over the posterior, widest first. A category with few rows makes a
-core: these rows are read in every decision. What the quadratics leave of all others is so little that a test can
-sample it.
+How much of each row's term of the log-likelihood a quadratic cannot follow over the posterior, widest first. The rows
+of a rare category are the core: these are read in every decision. What is left of all others is so little that a test
+can sample it.
 """
 
 import approxmcmc as amc
