@@ -38,7 +38,7 @@ def target():
 @pytest.fixture
 def trace(target, rng):
     law = target.laplace
-    return fake_trace(law.mode + 0.3 * rng.normal(size=(2, 40, 2)) @ law.cholesky.T)
+    return fake_trace(law.mode + rng.normal(size=(2, 40, 2)) @ law.cholesky.T)
 
 
 def terms(target, theta):

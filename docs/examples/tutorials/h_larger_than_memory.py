@@ -67,7 +67,7 @@ test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 # folder into that one. Room for it is claimed before anything is written, and is free again when the chains end.
 
 sampler = amc.MetropolisHastings(proposal, test, shuffled_copy=str(folder))
-settings = {"chains": 2, "random_seed": 1, "audit_every": 200, "progressbar": False}
+settings = {"chains": 2, "random_seed": 1, "audit_every": 50, "progressbar": False}
 with warnings.catch_warnings(action="ignore", category=amc.errors.SamplingWarning):
     amc.sample(
         target, sampler, draws=10, **settings
