@@ -93,9 +93,7 @@ def plot_core_rows(
         ignored = plot_collection.aes_set.difference((aes_by_visuals or {}).get("rows", ("color", "marker")))
         points = xr.Dataset({name: stack("plot_axis", x=ranked["rank"], y=ranked["spread"])})
         plot_collection.map(draw.scatter_xy, "rows", data=points, ignore_aes=ignored, **options.arguments("rows"))
-    label_axes(
-        plot_collection, options, labeller=labeller, x_text="rows, widest first", y_text="spread of a term (nats)"
-    )
+    label_axes(plot_collection, options, labeller=labeller, x_text="rows, widest first", y_text="spread (nats)")
     logarithmic(plot_collection)
     if options.wanted("legend") and backend != "none" and "color" in plot_collection.aes_set:
         plot_collection.add_legend("rows", **options.arguments("legend"))
