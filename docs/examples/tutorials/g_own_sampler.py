@@ -113,7 +113,8 @@ amc.plot_risk({label: amc.risk(chains, reference, estimands=estimands) for label
 mine = next(chains for label, chains in traces.items() if "0.0002" in label)
 biases = amc.bias(mine[0], target, None, n_audits=2000, random_seed=1)
 print(biases["verdict"].item(), "-", biases["reasons"].item())
-amc.plot_bias(biases, coords={"estimand": ["beta[x0]", "(beta[x0] - mean)^2", "lp"]})
+shown = ["beta[x0]", "(beta[x0] - mean)^2", "lp"]
+amc.plot_bias(biases, coords={"estimand": shown}, figure_kwargs={"figsize": (9.5, 5.5)})
 
 # %%
 # What to remember: a foreign sampler is a frozen dataclass with ``run``. Keep compilation and set-up out of the clock
