@@ -43,7 +43,16 @@ _HOMES = {
     ),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
-    "approxmcmc.plots": ("plot_bias", "plot_bound", "plot_calibration", "plot_cost", "plot_decisions", "plot_risk"),
+    "approxmcmc.plots": (
+        "plot_bias",
+        "plot_bound",
+        "plot_calibration",
+        "plot_core_rows",
+        "plot_cost",
+        "plot_decisions",
+        "plot_risk",
+        "plot_statistic",
+    ),
     "approxmcmc.proposals": (
         "AdaptiveDirection",
         "DecreasingStep",

@@ -15,6 +15,7 @@ import xarray as xr
 from approxmcmc.contracts import Program, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import smallest_ess
+from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
@@ -57,7 +58,7 @@ def make_plan(
     wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
     choice = choose_sampler(target, random_seed=_first(settings.seed), cores=cores, **wanted)
     if say:
-        print(f"approxmcmc: {choice.sentence}")  # noqa: T201 (the user asked for progress, and has to know this)
+        tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
     form = described(choice.target)
     if book:

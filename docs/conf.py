@@ -33,12 +33,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
 ]
-exclude_patterns = [
-    "_build",
-    "_static/*.md",
-    "examples",
-    "sg_execution_times.rst",
-]  # _static: tables that pages include
+exclude_patterns = ["_build", "_static/*.md", "examples"]  # _static: tables that pages include
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 templates_path = ["_templates"]
@@ -70,6 +65,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
 }
 
 

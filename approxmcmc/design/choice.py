@@ -28,6 +28,7 @@ from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.prices import COLUMNS, Entry, Goal, checked_goal
 from approxmcmc.design.trial import Trial
 from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 from approxmcmc.targets import Laplace, laplace
@@ -238,6 +239,7 @@ def _try(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains:
         fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
         return max(SHARE_OF_TRIAL * goal.seconds(fastest), LEAST_TRIAL)
 
+    detail("trying %s", entry.candidate.name)
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():

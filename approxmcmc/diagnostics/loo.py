@@ -16,6 +16,7 @@ from xarray.core import indexing
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, EstimatedTarget, Target
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.output.flat import flat_draws
 
 NAME, ROW = "terms", "row"  # of the variable and its axis, in both groups that ArviZ reads
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)
@@ -64,8 +65,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     {'chain': 4, 'draw': 200, 'row': 3}
     """
     _check(trace, target)
-    thetas = _thetas(trace, target)
-    terms = indexing.LazilyIndexedArray(_Terms(target.compile(), thetas))
+    terms = indexing.LazilyIndexedArray(_Terms(target.compile(), flat_draws(trace, target)))
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
     rows = np.arange(target.n_obs)
     whole = trace.copy()
@@ -157,17 +157,6 @@ class _Terms(BackendArray):
         for place, (chain, draw) in zip(np.ndindex(out.shape[:2]), itertools.product(chains, draws), strict=True):
             self.compiled.log_terms(self.thetas[chain, draw], self.compiled.data, rows, 0, rows.size, out[place])
         return out
-
-
-def _thetas(trace: xr.DataTree, target: Target) -> np.ndarray:
-    """Return the flat thetas of a trace; shape (chains, draws, dim)."""
-    posterior = trace["posterior"]
-    draws = {
-        str(name): values.transpose("chain", "draw", ...).to_numpy() for name, values in posterior.data_vars.items()
-    }
-    shape = posterior.sizes["chain"], posterior.sizes["draw"]
-    packed = [target.variables.pack({name: values[at] for name, values in draws.items()}) for at in np.ndindex(*shape)]
-    return np.reshape(packed, (*shape, -1))
 
 
 def _check(trace: xr.DataTree, target: Target) -> None:

@@ -29,6 +29,7 @@ from numba.core.serialize import dumps
 from numba.core.typing import signature
 
 from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.engine.messages import detail
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.engine.trusted import why_not_trusted
 from approxmcmc.engine.whole_files import whole_file
@@ -117,6 +118,7 @@ class ContentCache(_Cache):
             descriptor.argtypes = None  # as said in load_overload; a class may come from a script that does things
             with whole_file(path, durable=False) as temporary:
                 temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
+            detail("compiled %s, kept in %s", self._name, path.parent)
 
     def _file(self, sig: Any, codegen: Any) -> Path:
         spelled = [_spelled(argument) for argument in sig.args]

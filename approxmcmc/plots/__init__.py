@@ -1,10 +1,22 @@
-"""ArviZ-style plots: risk, cost, decisions and their calibration, distance beside its bounds, biases."""
+"""ArviZ-style plots: risk, cost, decisions, the law and calibration of a test, core rows, bounds, biases."""
 
 from approxmcmc.plots.bias import plot_bias
 from approxmcmc.plots.bound import plot_bound
 from approxmcmc.plots.calibration import plot_calibration
+from approxmcmc.plots.core_rows import plot_core_rows
 from approxmcmc.plots.cost import cost_table, plot_cost
 from approxmcmc.plots.decisions import plot_decisions
 from approxmcmc.plots.risk import plot_risk
+from approxmcmc.plots.statistic import plot_statistic
 
-__all__ = ["cost_table", "plot_bias", "plot_bound", "plot_calibration", "plot_cost", "plot_decisions", "plot_risk"]
+__all__ = [
+    "cost_table",
+    "plot_bias",
+    "plot_bound",
+    "plot_calibration",
+    "plot_core_rows",
+    "plot_cost",
+    "plot_decisions",
+    "plot_risk",
+    "plot_statistic",
+]

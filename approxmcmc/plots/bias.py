@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack
 
 PANELS = ("drift", "bias")
 NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lower", "drift_upper")
@@ -93,12 +93,13 @@ def plot_bias(
     every_aes = plot_collection.aes_set
     by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
     drift, bias = _in_sds(table.sel(estimand=drifting), "drift"), _in_sds(table.sel(estimand=shown), "bias")
-    place = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
+    steps = xr.DataArray(drift["step"].values, dims="step")
+    drift, place = drift.drop_vars("step"), xr.DataArray(np.arange(float(len(shown))), dims="estimand")
     layers: list[tuple[str, str, Any, xr.DataArray, dict[str, Any]]] = [
-        ("drift", "band", draw.fill_between_y, _stack("kwarg", x=drift["step"], **_limits(drift)), {"alpha": 0.15}),
-        ("drift", "line", draw.line_xy, _stack("plot_axis", x=drift["step"], y=drift["value"]), {}),
-        ("bias", "interval", draw.ci_line_y, _stack("plot_axis", x=place, **_limits(bias)), {"color": "C0"}),
-        ("bias", "point", draw.scatter_xy, _stack("plot_axis", x=place, y=bias["value"]), {"color": "C0"}),
+        ("drift", "band", draw.fill_between_y, stack("kwarg", x=steps, **_limits(drift)), {"alpha": 0.15}),
+        ("drift", "line", draw.line_xy, stack("plot_axis", x=steps, y=drift["value"]), {}),
+        ("bias", "interval", draw.ci_line_y, stack("plot_axis", x=place, **_limits(bias)), {"color": "C0"}),
+        ("bias", "point", draw.scatter_xy, stack("plot_axis", x=place, y=bias["value"]), {"color": "C0"}),
     ]
     for panel in names:
         for value, visual, look in LEVELS:
@@ -181,9 +182,3 @@ def _axes(
         turned = {"rotation": 45, "ha": "right"} if backend == "matplotlib" else {}
         arguments = options.arguments("xticks", values=places, labels=[shown[k] for k in places], **turned)
         collection.map(draw.set_xticks, "xticks", data=xr.Dataset({"bias": xr.DataArray(0.0)}), **shared, **arguments)
-
-
-def _stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
-    """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
-    aligned = [part.drop_vars("step", errors="ignore").rename(None) for part in xr.broadcast(*parts.values())]
-    return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")

@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, stack, without_gaps
 
 NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
 
@@ -86,15 +86,17 @@ def plot_bound(
         plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
     every_aes = plot_collection.aes_set
     without_aes = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
-    x = table[knob].drop_attrs()
-    distance = table["distance"].where(table["distance"] > 0.0)
-    floor = _floor(distance, table["distance_upper"], lines)
-    limits = [table[name].clip(min=floor) for name in ("distance_lower", "distance_upper")]
+    x, one = xr.DataArray(table[knob].values, dims=knob), xr.DataArray(np.ones(table.sizes[knob]), dims=knob)
+    lines = lines.drop_vars(knob)
+    found = table[["distance", "distance_lower", "distance_upper"]].reset_coords(drop=True).drop_vars(knob)
+    distance = found["distance"].where(found["distance"] > 0.0)
+    floor = _floor(distance, found["distance_upper"], lines)
+    ends = {"y_bottom": found["distance_lower"].clip(min=floor), "y_top": found["distance_upper"].clip(min=floor)}
     layers: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
-        ("bound", draw.line_xy, _stack(["x", "y"], x, lines), {"alpha": 0.9}),
-        ("interval", draw.ci_line_y, _stack(["x", "y_bottom", "y_top"], x, *limits), {"color": "C0"}),
-        ("distance", draw.scatter_xy, _stack(["x", "y"], x, distance), {"color": "C0"}),
-        ("vacuous", draw.line_xy, _stack(["x", "y"], x, xr.ones_like(x, dtype=float)), {"color": "gray", "alpha": 0.5}),
+        ("bound", draw.line_xy, stack("plot_axis", x=x, y=lines), {"alpha": 0.9}),
+        ("interval", draw.ci_line_y, stack("plot_axis", x=x, **ends), {"color": "C0"}),
+        ("distance", draw.scatter_xy, stack("plot_axis", x=x, y=distance), {"color": "C0"}),
+        ("vacuous", draw.line_xy, stack("plot_axis", x=x, y=one), {"color": "gray", "alpha": 0.5}),
     ]
     for visual, function, values, defaults in layers:
         if options.wanted(visual) and (visual != "bound" or lines.sizes["bound"]):
@@ -151,8 +153,3 @@ def _worth(labels: np.ndarray) -> str:
     return ", ".join(
         [word for word in found if word != "vacuous"] + (["vacuous from 1 on"] if "vacuous" in found else [])
     )
-
-
-def _stack(axes: list[str], *parts: xr.DataArray) -> xr.DataArray:
-    joined = xr.broadcast(*(part.drop_vars([c for c in part.coords if c != "bound"]) for part in parts))
-    return xr.concat(joined, dim=xr.Variable("plot_axis", axes), coords="minimal").rename(None)

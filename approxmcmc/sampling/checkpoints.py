@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CheckpointWarning
 from approxmcmc.sampling.goals import Goal
 
@@ -93,3 +94,4 @@ class Checkpoints:
         self._per_step = (cost - self._at_rest) / max(steps, 1)
         self.seconds += cost
         self.written += 1
+        detail("checkpoint %s took %.2f s", self.written, cost)

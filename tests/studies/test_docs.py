@@ -33,6 +33,17 @@ def test_the_study_of_the_documentation_runs_and_gives_its_page(tmp_path):
     assert "Standard deviation of the draws" in write_report(results, tmp_path / "report").read_text(encoding="utf-8")
 
 
+@pytest.mark.statistical  # a gold standard by NUTS
+def test_the_notebook_of_the_documentation_runs(tmp_path, monkeypatch):
+    file, _, notebook = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    path = tmp_path / "price_of_errors.py"
+    path.write_text(file, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    scope = {"amc": amc, "study": load_study(path)}
+    exec(compile(notebook, "docs/studies.md", "exec"), scope)
+    assert scope["results"].records["status"].tolist() == ["done"] * 8
+
+
 def test_a_users_own_sampler_of_the_documentation_draws_from_the_posterior(tmp_path):
     (_, code, *_) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     scope = {"__name__": "users_own"}

@@ -54,6 +54,9 @@ def test_they_draw_on_every_backend(trace, backend):
     assert decisions.viz["wrong"]["datapoints_touched"].item() is not None
     calibration = amc.plot_calibration(trace, TEST, backend=backend)
     assert {"equal", "interval", "point"} <= set(calibration.viz.children)
+    statistic = amc.plot_statistic(trace, TEST, backend=backend)
+    assert dict(statistic.viz["band"]["t-statistic"].sizes) == {"decision": 3}
+    assert statistic.viz["critical"]["t-statistic"].item() is not None
 
 
 def test_every_wrong_decision_is_marked_where_it_was_made(trace):
@@ -99,6 +102,39 @@ def test_groups_hold_what_was_predicted_and_found(trace):
     assert points["y"].item() == pytest.approx(found, rel=1e-12)
 
 
+def test_the_law_of_the_statistic_is_that_of_samples_without_replacement(trace, rng):
+    """false_fail: two z-tests at 5 standard errors each, below 2e-6; sqrt(n / N) in the mean is off by over 10."""
+    collection = amc.plot_statistic(
+        trace, TEST, backend="none", stats={"quantiles": [0.9], "probability": 0.6826894921}
+    )
+    line, band = (collection.viz[name]["t-statistic"].item() for name in ("line", "band"))
+    distance = np.nanquantile(np.abs(stat(trace, "audited_mu_std")), 0.9)
+    n, samples = 40, 20_000
+    terms = rng.normal(size=N_OBS)
+    terms += distance * terms.std() / np.sqrt(N_OBS - 1) - terms.mean()  # the threshold is 0
+    rows = rng.permuted(np.tile(terms, (samples, 1)), axis=1)[:, :n]
+    known = terms.std(ddof=1) / np.sqrt(n) * np.sqrt(1 - n / N_OBS)  # not estimated, as where batches are large
+    t = rows.mean(axis=1) / known
+    place = n / N_OBS
+    assert np.interp(place, line["x"], line["y"]) == pytest.approx(t.mean(), abs=5 / np.sqrt(samples))
+    half = 0.5 * (np.interp(place, band["x"], band["y_top"]) - np.interp(place, band["x"], band["y_bottom"]))
+    assert half == pytest.approx(t.std(), abs=5 / np.sqrt(2 * samples))
+
+
+def test_the_law_ends_where_the_test_does_and_its_label_is_the_recursions(trace):
+    collection = amc.plot_statistic(trace, TEST, backend="none", stats={"quantiles": [0.5]})
+    edge = collection.viz["look"]["t-statistic"].item()
+    shares = TEST.looks(N_OBS)[:-1] / N_OBS
+    np.testing.assert_array_equal(edge["x"], [*shares, np.nan, *shares])
+    critical = TEST.state_for(N_OBS).critical[: shares.size]
+    np.testing.assert_array_equal(edge["y"], [*critical, np.nan, *-critical])
+    line = collection.viz["line"]["t-statistic"]
+    assert np.nanmax(line.item()["x"]) == pytest.approx(shares[-1])
+    distance = np.nanquantile(np.abs(stat(trace, "audited_mu_std")), 0.5)
+    law = sequential_test_error(distance, epsilon=0.2, batch_size=20, n_obs=N_OBS)
+    assert line["decision"].item().endswith(f"wrong {float(law['error']):.1%}, reads {float(law['data_fraction']):.0%}")
+
+
 def test_they_combine_with_a_plot_of_arviz(trace):
     cost = [(az.plot_trace, {}), (amc.plot_decisions, {})]
     drawn = az.combine_plots(trace, cost, group="sample_stats", var_names="datapoints_touched", backend="none")
@@ -106,6 +142,9 @@ def test_they_combine_with_a_plot_of_arviz(trace):
     errors = [(amc.plot_decisions, {}), (amc.plot_calibration, {"test": TEST})]
     drawn = az.combine_plots(trace, errors, group="sample_stats", var_names="wrong_decisions", backend="none")
     assert "point_plot_calibration_01" in drawn.viz
+    laws = [(amc.plot_calibration, {"test": TEST}), (amc.plot_statistic, {"test": TEST})]
+    drawn = az.combine_plots(trace, laws, group="sample_stats", var_names="wrong_decisions", backend="none")
+    assert "band_plot_statistic_01" in drawn.viz
 
 
 def test_refusals(trace):
@@ -121,3 +160,7 @@ def test_refusals(trace):
         amc.plot_calibration(trace, amc.ExactTest())
     with pytest.raises(InvalidInputError, match="alone"):
         amc.plot_calibration(trace, TEST, var_names="datapoints_touched")
+    with pytest.raises(InvalidInputError, match="stops before all 200 data are read"):
+        amc.plot_statistic(trace, TEST.with_epsilon(0.0))
+    with pytest.raises(InvalidInputError, match="audited decisions of a sequential t-test; this trace has none"):
+        amc.plot_statistic(fake_trace(np.zeros((2, 20))), TEST)

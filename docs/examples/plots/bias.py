@@ -14,7 +14,7 @@ X, y = synthetic_logistic(n=5_000, d=5, seed=1)
 target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
 proposal = amc.Independence(amc.laplace(target))
 sampler = amc.MetropolisHastings(proposal, amc.SequentialTTest(epsilon=0.2, batch_size=300))
-trace = amc.sample(target, sampler, draws=2000, tune=100, chains=2, random_seed=1, progressbar=False)
+trace = amc.sample(target, sampler, draws=8000, tune=100, chains=2, random_seed=1, progressbar=False)
 
 biases = amc.bias(trace, target, sampler, n_audits=1000, random_seed=1)
 print(biases["verdict"].item())

@@ -14,7 +14,7 @@ runs = {
     epsilon: amc.sample(
         target,
         amc.MetropolisHastings(amc.RandomWalk(0.04), amc.SequentialTTest(epsilon=epsilon, batch_size=300)),
-        draws=2000,
+        draws=8000,
         tune=300,
         chains=2,
         random_seed=1,

@@ -26,7 +26,7 @@ runs = {
     name: amc.sample(
         target,
         amc.MetropolisHastings(amc.RandomWalk(0.04), test),
-        draws=2000,
+        draws=8000,
         tune=300,
         chains=4,
         random_seed=1,

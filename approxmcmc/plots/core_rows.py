@@ -1,0 +1,148 @@
+"""Core rows: how much of each row's term a quadratic cannot follow over the posterior."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+
+from approxmcmc.contracts import Target
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.flat import flat_draws
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, logarithmic, names_of, stack
+from approxmcmc.targets import CoreRows
+
+VARIABLE = "core rows"
+DRAWS, POINTS = 32, 200
+
+
+def plot_core_rows(
+    data: xr.DataTree,
+    target: Target | None = None,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    r"""Plot how much of each row's log-likelihood term a quadratic leaves over, core rows and light rows apart.
+
+    Parameters
+    ----------
+    data
+        A trace of the target, by any sampler.
+    target
+        The `CoreRows` target.
+    var_names
+        The name of the panel; None: ``"core rows"``.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. It combines with other
+        plots of one panel without colours by chain (``az.combine_plots``), which give `target` as a keyword argument.
+    visuals
+        Keyword arguments, or False, for ``rows`` (a point each), ``title``, ``xlabel``, ``ylabel``, ``legend``.
+    stats
+        ``{"draws": 32}``: how many draws, at equal distances, the spread is taken over; a pass over the data for each.
+    filter_vars, group, coords, sample_dims
+        As every ArviZ plot takes them; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `target` is no `CoreRows`, or `data` no trace of it with two draws or more.
+
+    Notes
+    -----
+    The spread is the standard deviation over draws of the residual :math:`r_i = \log p(x_i \mid \theta) - w_i(\theta)`,
+    in nats: for light rows that is what a test samples, for core rows what it would have to sample if they were light.
+    With ``expand=False`` it is that of :math:`\log p(x_i \mid \theta)`. Rows stand in the order of their spread, widest
+    first; of more than 200, those at even distances of a logarithmic axis are drawn. A row that does not vary has no
+    place on it. It takes an expansion of all rows, as making the target did.
+
+    A core row that stands low is one of a wall: it forbids a half-space where no draw ever is.
+
+    Examples
+    --------
+    >>> amc.plot_core_rows(trace, amc.CoreRows(plain))  # doctest: +SKIP
+    """
+    (name,) = names_of(var_names, (VARIABLE,))
+    ranked = _ranked(_spreads(data, target, **{"draws": DRAWS, **(stats or {})}))
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    if plot_collection is None:
+        plot_collection = _panel(name, ranked, backend, pc_kwargs)
+    if options.wanted("rows"):
+        ignored = plot_collection.aes_set.difference((aes_by_visuals or {}).get("rows", ("color", "marker")))
+        points = xr.Dataset({name: stack("plot_axis", x=ranked["rank"], y=ranked["spread"])})
+        plot_collection.map(draw.scatter_xy, "rows", data=points, ignore_aes=ignored, **options.arguments("rows"))
+    label_axes(plot_collection, options, labeller=labeller, x_text="rows, widest first", y_text="spread (nats)")
+    logarithmic(plot_collection)
+    if options.wanted("legend") and backend != "none" and "color" in plot_collection.aes_set:
+        plot_collection.add_legend("rows", **options.arguments("legend"))
+    return plot_collection
+
+
+def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
+    """Return the spread over some draws of what an expansion of all rows leaves of each, by kind of row."""
+    if not isinstance(target, CoreRows):
+        raise InvalidInputError(f"`plot_core_rows` needs the CoreRows target of the trace; found {target!r}.")
+    thetas = flat_draws(data, target).reshape(-1, target.variables.size)
+    thetas = thetas[np.unique(np.linspace(0, len(thetas) - 1, draws).round().astype(int))]
+    if len(thetas) < 2:
+        raise InvalidInputError(f"`plot_core_rows` needs two draws or more; found {len(thetas)}.")
+    without_core = CoreRows(target.target, core=[], at=target.pilot) if target.expand else target.target
+    spread = _spread(without_core, thetas)
+    return {"core": spread[target.core], "light": np.delete(spread, target.core)}
+
+
+def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of each term over the thetas, by running sums: N numbers, whatever the draws."""
+    compiled = target.compile()
+    mean, squares = np.zeros(compiled.n_obs), np.zeros(compiled.n_obs)
+    for count, theta in enumerate(thetas, start=1):
+        terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
+        off = terms - mean
+        mean += off / count
+        squares += off * (terms - mean)
+    return np.sqrt(squares / (len(thetas) - 1))
+
+
+def _ranked(spreads: Mapping[str, np.ndarray]) -> xr.Dataset:
+    """Return ranks and spreads, widest first, at even distances of a logarithmic axis; dims (rows, place)."""
+    table = xr.Dataset(
+        {name: (("rows", "place"), np.full((len(spreads), POINTS), np.nan)) for name in ("rank", "spread")}
+    )
+    for kind, spread in enumerate(spreads.values()):
+        ordered = np.sort(spread[spread > 0.0])[::-1]
+        shown = np.arange(1, ordered.size + 1)
+        if ordered.size > POINTS:
+            shown = np.unique(np.geomspace(1, ordered.size, POINTS).round().astype(int))
+        table["rank"][kind, : shown.size], table["spread"][kind, : shown.size] = shown, ordered[shown - 1]
+    return table.assign_coords(rows=list(spreads))
+
+
+def _panel(name: str, ranked: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
+    arguments = dict(pc_kwargs)
+    arguments.setdefault("cols", ["__variable__"])
+    arguments["aes"] = {"color": ["rows"], **arguments.get("aes", {})}
+    arguments["figure_kwargs"] = {**figure_defaults(backend, (7.0, 3.8)), **arguments.get("figure_kwargs", {})}
+    panel = xr.Dataset({name: xr.zeros_like(ranked["spread"].isel(place=0, drop=True))})
+    return PlotCollection.wrap(panel, backend=backend, **arguments)

@@ -1,0 +1,183 @@
+"""The law of the test statistic: where the t of a sequential test lies as it reads on, and where it decides."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from arviz_base.labels import BaseLabeller
+from arviz_plots import PlotCollection
+from arviz_plots import visuals as draw
+from scipy.special import ndtri
+
+from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.diagnostics.records import group as group_of
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack, without_gaps
+
+if TYPE_CHECKING:
+    from approxmcmc.contracts import AcceptanceTest
+
+VARIABLE = "t-statistic"
+RECORD = "audited_mu_std"
+QUANTILES, PROBABILITY = (0.1, 0.5, 0.9), 0.9
+SHOWN = 1.5  # times the largest critical value: beyond it every path has stopped
+POINTS = 200
+
+
+def plot_statistic(
+    data: xr.DataTree,
+    test: "AcceptanceTest | None" = None,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    sample_dims: Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    r"""Plot the law of the t-statistic against the share of data read, at decisions of a run, and where it decides.
+
+    Parameters
+    ----------
+    data
+        A trace with audits.
+    test
+        The `SequentialTTest` that decided, with its settings.
+    var_names
+        The name of the panel; None: ``"t-statistic"``.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. It combines with other
+        plots of one panel without colours by chain (``az.combine_plots``), which give `test` as a keyword argument.
+    visuals
+        Keyword arguments, or False, for ``band`` and ``line`` (the law and its mean), ``critical`` and ``look`` (the
+        values at which a look decides), ``title``, ``xlabel``, ``ylabel``, ``legend``.
+    stats
+        ``{"quantiles": (0.1, 0.5, 0.9), "probability": 0.9}``: which of the audited decisions are shown, from hard to
+        easy, and how much of the law a band holds.
+    filter_vars, group, coords, sample_dims
+        As every ArviZ plot takes them; without effect.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data` is no trace with audited decisions, or `test` is no `SequentialTTest` that stops early.
+
+    Notes
+    -----
+    Each audit records :math:`\mu_{std} = (\Lambda - \log u) / \tau`, how far the mean of all terms is from the
+    threshold. In the Gaussian regime the statistic after a share :math:`\pi` of the data is
+
+    .. math:: t \sim N\bigl(\mu_{std} \sqrt{\pi / (1 - \pi)}, \; 1\bigr),
+
+    drawn for :math:`\lvert \mu_{std} \rvert`, as if the test had read on. It decides at the first look at which t lies
+    beyond a critical value, rightly above and wrongly below. The legend gives the distance, the probability of a wrong
+    decision and the share of the data that it reads (`sequential_test_error`); with ``tol > 0`` the distance alone.
+
+    References
+    ----------
+    Korattikara, Chen and Welling (2014), section 5.1 and figure 1.
+
+    Examples
+    --------
+    >>> amc.plot_statistic(trace, sampler.test)  # doctest: +SKIP
+    """
+    (name,) = names_of(var_names, (VARIABLE,))
+    chosen = {"quantiles": QUANTILES, "probability": PROBABILITY, **(stats or {})}
+    n_obs, distances = _audited(data, chosen["quantiles"])
+    boundary = _boundary(test, n_obs)
+    law = _law(distances, boundary, test, n_obs, chosen["probability"])
+    options, labeller = Options(visuals), labeller or BaseLabeller()
+    backend = chosen_backend(backend, plot_collection)
+    if plot_collection is None:
+        plot_collection = _panel(name, law, backend, pc_kwargs)
+    every_aes = plot_collection.aes_set
+    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
+
+    band = stack("kwarg", x=law["share"], y_bottom=law["low"], y_top=law["high"])
+    edge = stack("plot_axis", x=boundary["share"], y=boundary["critical"])
+    layers: tuple[tuple[str, Any, xr.DataArray, dict[str, Any]], ...] = (
+        ("band", draw.fill_between_y, band, {"alpha": 0.2}),
+        ("line", draw.line_xy, stack("plot_axis", x=law["share"], y=law["mean"]), {}),
+        ("critical", draw.line_xy, edge, {"color": "black"}),
+        ("look", draw.scatter_xy, edge, {"color": "black"}),
+    )
+    for visual, function, values, look in layers:
+        if options.wanted(visual):
+            ignored = every_aes.difference(by_visual.get(visual, ()))
+            arguments = options.arguments(visual, **look)
+            plot_collection.map(function, visual, data=xr.Dataset({name: values}), ignore_aes=ignored, **arguments)
+    label_axes(plot_collection, options, labeller=labeller, x_text="share of the data read", y_text="t-statistic")
+    if options.wanted("legend") and backend != "none" and "color" in every_aes:
+        plot_collection.add_legend("decision", **options.arguments("legend"))
+    return plot_collection
+
+
+def _audited(data: Any, quantiles: Sequence[float]) -> tuple[int, np.ndarray]:
+    """Return the number of data, and quantiles of the distance from the threshold over the audited decisions."""
+    if not isinstance(data, xr.DataTree):
+        raise InvalidInputError(f"`plot_statistic` needs a trace; found a {type(data).__name__}.")
+    records = group_of(data, "sample_stats")
+    distances = np.abs(np.asarray(records.get(RECORD, np.nan)))
+    if not np.isfinite(distances).any():
+        raise InvalidInputError(
+            "`plot_statistic` needs the audited decisions of a sequential t-test; this trace has none. Sample with "
+            "`audit_every=`, or leave it at its default."
+        )
+    return int(records.attrs["n_obs"]), np.unique(np.quantile(distances[np.isfinite(distances)], quantiles))
+
+
+def _boundary(test: Any, n_obs: int) -> xr.Dataset:
+    """Return critical values by the share of data read at each look but the last; upper ones, a gap, lower ones."""
+    if not isinstance(test, SequentialTTest) or test.is_exact or test.reads_all(n_obs):
+        raise InvalidInputError(
+            f"`plot_statistic` needs the SequentialTTest that decided, and one that stops before all {n_obs} data are "
+            f"read: sampler.test; found {test!r}."
+        )
+    looks = test.looks(n_obs)
+    critical, shares = test.state_for(n_obs).critical[: looks.size - 1], looks[:-1] / n_obs
+    gap = [np.nan]
+    both = {"share": [*shares, *gap, *shares], "critical": [*critical, *gap, *-critical]}
+    return xr.Dataset({name: ("look", np.asarray(values)) for name, values in both.items()})
+
+
+def _law(distances: np.ndarray, boundary: xr.Dataset, test: Any, n_obs: int, probability: float) -> xr.Dataset:
+    """Return mean and limits of t by decision and share, up to where every path has stopped."""
+    last, highest = float(boundary["share"].max()), float(boundary["critical"].max())
+    share = xr.DataArray(np.linspace(0.0, last, POINTS), dims="point")
+    labels = xr.DataArray(distances, {"decision": _labels(distances, test, n_obs)}, "decision")
+    mean, half = labels * np.sqrt(share / (1.0 - share)), float(ndtri(0.5 + 0.5 * probability))
+    mean = mean.where(mean - half <= SHOWN * highest)
+    return xr.Dataset({"share": share, "mean": mean, "low": mean - half, "high": mean + half})
+
+
+def _labels(distances: np.ndarray, test: SequentialTTest, n_obs: int) -> list[str]:
+    law = test.decision_law(distances, n_obs)
+    if law is None:
+        return [f"{distance:.2g}" for distance in distances]
+    return [
+        f"{distance:.2g}: wrong {error:.1%}, reads {fraction:.0%}"
+        for distance, error, fraction in zip(distances, law.error, law.data_fraction, strict=True)
+    ]
+
+
+def _panel(name: str, law: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
+    arguments = dict(pc_kwargs)
+    arguments.setdefault("cols", ["__variable__"])
+    arguments["aes"] = {"color": ["decision"], **arguments.get("aes", {})}
+    arguments["figure_kwargs"] = {**figure_defaults(backend, (9.5, 3.8)), **arguments.get("figure_kwargs", {})}
+    panel = without_gaps(xr.Dataset({name: law["mean"].isel(point=0, drop=True)}))
+    return PlotCollection.wrap(panel, backend=backend, **arguments)

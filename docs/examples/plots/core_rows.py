@@ -1,0 +1,18 @@
+"""
+Core rows
+=========
+
+How much of each row's term of the log-likelihood a quadratic cannot follow over the posterior, widest first. The rows
+of a rare category are the core: these are read in every decision. What is left of all others is so little that a test
+can sample it.
+"""
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_categories
+
+data = synthetic_categories(20_000, 3, [6], seed=1)
+target = amc.CoreRows(amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns))
+sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
+trace = amc.sample(target, sampler, draws=1000, tune=100, chains=2, random_seed=1, progressbar=False)
+
+amc.plot_core_rows(trace, target)

@@ -1,0 +1,28 @@
+"""
+A rare category under each sampler
+==================================
+
+The coefficient of a category with a handful of rows, all of them with the response 0. The exact sampler knows that it
+may lie far out on one side. One that samples rows without knowing of these few does not, and its R-hat is near 1. The
+picture is ArviZ's ``plot_dist`` of several traces.
+"""
+
+import arviz as az
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_categories
+
+data = synthetic_categories(20_000, 3, [6], seed=1)
+plain = amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
+expanded, core = amc.ControlVariate(plain), amc.CoreRows(plain)
+test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
+settings = {"tune": 500, "chains": 2, "random_seed": 1, "progressbar": False}
+walk, surrogate = amc.RandomWalk(0.8, preconditioner=expanded.laplace), amc.SurrogateTransition()
+runs = {
+    "control variates, t-test": amc.sample(expanded, amc.MetropolisHastings(walk, test), draws=4000, **settings),
+    "core rows, t-test": amc.sample(core, amc.MetropolisHastings(surrogate, test), draws=4000, **settings),
+    "core rows, exact": amc.sample(core, amc.MetropolisHastings(surrogate, amc.ExactTest()), draws=4000, **settings),
+}
+
+figure = az.plot_dist(runs, var_names="beta", coords={"coef": data.columns[-1]}, visuals={"point_estimate_text": False})
+figure.add_legend("model")

@@ -1,0 +1,18 @@
+"""
+The law of the test statistic
+=============================
+
+Where the t of a sequential test lies as it reads on, at a hard, a middling and an easy decision of one run: bands hold
+nine tenths of the law, black marks are the values at which a look decides. A path that leaves above has decided
+rightly, one that leaves below wrongly. Hard decisions are near ties: they read most, and to miss them does little harm.
+"""
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_logistic
+
+X, y = synthetic_logistic(n=5_000, d=5, seed=1)
+target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+sampler = amc.MetropolisHastings(amc.RandomWalk(0.04), amc.SequentialTTest(epsilon=0.1, batch_size=300))
+trace = amc.sample(target, sampler, draws=8000, tune=300, chains=2, random_seed=1, audit_every=3, progressbar=False)
+
+amc.plot_statistic(trace, sampler.test)
