@@ -39,6 +39,8 @@ FEWER = (
     (r"synthetic_logistic\(20_000, 10\)", "synthetic_logistic(400, 2)"),
     (r"n=20_000, d=5", "n=400, d=5"),
     ("observations=1000", "observations=100"),
+    (r"amc\.sample\(target\)\n", "amc.sample(target, amc.presets.mala(0.1), tune=10, draws=30, progressbar=False)\n"),
+    (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, dashboard_address=None)"),
     (r'tall_target\("covertype"\)', 'tall_target("covertype", "synthetic")'),
 )
 
@@ -88,6 +90,17 @@ def mapped():
     return {"n": 120, "p": 2, "y": target.y, "proposal": amc.RandomWalk(0.1), "test": test}
 
 
+def flights():
+    """Write what the page on large data has on disk."""
+    from pyarrow import parquet, table
+
+    rng, folder = np.random.default_rng(1), Path("flights")
+    folder.mkdir()
+    columns = {"distance": rng.normal(size=120), "hour": rng.normal(size=120), "late": rng.integers(0, 2, size=120)}
+    parquet.write_table(table(columns), folder / "part.parquet", row_group_size=50)
+    return {}
+
+
 def sampled():
     """Return a run, and draws from elsewhere."""
     target = logistic(120, 2)
@@ -104,6 +117,7 @@ SCOPES = {
     "bounds.md": lambda: {**field(), **lattice()},
     "data_order.md": mapped,
     "diagnose.md": sampled,
+    "large_data.md": flights,
     "reliability.md": sampled,
     "samplers/doubly_intractable_targets.md": lambda: lattice(14),  # its posterior ends within the grid
     "samplers/gibbs.md": field,
