@@ -5,9 +5,11 @@ diagnostics, provenance.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
@@ -29,7 +31,7 @@ BLIND = (
     "the risk above."
 )
 RISK = (
-    "risk = bias² + variance of the running mean against a NUTS gold standard; bias² is unbiased for replicate noise "
+    "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
     "and for the gold standard's error; bootstrap over replicates; "
 )
 OWN_PERFORMANCE = "what the study's own figures measure; "
@@ -85,9 +87,6 @@ def _once(sentences: Sequence[str]) -> list[str]:
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
     study = results.study
-    averaged = {
-        name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
-    }
     limits = {"draws": "draws", "seconds": "s of sampling"}
     budget = " or ".join(
         f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
@@ -100,13 +99,24 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
         ),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
         ("Data order", data_order(contests) or "no cell is done yet"),
-        ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
+        ("Estimands", estimands_in_words(study)),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
         ("Budget", f"{budget} per chain, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
         ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
     )
     return Section("Design", terms=terms)
+
+
+def estimands_in_words(study: Declaration) -> str:
+    """Return what is estimated; of a function that makes the estimands, what it says of itself."""
+    if callable(study.estimands):
+        told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
+        return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
+    averaged = {
+        name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
+    }
+    return "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"
 
 
 def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
