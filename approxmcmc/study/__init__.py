@@ -11,6 +11,7 @@ from approxmcmc.study.estimands import standard_estimands
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
 from approxmcmc.study.paper_values import PaperValue
+from approxmcmc.study.published import load_results
 
 __all__ = [
     "Bias",
@@ -22,6 +23,7 @@ __all__ = [
     "Study",
     "Vary",
     "knob",
+    "load_results",
     "standard_estimands",
     "vary",
 ]
