@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.svg import COLOURS, subplots
-from approxmcmc.study.report.wording import enumeration, estimate_text
+from approxmcmc.study.report.wording import estimate_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +67,8 @@ def _winner(contest: Contest, estimand: str, time: float, budget: float | None) 
         "risk": known.risk[best],
         "risk_lower": known.risk_lower[best],
         "risk_upper": known.risk_upper[best],
-        "no less": enumeration(list(near.index)) if len(near) else "",
-        "no draw yet in some chain": enumeration([str(label) for label in here.index if label not in known.index]),
+        "no less": ", ".join(near.index),
+        "no draw yet in some chain": ", ".join(label for label in here.index if label not in known.index),
     }
 
 

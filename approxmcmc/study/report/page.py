@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.study.report.families import family
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
 from approxmcmc.study.report.wording import estimate, number, slug
@@ -142,7 +143,18 @@ def table_view(piece: Table) -> dict[str, Any]:
         for name in names
     ]
     rows = [[_cell(record, name, piece.formats) for name in names] for record in records]
-    return {"columns": columns, "rows": rows}
+    return {"columns": columns, "rows": rows, "families": _families(records)}
+
+
+def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """Return what the rows of one family share: all that says where they stand, but for the knobs; "" for no fold."""
+    settings = [str(record.get("setting", "")) for record in records]
+    if len(set(map(family, settings))) == len(set(settings)):
+        return [""] * len(records)
+    return [
+        "|".join([family(setting), *(str(record.get(name, "")) for name in ("target", "estimand", "time"))])
+        for setting, record in zip(settings, records, strict=True)
+    ]
 
 
 def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> dict[str, Any]:
