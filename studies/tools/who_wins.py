@@ -32,7 +32,7 @@ def who_wins(results: "StudyResults", families: "Mapping[str, str]", estimand: s
 
     contests = [contest for contest in gather(results) if contest.reference is not None]
     rows = [
-        _winner(contest, one, float(time), results.study.budget.seconds)
+        _winner(contest, one, float(time))
         for contest in contests
         for one in contest.estimands
         for time in contest.budgets
@@ -49,15 +49,15 @@ def who_wins(results: "StudyResults", families: "Mapping[str, str]", estimand: s
     drawn = data[data.estimand == estimand]
     return [
         Figure("Who wins", caption, _grid(drawn, families), drawn),
-        Table("Who wins, all estimands", caption.replace(f" of the {estimand}", ""), data),
+        Table("Who wins, all estimands", "The same for every estimand, with those that cannot be told apart.", data),
     ]
 
 
-def _winner(contest: Contest, estimand: str, time: float, budget: float | None) -> dict[str, Any]:
+def _winner(contest: Contest, estimand: str, time: float) -> dict[str, Any]:
     table = contest.at_budgets
     here = table[(table.estimand == estimand) & (table.time == time)].set_index("setting")
     known = here[here.risk.notna()]
-    row = {"data": contest.target, "after": f"{float(f'{time:.1g}' if budget else time):g} s", "estimand": estimand}
+    row = {"data": contest.target, "after": f"{time:.2g} s", "estimand": estimand}
     if known.empty:
         return row | {"winner": NOBODY, "risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
     best = known.risk.idxmin()

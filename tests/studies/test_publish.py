@@ -10,8 +10,9 @@ import approxmcmc as amc
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.markdown import plain_text
+from approxmcmc.study.report.markdown import _rounded, plain_text
 from approxmcmc.study.report.publish import publish
+from approxmcmc.study.report.svg import subplots, svg_document
 from tests.studies.test_report import make_results
 
 ESTIMATES = ("risk", "bias_sq", "variance", "ratio")
@@ -71,6 +72,17 @@ def test_a_store_without_a_gold_standard_publishes_nothing(tmp_path):
     with pytest.raises(StudyError, match="toy can be published: a risk needs"):
         publish(results, tmp_path / "pages", tmp_path / "data")
     assert not list(tmp_path.iterdir())
+
+
+def test_rounding_a_picture_leaves_its_words_alone():
+    figure, axes = subplots()
+    axes.plot([0.123456, 1.0], [0.1, 0.7], label="test[epsilon=0.00125]")
+    axes.legend()
+    document = svg_document(figure)
+    rounded = _rounded(document)
+    assert "test[epsilon=0.00125]" in rounded
+    assert len(rounded) < len(document)
+    assert not re.search(r'\bd="[^"]*\.\d{3}', rounded)
 
 
 def test_text_of_a_page_is_text():

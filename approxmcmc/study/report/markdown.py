@@ -53,8 +53,8 @@ def _figure(piece: Figure) -> str:
 
 
 def _rounded(document: str) -> str:
-    """Return a picture with coordinates to a hundredth of a point: a fifth of the size."""
-    return re.sub(r"(\d+\.\d\d)\d+", r"\1", document)
+    """Return a picture with coordinates to a hundredth of a point, which halves it; its text stays as it is."""
+    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), document)
 
 
 def _table(piece: Table) -> str:
