@@ -1,5 +1,6 @@
 """Estimands in the gold standard's units, and gold standards of a study's own making."""
 
+import io
 import json
 
 import numpy as np
@@ -11,9 +12,11 @@ from approxmcmc.reference.gates import Gates
 from approxmcmc.study import Gold, standard_estimands
 from approxmcmc.study.estimands import ALL_STANDARD
 from approxmcmc.study.gold import gold_request, make_gold, stored_gold
+from approxmcmc.study.listen import Lines
+from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
 from tests.fakes import fake_trace
-from tests.studies.toys import toy_study
+from tests.studies.toys import ToyTarget, quiet_probe, toy_sample, toy_study
 
 
 def normal(draws, shift=0.0, scale=1.0):
@@ -65,3 +68,14 @@ def test_another_maker_is_another_gold_standard():
     }
     assert len(requests) == 3
     assert gold_request(toy_study(gold=Gold(gates=Gates())), "paper", "plain")["settings"]["by"] is None
+
+
+def test_a_run_of_some_targets_makes_their_gold_standards_alone(tmp_path):
+    study = toy_study(
+        targets={"one": ToyTarget, "two": lambda: ToyTarget(3)}, gold=Gold(2, 50, by=fake_reference(True))
+    )
+    how = {"sample": toy_sample, "probe": quiet_probe, "listener": Lines(io.StringIO())}
+    outcome = run_study(study, "paper", tmp_path, only="target=two,replicate=0", **how)
+    assert [report["target"] for report in outcome.gold] == ["two"]
+    assert outcome.statuses == {"done": 3, "missing": 9} and outcome.exit_code == 0
+    assert [report["target"] for report in run_study(study, "paper", tmp_path, **how).gold] == ["one", "two"]
