@@ -42,8 +42,8 @@ def load_results(name: str) -> "pd.DataFrame":
     Examples
     --------
     >>> frame = load_results("tall_data")
-    >>> frame.attrs["preset"]
-    'published'
+    >>> sorted(frame.attrs)
+    ['budget', 'command', 'preset', 'provenance', 'reference', 'study']
     """
     import pandas as pd
 
