@@ -69,7 +69,7 @@ EXACT, BIASED, CHOICE = "ours, exact", "ours, biased", "ours, chosen by `sample`
 NUTS, STOCHASTIC, FITTED = "NUTS and kin, other libraries", "stochastic gradients, other libraries", "a fitted law"
 CATALOGUE: dict[str, dict[str, Any]] = {
     EXACT: {
-        "mala": OnTheClock(InLaplaceMetric(mala)),
+        "mala": OnTheClock(InLaplaceMetric(mala), tune=100),
         "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.CheapestExactTest()), core_rows), thin=10),
         "firefly": OnTheClock(InLaplaceMetric(firefly), thin=10),
     },
@@ -84,7 +84,7 @@ CATALOGUE: dict[str, dict[str, Any]] = {
     },
     NUTS: {
         "nutpie": foreign.NutpieNUTS(),
-        "pymc_nuts": foreign.PyMCNUTS(),
+        "pymc_nuts": foreign.PyMCNUTS(tune=500),
         "numpyro_nuts": foreign.NumPyroNUTS(),
         "blackjax_nuts": foreign.BlackjaxNUTS(),
         "blackjax_mclmc": foreign.BlackjaxMCLMC(),
@@ -150,8 +150,8 @@ study = Study(
         },
         "quick": {
             "targets": {name: PROBLEMS[name] for name in ("mnist_7v9", "covertype", "logistic_1e5")},
-            "samplers": chosen(MAIN),
-            "budget": Budget(seconds=5.0),
+            "samplers": chosen(MAIN.replace("sgld ", "", 1)),
+            "budget": Budget(seconds=10.0),
             "replicates": 3,
             "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
         },
