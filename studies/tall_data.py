@@ -85,6 +85,8 @@ CATALOGUE: dict[str, dict[str, Any]] = {
     NUTS: {
         "nutpie": foreign.NutpieNUTS(),
         "pymc_nuts": foreign.PyMCNUTS(tune=500),
+        "nutpie_short": foreign.NutpieNUTS(tune=100),  # in a few seconds a longer warm-up leaves no draw
+        "pymc_nuts_short": foreign.PyMCNUTS(tune=100),
         "numpyro_nuts": foreign.NumPyroNUTS(),
         "blackjax_nuts": foreign.BlackjaxNUTS(),
         "blackjax_mclmc": foreign.BlackjaxMCLMC(),
@@ -111,7 +113,10 @@ def long_exact_chain(target: Any, **how: Any) -> Any:
 QUICK_GATES = ChainGates(max_second_r_hat=1.2, min_second_ess=50)  # MALA on rare categories mixes slowly
 GOLD = Gold(chains=4, draws=10_000, tune=1000, by=long_exact_chain)
 
-MAIN = "mala core_exact default t_test control_variates sgld nutpie pymc_nuts blackjax_sgld laplace pymc_advi"
+MAIN = (
+    "mala core_exact default t_test control_variates sgld nutpie nutpie_short pymc_nuts pymc_nuts_short blackjax_sgld "
+    "laplace pymc_advi"
+)
 
 
 def winners(results: Any) -> list:
@@ -155,7 +160,7 @@ study = Study(
             "replicates": 3,
             "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
         },
-        # 15 posteriors x 11 samplers x 4 chains of 10 s, and as long for set-up: under three hours of two cores with
+        # 15 posteriors x 13 samplers x 4 chains of 10 s, and as long for set-up: under three hours of two cores with
         # the gold standards, in pieces by `--only target=NAME`.
         "published": {
             "samplers": chosen(MAIN),

@@ -27,7 +27,7 @@ STUDY = Path(__file__).parents[2] / "studies" / "tall_data.py"
 def test_every_setting_is_another_one_and_belongs_to_a_family():
     study = load_study(STUDY)
     described = {name: json.dumps(sampler.to_dict(), sort_keys=True) for name, sampler in study.samplers.items()}
-    assert len(set(described.values())) == len(described) == 22
+    assert len(set(described.values())) == len(described) == 24
     families = study.analyses[0].__globals__["FAMILIES"]
     for preset in study.preset_names:
         chosen = study.with_preset(preset)
