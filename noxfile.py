@@ -182,6 +182,17 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(python=MAIN)
+def publish(session: nox.Session) -> None:
+    """Write the results page and the shipped numbers of a study from its store, the tall-data benchmark by default.
+
+    ``-- studies/NAME --preset published --store DIR`` names another; what is missing in the store is not run.
+    """
+    _install(session, "--extra", "studies", "--extra", "foreign")
+    study = session.posargs or ["studies/tall_data", "--preset", "published"]
+    session.run("approxmcmc", "publish", *study, env=ONE_THREAD)
+
+
+@nox.session(python=MAIN)
 def statistical(session: nox.Session) -> None:
     """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run."""
     _install(session, "--extra", "studies", "--group", "test", "--extra", "nutpie")

@@ -44,6 +44,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     verb("report", verbs.report, "write the report from whatever is done").add_argument(
         "--allow-stale", action="store_true", help="show one version of the code where cells come from several"
     )
+    publishing = verb("publish", verbs.publish, "write the page and the numbers that ship, from whatever is done")
+    publishing.add_argument("--pages", default="docs/results", metavar="DIR", help="default: docs/results")
+    publishing.add_argument(
+        "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"
+    )
     comparison = verb("compare", verbs.compare, "paired ratios of the cells that two result folders share", study=False)
     comparison.add_argument("first", metavar="A", type=Path)
     comparison.add_argument("second", metavar="B", type=Path)

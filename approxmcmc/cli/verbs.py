@@ -196,6 +196,15 @@ def report(args: Arguments) -> int:
     return 0
 
 
+def publish(args: Arguments) -> int:
+    """Write the page of the documentation and the CSV of the package, and print their paths."""
+    from approxmcmc.study.report.publish import publish as write
+
+    for path in write(open_results(args), args.pages, args.data):
+        print(f"published: {path}")
+    return 0
+
+
 def compare(args: Arguments) -> int:
     """Print paired ratios of two result folders."""
     from approxmcmc.study.report.wording import estimate_text

@@ -7,8 +7,23 @@ these as its methods.
 """
 
 from approxmcmc.study.declare import Bias, Budget, Gold
+from approxmcmc.study.estimands import standard_estimands
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
 from approxmcmc.study.paper_values import PaperValue
+from approxmcmc.study.published import load_results
 
-__all__ = ["Bias", "Budget", "Gold", "Knob", "PaperValue", "Setting", "Study", "Vary", "knob", "vary"]
+__all__ = [
+    "Bias",
+    "Budget",
+    "Gold",
+    "Knob",
+    "PaperValue",
+    "Setting",
+    "Study",
+    "Vary",
+    "knob",
+    "load_results",
+    "standard_estimands",
+    "vary",
+]

@@ -59,20 +59,30 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-    """How the gold standards are made: NUTS through PyMC, with the quality gates of the reference room.
+    """How the gold standards are made: by NUTS through PyMC, or by what `by` names, behind quality gates.
 
     Parameters
     ----------
     chains, draws, tune
-        Of NUTS.
+        Of each gold standard.
     gates
-        Quality gates (:class:`approxmcmc.reference.Gates`); None for the strict ones.
+        Quality gates (:class:`approxmcmc.reference.Gates`, or those that `by` takes); None for the strict ones.
+    by
+        What makes them where NUTS takes too long: a function that is called, and answers, as
+        :func:`approxmcmc.reference.exact_chain_reference`; None for :func:`approxmcmc.reference_posterior`.
+
+    Examples
+    --------
+    >>> from approxmcmc.reference import exact_chain_reference
+    >>> Gold(chains=4, draws=5000, by=exact_chain_reference).draws
+    5000
     """
 
     chains: int = 10
     draws: int = 2500
     tune: int = 1000
     gates: Any = None
+    by: Callable[..., Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +143,7 @@ class Declaration:
     samplers: Mapping[str, Any]
     budget: Budget
     reference: str = ""
-    estimands: Mapping[str, Callable[..., Any]] | None = None
+    estimands: Mapping[str, Callable[..., Any]] | Callable[[Any], Mapping[str, Callable[..., Any]]] | None = None
     average_over: tuple[str, ...] = ()
     tune: int = 0
     thin: int = 1
@@ -166,6 +176,8 @@ class Declaration:
         self._check_presets()
 
     def _check_estimands(self) -> None:
+        if callable(self.estimands):  # their names are known with the gold standard
+            return
         unknown = set(self.average_over) - set(self.estimands or {})
         if unknown:
             raise StudyError(
@@ -245,6 +257,15 @@ class Declaration:
         if name not in self.targets:
             raise StudyError(f"Study {self.name!r} has no target {nearest(name, self.targets)}")
         return _made(self.targets[name])
+
+
+def estimands_of(study: Any, reference: Any) -> Mapping[str, Callable[..., Any]] | None:
+    """Return a study's estimands by name, given a target's gold standard; None for the mean of every coordinate."""
+    if callable(study.estimands):
+        found: Mapping[str, Callable[..., Any]] = study.estimands(reference["posterior"].to_dataset())
+        return found
+    named: Mapping[str, Callable[..., Any]] | None = study.estimands
+    return named or None
 
 
 @functools.cache

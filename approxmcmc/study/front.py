@@ -29,7 +29,8 @@ class Study(Declaration):
     budget
         What each chain may spend.
     estimands
-        Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate.
+        Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate. Or a
+        function that returns them, given the posterior of the gold standard, such as :func:`standard_estimands`.
     average_over
         Estimands that are averaged over their coordinates before any interval is formed.
     tune, thin, audit_every

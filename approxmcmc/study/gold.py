@@ -9,6 +9,7 @@ import json
 import time
 import traceback
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.contracts import TwinnedTarget
@@ -34,9 +35,9 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
         "target": target_name,
         "target_hash": target.content_hash(),
         "twin": twin_id(target) if isinstance(target, TwinnedTarget) else None,
-        "settings": dataclasses.asdict(study.gold),
+        "settings": {**dataclasses.asdict(study.gold), "by": function_id(study.gold.by)},
         "random_seed": int(digest("gold", study.seed, target_name)[:8], 16) >> 1,
-        "estimands": {name: function_id(function) for name, function in (study.estimands or {}).items()},
+        "estimands": {name: function_id(function) for name, function in _named(study).items()},
         "enforced": preset != LENIENT_PRESET,
     }
     return {**wanted, "request": digest("gold", wanted)}
@@ -52,9 +53,9 @@ def stored_gold(study: Declaration, preset: str, target_name: str, store: Store)
 def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -> GoldReport | None:
     """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
 
-    The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (NUTS
-    raised). ``gates`` holds every gate with its worst value and limit. What failed is tried again by the next run, and
-    accepted draws that are lost or damaged are made again.
+    The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (what
+    makes it raised). ``gates`` holds every gate with its worst value and limit. What failed is tried again by the next
+    run, and accepted draws that are lost or damaged are made again.
     """
     wanted = gold_request(study, preset, target_name)
     stored = store.gold_report(target_name)
@@ -95,26 +96,33 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
 
 def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, str | None]":
     """Return the draws, and why they are refused; draws that are refused come back with their gate report only."""
-    from approxmcmc.reference import Gates, reference_posterior
+    from approxmcmc.reference import reference_posterior
 
     gold = study.gold or Gold()
+    make = gold.by or reference_posterior
     settings: dict[str, Any] = {
         "draws": gold.draws,
         "tune": gold.tune,
         "chains": gold.chains,
-        "gates": gold.gates or Gates(),
         "random_seed": wanted["random_seed"],
-        "estimands": study.estimands,
+        "estimands": _named(study) or None,
     }
+    if gold.gates is not None:
+        settings["gates"] = gold.gates
     target = study.target(wanted["target"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the report says the same, gate by gate
         if not wanted["enforced"]:
-            return reference_posterior(target, enforce=False, **settings), None
+            return make(target, enforce=False, **settings), None
         try:
-            return reference_posterior(target, **settings), None
+            return make(target, **settings), None
         except GoldStandardError as refusal:
-            return reference_posterior(target, enforce=False, **settings), str(refusal)
+            return make(target, enforce=False, **settings), str(refusal)
+
+
+def _named(study: Declaration) -> Mapping[str, Any]:
+    """Return the estimands that are known without a gold standard; the gates judge parameters alone where none are."""
+    return {} if callable(study.estimands) else study.estimands or {}
 
 
 def summary_line(report: GoldReport) -> str:

@@ -128,7 +128,7 @@ def run_study(
         pending = _pending(plan, chosen, store, rerun=keys is not None)
         listener.line(opening_line(plan, pending, engine, extended))
         try:
-            gold = list(_make_gold_standards(plan, store, listener))
+            gold = list(_make_gold_standards(plan, chosen, store, listener))
             refused = any(report["status"] != "accepted" for report in gold)
             if pending and not (fail_fast and refused):
                 job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
@@ -184,8 +184,10 @@ def _pending(plan: Plan, chosen: Sequence[Cell], store: Store, *, rerun: bool) -
     return [cell for cell in chosen if rerun or cell.key not in recorded]
 
 
-def _make_gold_standards(plan: Plan, store: Store, listener: Listener) -> Iterator[GoldReport]:
-    for name in plan.study.targets:
+def _make_gold_standards(plan: Plan, chosen: Sequence[Cell], store: Store, listener: Listener) -> Iterator[GoldReport]:
+    """Make those of the chosen cells: a large study may be run target by target."""
+    wanted = {cell.target for cell in chosen}
+    for name in (name for name in plan.study.targets if name in wanted):
         report = make_gold(plan.study, plan.preset, name, store)
         if report is not None:
             listener.line(summary_line(report))

@@ -107,6 +107,7 @@ def test_an_edited_study_is_read_again(project):
         (["verify", "good", "-n", "0"], "at least 1"),
         (["run", "good", "--jobs", "0"], "at least 1; found 0"),
         (["report", "good"], "nothing to report"),
+        (["publish", "good"], "Nothing of toy can be published"),
         (["compare", "a", "b"], "no plan.json"),
         (["why", "0123"], "0 cells below results"),
         ([], "required"),
@@ -164,6 +165,15 @@ def test_run_status_report(approxmcmc, project):
     assert "toy/paper in results/toy-paper: 6 done" in out
     assert approxmcmc("report", "good")[1] == f"report: {page}\n"
     assert "0 to run" in approxmcmc("run", "good", "--no-report")[1]
+
+
+def test_publish_says_what_it_wrote(approxmcmc, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "approxmcmc.study.report.publish.publish", lambda results, *folders: asked.append(folders) or ("page", "data")
+    )
+    assert approxmcmc("publish", "good", "--pages", "p") == (0, "published: page\npublished: data\n", "")
+    assert asked == [("p", "approxmcmc/study/published_results")]
 
 
 def test_a_store_elsewhere_and_no_report(approxmcmc, project):

@@ -5,6 +5,8 @@ import functools
 import html.parser
 import math
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +28,7 @@ from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.content import _once
 from approxmcmc.study.report.evidence import Contest, exact_setting, gather, paired_ratio
-from approxmcmc.study.report.figures import _marked, log_axes
+from approxmcmc.study.report.figures import _marked, log_axes, risk_against_time
 from approxmcmc.study.report.intervals import (
     Interval,
     mean_interval,
@@ -639,3 +641,70 @@ def test_the_mnist_study_is_declared_as_published():
     log_prior = target.compile().log_prior
     assert target.n_obs == 1000
     assert log_prior(np.ones(50)) - log_prior(np.zeros(50)) == pytest.approx(-0.5 * 10.0 * 50)
+
+
+# --- many settings ---
+
+
+@functools.cache
+def many_results() -> Results:
+    """Return results of 14 settings: 12 of one family, the exact one among them, and two of their own."""
+    few, rng = make_results(failed=False), np.random.default_rng(5)
+    labels = {f"austerity[epsilon={k / 50:g}]": k / 50 for k in range(12)} | {"nuts": 0.1, "laplace": 0.2}
+    made = {("toy", label): [chain(rng, epsilon) for _ in range(REPLICATES)] for label, epsilon in labels.items()}
+    rows = [record(label, epsilon, k, False) for label, epsilon in labels.items() for k in range(REPLICATES)]
+    for row in rows:
+        if "[" not in row["label"]:
+            row |= {"sampler": {"kind": "Foreign"}, "sampler_name": row["label"]}
+    study = dataclasses.replace(
+        few.study, samplers={"austerity": SimpleNamespace(), "nuts": SimpleNamespace(), "laplace": SimpleNamespace()}
+    )
+    return Results(study, pd.DataFrame(rows), made, few.gold)
+
+
+def test_a_picture_of_many_settings_names_the_best_of_each_family_and_the_exact_one():
+    [contest] = gather(many_results())
+    last = contest.at_last_budget("probability").risk
+    family_best = last.drop(["austerity[epsilon=0]", "nuts", "laplace"]).idxmin()
+    figure = risk_against_time(contest)
+    handles, labels = figure.figure.axes[0].get_legend_handles_labels()
+    assert set(labels) == {f"{family_best}, best of 11", "nuts", "laplace", "austerity[epsilon=0]"}
+    assert len(figure.figure.axes[0].collections) >= len(labels)
+    assert figure.data["setting"].nunique() == 14 and "the CSV has all" in figure.caption
+    members = [line for line in figure.figure.axes[0].lines if line.get_linewidth() < 1.0]
+    assert len(members) >= 10
+    assert len({handle.get_color() for handle in handles}) == 4
+
+
+def test_a_table_of_many_settings_begins_with_the_least_risk():
+    [contest] = gather(many_results())
+    table = tables.risk_table(contest).data
+    last = table[table.time == contest.budgets[-1]]
+    assert list(last.index) == list(range(14)) and last.risk.is_monotonic_increasing
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_folds_families_and_filters_rows(tmp_path):
+    page = write_report(many_results(), tmp_path / "report")
+    text = page.read_text(encoding="utf-8").replace(
+        "</body>",
+        """<script>
+        var all = document.querySelectorAll("#risk-at-three-budgets-toy tbody tr");
+        function shown() { return Array.from(all).filter(function (row) { return !row.hidden; }).length; }
+        var told = [shown()], search = document.querySelector("#risk-at-three-budgets-toy input[type=search]");
+        document.querySelector("#risk-at-three-budgets-toy input[type=checkbox]").click(); told.push(shown());
+        search.value = "NUTS 4/4"; search.dispatchEvent(new Event("input")); told.push(shown());
+        search.value = "nowhere"; search.dispatchEvent(new Event("input")); told.push(shown());
+        document.title = "rows " + told.join(" ");
+        </script></body>""",
+    )
+    page.write_text(text, encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    found = subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "<title>rows 9 42 3 0</title>" in found.stdout  # three families at three times; all; one setting; none

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from approxmcmc.study.report.evidence import Contest
-from approxmcmc.study.report.wording import enumeration, estimate_text, number
+from approxmcmc.study.report.families import in_words
+from approxmcmc.study.report.wording import estimate_text, number
 
 
 def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool = False, biases: str = "") -> list[str]:
@@ -86,12 +87,12 @@ def _against(best: str, exact: str | None, rows: dict[Any, Any], unknown: list[s
     near = [label for label in others if label not in far]
     parts = []
     if near:
-        parts.append(f"Between it and {enumeration(near)} we cannot tell.")
+        parts.append(f"Between it and {in_words(near)} we cannot tell.")
     if far:
-        parts.append(f"It has less risk than {enumeration(far)}: {how}.")
+        parts.append(f"It has less risk than {in_words(far)}: {how}.")
     if unknown:
         them = "it" if len(unknown) == 1 else "them"
-        parts.append(f"By then {enumeration(unknown)} had no draw in some chain, so nothing is said of {them}.")
+        parts.append(f"By then {in_words(unknown)} had no draw in some chain, so nothing is said of {them}.")
     return " ".join(parts) or "No other setting has a measured risk."
 
 

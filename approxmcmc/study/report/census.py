@@ -35,8 +35,8 @@ def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None
         return None
     return Table(
         "Gates of the gold standard",
-        "NUTS on all data; the worst value over estimands and parameters. Where a gate failed, the risk may be that "
-        "of the gold standard.",
+        "Exact chains on all data; the worst value over estimands and parameters. Where a gate failed, the risk may be "
+        "that of the gold standard.",
         pd.DataFrame(rows),
         formats={"found": ".4g"},
     )

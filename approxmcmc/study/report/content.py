@@ -5,16 +5,18 @@ diagnostics, provenance.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
-from approxmcmc.study.report.pieces import Figure, Note, Section
+from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners
@@ -29,7 +31,7 @@ BLIND = (
     "the risk above."
 )
 RISK = (
-    "risk = bias² + variance of the running mean against a NUTS gold standard; bias² is unbiased for replicate noise "
+    "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
     "and for the gold standard's error; bootstrap over replicates; "
 )
 OWN_PERFORMANCE = "what the study's own figures measure; "
@@ -38,43 +40,101 @@ COUNTED = "data per decision; audited wrong decisions."
 
 def compose(results: "StudyResults") -> dict[str, Any]:
     """Return everything that :func:`approxmcmc.study.report.page.write_page` needs."""
+    with _style():
+        found = _found(results)
+        several = len(found.judged) > 1
+        sections = [
+            design(results, found.contests),
+            *(section for contest in found.judged for section in risk_sections(contest, several=several)),
+            *bias_section(told_of(results)),
+            *_own_figures(found),
+            *published_section(results),
+            cost_section(results, found.contests),
+            gold_section(results),
+            census_section(results, found.judged),
+            machine_section(results),
+            Section(
+                "R-hat and effective sample size",
+                (BLIND,),
+                pieces=tuple(map(tables.convergence_table, found.contests)),
+            ),
+            *bounds_section(results),
+            provenance(results),
+        ]
+        footer = "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort."
+        return {**_head(results, found), "title": f"{results.study.name}: risk report", "sections": sections} | {
+            "footer": footer
+        }
+
+
+def compose_published(results: "StudyResults") -> dict[str, Any]:
+    """Return everything that :func:`approxmcmc.study.report.markdown.markdown_page` needs: the results first."""
+    with _style():
+        found = _found(results)
+        risks = [
+            piece
+            for contest in found.judged
+            for piece in (
+                figures.risk_against_time(contest),
+                figures.risk_with_setup(contest),
+                tables.risk_table(contest),
+                tables.seconds_table(results, contest),
+            )
+            if piece is not None
+        ]
+        failures = census.failures_table(results)
+        sections = [
+            *_own_figures(found, "Results"),
+            Section("Risk and clocks", pieces=tuple(risks)),
+            *published_section(results),
+            design(results, found.contests),
+            gold_section(results),
+            Section("Census", pieces=tuple(piece for piece in (census.census_table(results), failures) if piece)),
+            provenance(results),
+        ]
+        return {**_head(results, found), "title": results.study.name.replace("_", " "), "sections": sections}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """The evidence, and what the study's own analyses made of it."""
+
+    contests: Sequence[Contest]
+    judged: Sequence[Contest]
+    notes: tuple[str, ...]
+    pictures: tuple[Figure | Table, ...]
+
+
+def _style() -> Any:
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE):
-        return _compose(results)
+    return mpl.rc_context(STYLE)
 
 
-def _compose(results: "StudyResults") -> dict[str, Any]:
+def _found(results: "StudyResults") -> _Found:
     contests = gather(results)
-    judged = [contest for contest in contests if contest.reference is not None]
     analysed = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
-    notes = [piece.text for piece in analysed if isinstance(piece, Note)]
-    pictures = tuple(piece for piece in analysed if not isinstance(piece, Note))
-    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(pictures)}
+    return _Found(
+        contests,
+        [contest for contest in contests if contest.reference is not None],
+        tuple(piece.text for piece in analysed if isinstance(piece, Note)),
+        tuple(piece for piece in analysed if not isinstance(piece, Note)),
+    )
+
+
+def _head(results: "StudyResults", found: _Found) -> dict[str, Any]:
+    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
     told = told_of(results)
-    answers = [sentences(contest, **known, biases=sentence(contest.target, told)) for contest in contests]
-    sections = [
-        design(results, contests),
-        *(section for contest in judged for section in risk_sections(contest, several=len(judged) > 1)),
-        *bias_section(told),
-        *([Section("The study's own figures", pieces=pictures)] if pictures else []),
-        *published_section(results),
-        cost_section(results, contests),
-        gold_section(results),
-        census_section(results, judged),
-        machine_section(results),
-        Section("R-hat and effective sample size", (BLIND,), pieces=tuple(map(tables.convergence_table, contests))),
-        *bounds_section(results),
-        provenance(results),
-    ]
+    answers = [sentences(contest, **known, biases=sentence(contest.target, told)) for contest in found.contests]
     return {
-        "title": f"{results.study.name}: risk report",
         "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
-        "banners": [*notes, *banners(results, contests)],
+        "banners": [*found.notes, *banners(results, found.contests)],
         "answer": _once([sentence for told in answers for sentence in told]) or ["No cell is done yet."],
-        "sections": sections,
-        "footer": "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort.",
     }
+
+
+def _own_figures(found: _Found, title: str = "The study's own figures") -> list[Section]:
+    return [Section(title, pieces=found.pictures)] if found.pictures else []
 
 
 def _once(sentences: Sequence[str]) -> list[str]:
@@ -85,9 +145,6 @@ def _once(sentences: Sequence[str]) -> list[str]:
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
     study = results.study
-    averaged = {
-        name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
-    }
     limits = {"draws": "draws", "seconds": "s of sampling"}
     budget = " or ".join(
         f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
@@ -100,13 +157,24 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
         ),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
         ("Data order", data_order(contests) or "no cell is done yet"),
-        ("Estimands", "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"),
+        ("Estimands", estimands_in_words(study)),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
         ("Budget", f"{budget} per chain, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
         ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
     )
     return Section("Design", terms=terms)
+
+
+def estimands_in_words(study: Declaration) -> str:
+    """Return what is estimated; of a function that makes the estimands, what it says of itself."""
+    if callable(study.estimands):
+        told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
+        return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
+    averaged = {
+        name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
+    }
+    return "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"
 
 
 def risk_sections(contest: Contest, *, several: bool) -> list[Section]:

@@ -22,6 +22,7 @@ from approxmcmc.diagnostics.bootstrap import Resampling, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Clock, completion_clocks, knows, running_means
+from approxmcmc.study.declare import estimands_of
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     tables: tuple[list[dict[str, Any]], ...] = ([], [], [])
-    for name, function in resolve(results.study.estimands or None, next(iter(traces.values()))[0]).items():
+    for name, function in resolve(estimands_of(results.study, reference), next(iter(traces.values()))[0]).items():
         judge = _Judge(traces, name, function, reference, average=name in (results.study.average_over or ()))
         grid = _grid(longest)
         over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")

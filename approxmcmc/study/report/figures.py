@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.study.report.clocks import is_foreign, setup_seconds
 from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.families import FEW, drawn_in_full, family
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, subplots
 from approxmcmc.study.report.wording import enumeration, number, power_of_ten
@@ -18,18 +19,24 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 LARGEST_PANELS = 4
+FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
 SHORT_AXIS = 20.0  # of its ends' ratio; decades alone could leave such an axis with one label or none
 FARTHEST_FLOOR = 1e-2  # of the least value drawn; a floor below that is told in words
 BANDS = "Bands: 95 % bootstrap intervals over replicates, which are somewhat short when these are few."
 
 
 def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, Any]]:
-    """Return colour, dash and marker of every setting; the exact one is drawn in ink, thick and solid."""
+    """Return colour, dash and marker of every setting; the exact one is drawn in ink, thick and solid.
+
+    Of many settings those of one family share a colour.
+    """
     styles: dict[str, dict[str, Any]] = {}
     others = [label for label in labels if label != exact]
+    kinds = list(dict.fromkeys(others if len(labels) <= FEW else map(family, others)))
     for i, label in enumerate(others):
+        kind = kinds.index(label if len(labels) <= FEW else family(label))
         styles[label] = {
-            "color": COLOURS[i % len(COLOURS)],
+            "color": COLOURS[kind % len(COLOURS)],
             "linestyle": DASHES[(i + i // len(COLOURS)) % len(DASHES)],
             "marker": MARKERS[i % len(MARKERS)],
         }
@@ -58,7 +65,7 @@ def risk_with_setup(contest: Contest) -> Figure | None:
         return None
     waits = {label: setup_seconds(traces) for label, traces in contest.traces.items()}
     shifted = contest.over_time.assign(time=contest.over_time.time + contest.over_time.setting.map(waits))
-    told = enumeration([f"{label} {number(seconds)} s" for label, seconds in waits.items()])
+    told = enumeration([f"{label} {number(seconds)} s" for label, seconds in waits.items() if seconds] or ["none"])
     return _curves(
         contest,
         shifted,
@@ -66,7 +73,7 @@ def risk_with_setup(contest: Contest) -> Figure | None:
         title=f"Risk against time with compilation, {contest.target}",
         x_label="compilation and sampling time per chain (s)",
         caption="The same risk, each curve moved right by what its user waits for in a fresh process before the first "
-        f"step: {told}. That is the longest compilation of any cell of the setting.",
+        f"step: {told}; 0 s for others. That is the longest compilation of any cell of the setting.",
     )
 
 
@@ -90,12 +97,15 @@ def _curves(contest: Contest, curves: "pd.DataFrame", axis: str, *, title: str, 
         log_axes(panel)
         drawn = curves[curves.estimand == estimand]
         lowest = _lowest(drawn, ("risk",))
-        _bands(panel, drawn, "risk", axis, contest, lowest)
+        _bands(panel, drawn, "risk", axis, contest, lowest, estimand)
         _hatch_floor(panel, drawn, lowest)
         panel.set_title(estimand)
         panel.set_xlabel(x_label)
     axes[0].set_ylabel("risk")
     legend_below(figure, axes)
+    labels = list(contest.traces)
+    if len(drawn_in_full(labels, contest.exact, contest.at_last_budget(estimands[0]))) < len(labels):
+        caption += FOLDED
     if len(contest.estimands) > len(estimands):
         caption += f" The first {len(estimands)} of {len(contest.estimands)} estimands; the CSV has all."
     floors = enumeration([number(float(f)) for f in curves.floor.unique()[:LARGEST_PANELS]])
@@ -111,7 +121,7 @@ def bias_and_variance(contest: Contest) -> Figure:
     figure, axes = subplots(1, 2, figsize=(9.6, 4.4), sharex=True, sharey=True)
     for panel, name, heading in zip(axes, ("bias_sq", "variance"), ("bias²", "variance"), strict=True):
         log_axes(panel)
-        _bands(panel, curves, name, "time", contest, lowest)
+        _bands(panel, curves, name, "time", contest, lowest, estimand)
         panel.set_title(f"{heading} of {estimand}")
         panel.set_xlabel("sampling time per chain (s)")
     _hatch_floor(axes[0], curves, lowest)
@@ -168,15 +178,27 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
 # --- building blocks, also for a study's own figures ---
 
 
-def _bands(panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float) -> None:
-    """Draw one quantity of every setting with its band; what is not positive has no place on a log scale."""
-    for label, style in style_of(list(contest.traces), contest.exact).items():
+def _bands(
+    panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float, estimand: str
+) -> None:
+    """Draw one quantity of every setting, with bands; what is not positive has no place on a log scale."""
+    labels = list(contest.traces)
+    in_full = drawn_in_full(labels, contest.exact, contest.at_last_budget(estimand))
+    for label, style in style_of(labels, contest.exact).items():
         rows = curves[curves.setting == label]
         if rows.empty:  # it counts no data
             continue
         y, lower, upper = (rows[f"{name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
+        if label not in in_full:
+            panel.plot(rows[axis], np.where(y > 0.0, y, np.nan), color=style["color"], linewidth=0.7, alpha=0.55)
+            continue
         panel.plot(
-            rows[axis], np.where(y > 0.0, y, np.nan), markevery=_marked(y > 0.0), markersize=4, label=label, **style
+            rows[axis],
+            np.where(y > 0.0, y, np.nan),
+            markevery=_marked(y > 0.0),
+            markersize=4,
+            label=in_full[label],
+            **style,
         )
         bottom, top = np.maximum(lower, lowest), np.where(upper > lowest, upper, np.nan)
         panel.fill_between(rows[axis], bottom, top, color=style["color"], alpha=0.13, linewidth=0)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.study.report.families import family
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
 from approxmcmc.study.report.wording import estimate, number, slug
@@ -91,7 +92,9 @@ def _section_view(section: Section, names: set[str], scratch: Path) -> dict[str,
     for piece in section.pieces:
         anchor = _unique(slug(piece.title), names)
         pieces.append(
-            _figure_view(piece, anchor, scratch) if isinstance(piece, Figure) else _table_view(piece, anchor, scratch)
+            _figure_view(piece, anchor, scratch)
+            if isinstance(piece, Figure)
+            else _saved_table_view(piece, anchor, scratch)
         )
     return {
         "id": identity,
@@ -122,8 +125,13 @@ def _figure_view(piece: Figure, anchor: str, scratch: Path) -> dict[str, Any]:
     return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": svg}
 
 
-def _table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
+def _saved_table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
     piece.data.to_csv(scratch / "tables" / f"{anchor}.csv", index=False)
+    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": None} | table_view(piece)
+
+
+def table_view(piece: Table) -> dict[str, Any]:
+    """Return headings and cells of a table as a page shows them: an estimate and its interval are one cell."""
     present = list(piece.data.columns)
     names = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
     records = piece.data.to_dict("records")
@@ -135,7 +143,18 @@ def _table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
         for name in names
     ]
     rows = [[_cell(record, name, piece.formats) for name in names] for record in records]
-    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": None, "columns": columns, "rows": rows}
+    return {"columns": columns, "rows": rows, "families": _families(records)}
+
+
+def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
+    """Return what the rows of one family share: all that says where they stand, but for the knobs; "" for no fold."""
+    settings = [str(record.get("setting", "")) for record in records]
+    if len(set(map(family, settings))) == len(set(settings)):
+        return [""] * len(records)
+    return [
+        "|".join([family(setting), *(str(record.get(name, "")) for name in ("target", "estimand", "time"))])
+        for setting, record in zip(settings, records, strict=True)
+    ]
 
 
 def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> dict[str, Any]:

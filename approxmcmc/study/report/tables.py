@@ -11,6 +11,7 @@ from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report.census import numbers
 from approxmcmc.study.report.clocks import draws_timed
 from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.families import FEW
 from approxmcmc.study.report.intervals import (
     NOTHING,
     Interval,
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
 
 def risk_table(contest: Contest) -> Table:
     """Risk, bias², variance and the ratio to the exact setting, at three budgets."""
-    data = contest.at_budgets.sort_values("time", ascending=False, kind="stable", ignore_index=True)
+    order = ["time", "estimand", "risk"] if len(contest.traces) > FEW else ["time"]  # of many, the best stand first
+    place = {"estimand": lambda column: column.map(contest.estimands.index)}
+    data = contest.at_budgets.sort_values(
+        order,
+        ascending=[name != "time" for name in order],
+        kind="stable",
+        ignore_index=True,
+        key=lambda column: place.get(column.name, lambda same: same)(column),
+    )
     data.insert(3, "n/R", [f"{n}/{planned}" for n, planned in zip(data.replicates, data.planned, strict=True)])
     data = data.drop(columns=["replicates", "planned"])
     what = ""

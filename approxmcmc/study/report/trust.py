@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from approxmcmc.reference.gates import Gates
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table, numbers
 from approxmcmc.study.report.evidence import Contest
@@ -64,12 +63,13 @@ def looser_gold(gold: Gold | None) -> str:
 
     Examples
     --------
+    >>> from approxmcmc.reference import Gates
     >>> looser_gold(Gold(gates=Gates(max_r_hat=1.05)))
     'max_r_hat 1.05 instead of 1.01'
     """
     if gold is None or gold.gates is None:
         return ""
-    strict, asked = dataclasses.asdict(Gates()), dataclasses.asdict(gold.gates)
+    strict, asked = dataclasses.asdict(type(gold.gates)()), dataclasses.asdict(gold.gates)
     looser = [n for n in strict if (asked[n] < strict[n] if n.startswith("min_") else asked[n] > strict[n])]
     return ", ".join(f"{name} {asked[name]:g} instead of {strict[name]:g}" for name in looser)
 

@@ -1,0 +1,72 @@
+"""Families of settings: the values of one sampler's knobs, which a page with many settings folds into one entry.
+
+``test[epsilon=0.05]`` is of the family ``test``. Pictures draw the best member of each family as they draw few
+settings, and the others as thin lines of the same colour; sentences count members; tables can show one row for each.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from approxmcmc.study.report.wording import enumeration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEW = 10  # settings whose lines can be told apart, and whose names a sentence bears
+
+
+def family(label: str) -> str:
+    """Return the family of a setting.
+
+    Examples
+    --------
+    >>> family("test[epsilon=0.05]"), family("nuts")
+    ('test', 'nuts')
+    """
+    return label.partition("[")[0]
+
+
+def in_words(labels: Sequence[str]) -> str:
+    """Return names in a sentence, those of one family as a count where there are many.
+
+    Examples
+    --------
+    >>> in_words(["a", "b[x=1]"])
+    'a and b[x=1]'
+    >>> in_words(["a", *(f"b[x={k}]" for k in range(10))])
+    'a and b (10 settings)'
+    """
+    if len(labels) <= FEW:
+        return enumeration(list(labels))
+    counts: dict[str, list[str]] = {}
+    for label in labels:
+        counts.setdefault(family(label), []).append(label)
+    return enumeration([
+        members[0] if len(members) == 1 else f"{name} ({len(members)} settings)" for name, members in counts.items()
+    ])  # fmt: skip
+
+
+def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.DataFrame") -> Mapping[str, str]:
+    """Return the settings that a picture draws in full, with their names in its legend.
+
+    All of few settings; of many the exact one, and of each family the member with least risk at the last budget.
+
+    Parameters
+    ----------
+    labels
+        The settings.
+    exact
+        The exact one, or None.
+    at_last_budget
+        A row for each setting, with its `risk`, indexed by setting.
+    """
+    if len(labels) <= FEW:
+        return {label: label for label in labels}
+    members: dict[str, list[str]] = {}
+    for label in labels:
+        if label != exact:
+            members.setdefault(family(label), []).append(label)
+    risk = at_last_budget.risk.fillna(float("inf"))
+    kept = {min(group, key=lambda label: risk.get(label, float("inf"))): len(group) for group in members.values()}
+    named = {label: label if n == 1 else f"{label}, best of {n}" for label, n in kept.items()}
+    return {label: named.get(label, label) for label in labels if label in named or label == exact}

@@ -1,0 +1,172 @@
+"""The tall-data benchmark: samplers of five libraries and fitted laws, at equal time, on one frozen suite.
+
+Risk of posterior means, variances and tail probabilities in units of the posterior, averaged over coordinates. Gold
+standards are long exact chains, which a second exact kernel and Stein's identities must confirm. One chain on one core;
+the clock runs from the first step, and holds warm-up, modes, expansions and the trials of a choice. All chains of a
+block start at one draw of the Laplace approximation. A sampler that cannot sample a posterior, or whose library is not
+installed, is a failed cell with its reason.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import approxmcmc as amc
+from approxmcmc import foreign
+from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
+from approxmcmc.reference import ChainGates, exact_chain_reference
+from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
+from approxmcmc.study import Budget, Gold, Study, standard_estimands
+from approxmcmc.study.estimands import ALL_STANDARD, MEANS
+from approxmcmc.targets import Laplace
+from studies.tools import tall_models
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of, start
+from studies.tools.on_the_clock import InScale, OnTheClock, OurChoice
+from studies.tools.tall_references import SEED
+from studies.tools.tall_samplers import (
+    bernstein,
+    firefly,
+    mala,
+    minibatch_barker,
+    mixture,
+    sghmc,
+    sgld,
+    surrogate,
+    t_test,
+)
+from studies.tools.who_wins import who_wins
+
+DENSE_COLUMNS = 20
+
+
+def dense(n: int) -> amc.targets.LogisticRegression:
+    """Return a logistic regression on n rows of independent normal columns."""
+    return amc.targets.LogisticRegression(*synthetic_logistic(n, DENSE_COLUMNS, seed=0))
+
+
+# --- the posteriors ---
+
+PROBLEMS = {
+    **{name: functools.partial(tall_target, name) for name in TALL_DATA if name != "kdd99_one_hot"},
+    **{f"logistic_1e{k}": functools.partial(dense, 10**k) for k in (4, 5, 6)},
+    "poisson": functools.partial(tall_models.poisson, 100_000),
+    "student_t": functools.partial(tall_models.student_t, 100_000),
+    "softmax": functools.partial(tall_models.softmax, 50_000),
+    "negative_binomial": functools.partial(tall_models.negative_binomial, 100_000),
+    "hierarchy": functools.partial(tall_models.hierarchy, 100_000),
+    "customer_lifetimes": functools.partial(tall_models.customer_lifetimes, 100_000),
+}
+
+# --- the samplers: family, name, what it is ---
+
+
+def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
+    """Return SGLD of blackjax with a tenth of the step at which its slowest coordinate were stable."""
+    return foreign.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
+
+
+EXACT, BIASED, CHOICE = "ours, exact", "ours, biased", "ours, chosen by `sample`"
+NUTS, STOCHASTIC, FITTED = "NUTS and kin, other libraries", "stochastic gradients, other libraries", "a fitted law"
+CATALOGUE: dict[str, dict[str, Any]] = {
+    EXACT: {
+        "mala": OnTheClock(InLaplaceMetric(mala), tune=100),
+        "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.CheapestExactTest()), core_rows), thin=10),
+        "firefly": OnTheClock(InLaplaceMetric(firefly), thin=10),
+    },
+    CHOICE: {"default": OurChoice(thin=10), "default_bias_10": OurChoice(bias=0.1, thin=10)},
+    BIASED: {
+        "t_test": OnTheClock(InLaplaceMetric(t_test), thin=10),
+        "bernstein": OnTheClock(InLaplaceMetric(bernstein), thin=10),
+        "minibatch_barker": OnTheClock(InLaplaceMetric(minibatch_barker), thin=10),
+        "control_variates": OnTheClock(InLaplaceMetric(mixture, control_variate), thin=50),
+        "sgld": OnTheClock(InLaplaceMetric(sgld), thin=10),
+        "sghmc": OnTheClock(InLaplaceMetric(sghmc, core_rows), thin=10),
+    },
+    NUTS: {
+        "nutpie": foreign.NutpieNUTS(),
+        "pymc_nuts": foreign.PyMCNUTS(tune=500),
+        "nutpie_short": foreign.NutpieNUTS(tune=100),  # in a few seconds a longer warm-up leaves no draw
+        "pymc_nuts_short": foreign.PyMCNUTS(tune=100),
+        "numpyro_nuts": foreign.NumPyroNUTS(),
+        "blackjax_nuts": foreign.BlackjaxNUTS(),
+        "blackjax_mclmc": foreign.BlackjaxMCLMC(),
+    },
+    STOCHASTIC: {"blackjax_sgld": InScale(blackjax_sgld), "numpyro_hmcecs": foreign.NumPyroHMCECS()},
+    FITTED: {
+        "laplace": foreign.LaplaceApproximation(),
+        "pymc_advi": foreign.PyMCADVI(),
+        "numpyro_advi": foreign.NumPyroADVI(),
+        "blackjax_pathfinder": foreign.BlackjaxPathfinder(),
+    },
+}
+SAMPLERS = {name: sampler for members in CATALOGUE.values() for name, sampler in members.items()}
+FAMILIES = {name: family for family, members in CATALOGUE.items() for name in members}
+
+# --- gold standards ---
+
+
+def long_exact_chain(target: Any, **how: Any) -> Any:
+    """Return long exact chains on core rows, which exact Langevin steps on all rows must confirm."""
+    return exact_chain_reference(target, core_rows_kernel(target), langevin_kernel(laplace_of(target)), cores=1, **how)
+
+
+QUICK_GATES = ChainGates(max_second_r_hat=1.2, min_second_ess=50)  # MALA on rare categories mixes slowly
+GOLD = Gold(chains=4, draws=10_000, tune=1000, by=long_exact_chain)
+
+MAIN = (
+    "mala core_exact default t_test control_variates sgld nutpie nutpie_short pymc_nuts pymc_nuts_short blackjax_sgld "
+    "laplace pymc_advi"
+)
+
+
+def winners(results: Any) -> list:
+    """Draw and tabulate who wins at three times."""
+    return who_wins(results, FAMILIES, MEANS)
+
+
+def chosen(names: str) -> dict[str, Any]:
+    """Return some of the samplers."""
+    return {name: SAMPLERS[name] for name in names.split()}
+
+
+study = Study(
+    name="tall_data",
+    reference="The frozen suite of this library: posteriors of 1e4 to 1e6 rows, real and simulated",
+    targets=PROBLEMS,
+    samplers=SAMPLERS,
+    budget=Budget(seconds=100.0),
+    estimands=standard_estimands,
+    average_over=ALL_STANDARD,
+    replicates=8,
+    gold=GOLD,
+    seed=SEED,
+    start=start,
+    analyses=(winners,),
+    presets={
+        "smoke": {
+            "targets": {
+                "mnist_7v9": functools.partial(tall_target, "mnist_7v9", "synthetic"),
+                "logistic": functools.partial(dense, 1000),
+            },
+            "samplers": chosen("mala default laplace"),
+            "budget": Budget(draws=200),
+            "replicates": 2,
+            "gold": dataclasses.replace(GOLD, draws=300, tune=100, gates=ChainGates(1.2, 50, 1.3, 20)),
+        },
+        "quick": {
+            "targets": {name: PROBLEMS[name] for name in ("mnist_7v9", "covertype", "logistic_1e5")},
+            "samplers": chosen(MAIN.replace("sgld ", "", 1)),
+            "budget": Budget(seconds=10.0),
+            "replicates": 3,
+            "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
+        },
+        # 15 posteriors x 13 samplers x 4 chains of 10 s, and as long for set-up: under three hours of two cores with
+        # the gold standards, in pieces by `--only target=NAME`.
+        "published": {
+            "samplers": chosen(MAIN),
+            "budget": Budget(seconds=10.0),
+            "replicates": 4,
+            "gold": dataclasses.replace(GOLD, draws=5000, gates=QUICK_GATES),
+        },
+    },
+)

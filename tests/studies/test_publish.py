@@ -1,0 +1,89 @@
+"""Published results: a page without a number that was typed in, and the same numbers as a table that ships."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.errors import StudyError
+from approxmcmc.study import published
+from approxmcmc.study.report.evidence import gather
+from approxmcmc.study.report.markdown import _rounded, plain_text
+from approxmcmc.study.report.publish import publish
+from approxmcmc.study.report.svg import subplots, svg_document
+from tests.studies.test_report import make_results
+
+ESTIMATES = ("risk", "bias_sq", "variance", "ratio")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Publish three settings of four replicates, one of which failed."""
+    folder, results = tmp_path_factory.mktemp("published"), make_results()
+    page, numbers = publish(results, folder / "pages", folder / "published_results")
+    return results, page.read_text(encoding="utf-8"), numbers
+
+
+def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(made, monkeypatch):
+    results, _, numbers = made
+    monkeypatch.setattr(published, "files", lambda package: numbers.parents[1])
+    frame = amc.study.load_results("toy")
+    [contest] = gather(results)
+    assert len(frame) == len(contest.at_budgets) == 3 * 3
+    for name in ESTIMATES:
+        for end in ("", "_lower", "_upper"):
+            assert np.allclose(frame[name + end], contest.at_budgets[name + end], rtol=1e-6, equal_nan=True)
+    assert (frame["replicates"] < frame["planned"]).sum() == 3  # of the setting that lost a cell
+    assert frame.attrs["preset"] == "quick"
+    assert frame.attrs["provenance"]["libraries"] == {"numpy": "2.4"}
+    with pytest.raises(StudyError, match=r"'tyo'.*toy"):
+        amc.study.load_results("tyo")
+
+
+def test_what_ships_with_the_package_can_be_read():
+    for path in sorted((published.files("approxmcmc.study") / published.FOLDER).iterdir()):
+        frame = amc.study.load_results(path.name.removesuffix(".csv"))
+        assert isinstance(frame, pd.DataFrame) and len(frame)
+        assert frame.attrs["provenance"]["processor"] and frame.attrs["provenance"]["libraries"]["numba"]
+        known = frame[frame["risk"].notna() & (frame["replicates"] > 1)]
+        assert known[["risk_lower", "risk_upper"]].notna().all(axis=None)
+
+
+def test_the_page_has_an_interval_with_every_estimate_and_its_pictures_inside(made):
+    _, page, _ = made
+    [risks] = re.findall(r"### Risk at three budgets.*?</table>", page, flags=re.DOTALL)
+    cells = re.findall(r'<td class="number">(.*?)</td>', risks)
+    floors_and_times = 2
+    with_interval = [cell for cell in cells if 'class="interval"' in cell]
+    assert len(with_interval) + floors_and_times * 9 + sum(not cell for cell in cells) == len(cells)
+    assert page.count("<svg") == 1 and "currentColor" in page  # no foreign sampler, hence one figure of the risk
+    assert not re.search(r"(src|href)=\"(https?:)?//", page)
+    assert "ValueError" in page and "<script>" not in page  # the failed cell, escaped
+    for block in re.findall(r"```\{raw\} html\n(.*?)\n```", page, flags=re.DOTALL):
+        assert "\n\n" not in block  # a blank line would end it
+
+
+def test_a_store_without_a_gold_standard_publishes_nothing(tmp_path):
+    results = make_results()
+    results.gold = None
+    results.store = type("Store", (), {"folder": "results/toy-quick"})()
+    with pytest.raises(StudyError, match="toy can be published: a risk needs"):
+        publish(results, tmp_path / "pages", tmp_path / "data")
+    assert not list(tmp_path.iterdir())
+
+
+def test_rounding_a_picture_leaves_its_words_alone():
+    figure, axes = subplots()
+    axes.plot([0.123456, 1.0], [0.1, 0.7], label="test[epsilon=0.00125]")
+    axes.legend()
+    document = svg_document(figure)
+    rounded = _rounded(document)
+    assert "test[epsilon=0.00125]" in rounded
+    assert len(rounded) < len(document)
+    assert not re.search(r'\bd="[^"]*\.\d{3}', rounded)
+
+
+def test_text_of_a_page_is_text():
+    assert plain_text("a_b *c* <d>\n[e]") == r"a\_b \*c\* &lt;d&gt; \[e\]"

@@ -1,0 +1,122 @@
+"""The tall-data benchmark: what it is made of, and what stands on the clock of our own samplers."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from approxmcmc.study.load import load_study
+from approxmcmc.study.results import StudyResults
+from approxmcmc.study.run import run_study
+from studies.tools import on_the_clock, tall_models
+from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
+from studies.tools.on_the_clock import OnTheClock
+from studies.tools.tall_samplers import surrogate
+from studies.tools.who_wins import NOBODY, who_wins
+from tests.fakes import fake_trace
+from tests.studies.test_foreign_cells import ForeignWalk
+from tests.studies.test_report import make_results
+
+STUDY = Path(__file__).parents[2] / "studies" / "tall_data.py"
+
+
+def test_every_setting_is_another_one_and_belongs_to_a_family():
+    study = load_study(STUDY)
+    described = {name: json.dumps(sampler.to_dict(), sort_keys=True) for name, sampler in study.samplers.items()}
+    assert len(set(described.values())) == len(described) == 24
+    families = study.analyses[0].__globals__["FAMILIES"]
+    for preset in study.preset_names:
+        chosen = study.with_preset(preset)
+        assert set(chosen.samplers) <= set(families)
+        assert preset == "smoke" or set(chosen.targets) <= set(study.targets)
+
+
+def test_the_published_preset_takes_at_most_three_hours_of_two_cores():
+    study = load_study(STUDY).with_preset("published")
+    cells = len(study.targets) * len(study.samplers) * study.replicates
+    assert cells * 2 * study.budget.seconds / 2 <= 3 * 3600  # as long again for compilation and set-up
+
+
+def test_customers_are_simulated_as_the_model_says():
+    """Of customers who never buy again, the share is that of the law of the BG/NBD model given T; N = 20 000.
+
+    P(x = 0 | T) = (alpha / (alpha + T))^r has mean .59 here; its standard error is .0035, and five of them are allowed.
+    Nobody buys after the end, and who has bought has a last time.
+    """
+    x, last, span = tall_models._purchases(20_000)
+    assert np.mean(x == 0) == pytest.approx(np.mean((4.4 / (4.4 + span)) ** 0.24), abs=5 * 0.0035)
+    assert ((last > 0) == (x > 0)).all() and (last <= span).all()
+
+
+def test_setup_stands_on_the_clock_once_and_compilation_outside():
+    made = []
+
+    def draw(count):
+        made.append(count)
+        attrs = {"tuning_perf_counter_diff": [0.5], "sampling_time": 2.0, "setup_mode_seconds": 0.25}
+        attrs |= {"setup_pilot_seconds": 1.0, "setup_compile_seconds": 9.0}
+        trace = fake_trace(np.zeros((1, count, 2)))
+        trace["sample_stats"].attrs.update(attrs)
+        return trace
+
+    attrs = on_the_clock.on_the_clock(draw, 7, "mode", "pilot", "expansion")["sample_stats"].attrs
+    assert made == [1, 7]
+    assert attrs["tuning_perf_counter_diff"] == [0.5 + 1.25]
+    assert attrs["sampling_time"] == 2.0 + 1.25
+    assert attrs["setup_compile_seconds"] == 0.0  # the first call took less than its own sampling, in this fake
+
+
+def test_who_wins_names_the_least_risk_and_all_that_cannot_be_told_from_it():
+    results = make_results()
+    table = who_wins(results, {}, "probability")[1].data
+    assert list(table["data"]) == ["toy"] * 3
+    from approxmcmc.study.report.evidence import gather
+
+    [contest] = gather(results)
+    last = contest.at_last_budget("probability")
+    winner = table.iloc[-1]
+    assert winner["winner"] == last.risk.idxmin()
+    assert winner["risk"] == last.risk.min()
+    near = [label for label in last.index if last.risk_lower[label] <= winner["risk_upper"]]
+    assert set(near) == {winner["winner"], *(label for label in last.index if label in winner["no less"])}
+    assert NOBODY not in set(table["winner"])
+
+
+def test_a_rival_enters_with_the_file_of_the_documentation(monkeypatch):
+    monkeypatch.setitem(sys.modules, "my_library", SimpleNamespace(MySampler=ForeignWalk))
+    page = (STUDY.parents[1] / "docs" / "results" / "index.md").read_text(encoding="utf-8")
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "MySampler" in block]
+    scope = {}
+    exec(code, scope)
+    rival, suite = scope["study"], load_study(STUDY).with_preset("published")
+    assert set(rival.samplers) - set(load_study(STUDY).samplers) == {"mine"}
+    assert (rival.targets.keys(), rival.budget, rival.gold.draws) == (suite.targets.keys(), suite.budget, 5000)
+    assert rival.preset_names == ["paper"]
+
+
+@pytest.mark.slow
+def test_a_sampler_on_the_clock_draws_from_the_posterior_of_its_target():
+    target = load_study(STUDY).with_preset("smoke").target("logistic")
+    sampler = OnTheClock(InLaplaceMetric(surrogate(on_the_clock.amc.ExactTest()), core_rows), tune=50)
+    trace = sampler.run(target, seconds=None, draws=300, seed=1, initial=target.initial_point())
+    fit = on_the_clock.laplace_of(target)
+    beta = trace["posterior"]["beta"].values[0]
+    assert np.abs((beta.mean(axis=0) - fit.mode) / fit.sd).max() < 0.6
+    assert trace["sample_stats"].attrs["tuning_perf_counter_diff"][0] > fit.seconds
+    assert trace["sample_stats"].attrs["target_content_hash"] != ""
+
+
+@pytest.mark.slow
+@pytest.mark.needs_jit
+def test_the_smoke_preset_runs_to_its_page(tmp_path):
+    study = load_study(STUDY)
+    outcome = run_study(study, "smoke", tmp_path)
+    assert outcome.statuses == {"done": 12} and outcome.exit_code == 0
+    results = StudyResults.open(study, "smoke", tmp_path)
+    [picture, table] = study.with_preset("smoke").analyses[0](results)
+    assert set(table.data["data"]) == {"mnist_7v9", "logistic"}
+    assert len(picture.data) == 2 * 3
