@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import Component, Sampler
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -30,7 +30,7 @@ BUDGETS = np.geomspace(1e2, 1e6, 17)  # of the canonical case, in passes over th
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PlannedAnnealing(Component):
+class PlannedAnnealing(Component, Sampler):
     """A random walk with an annealed epsilon that a pilot plans when the chain is built; the pilot is set-up."""
 
     batch_size: int = 500
