@@ -72,7 +72,9 @@ def run_cell(
             trace = _chain(plan, cell, sample)
         except SamplingError as problem:
             status, error = "invalid", str(problem)
-        except Exception:  # whatever a chain raises is a result of the study, and the other cells go on
+        except Exception as problem:  # whatever a chain raises is a result of the study, and the other cells go on
+            if _interrupted(problem):
+                raise KeyboardInterrupt from problem
             status, error = "failed", traceback.format_exc()
     after = probe()
     record |= {"wall_seconds": watch.wall_seconds, "cpu_seconds": watch.cpu_seconds}
@@ -108,6 +110,13 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., "xr.DataTree"]) -> "xr.
         audit_every=study.audit_every,
         progressbar=False,
     )
+
+
+def _interrupted(problem: BaseException | None) -> bool:
+    """Whether Ctrl-C is the cause of an error, as where compiled code of a library was interrupted."""
+    while problem is not None and not isinstance(problem, KeyboardInterrupt):
+        problem = problem.__cause__
+    return problem is not None
 
 
 def problems(trace: "xr.DataTree") -> list[str]:

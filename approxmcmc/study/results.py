@@ -142,12 +142,20 @@ class StudyResults:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Code, machine and software behind the records; facts by name, and by machine where there are several."""
+        """Code, machine and software behind the records: facts by name, those that differ between runs by run."""
         used = set(self.records["provenance"].dropna())
         machines = {name: facts for name, facts in self.store.provenance().items() if name in used}
-        if len(machines) == 1:
-            return dict(next(iter(machines.values())))
-        return {f"{name}: {fact}": value for name, facts in machines.items() for fact, value in facts.items()}
+        first = next(iter(machines.values()), {})
+        common = {
+            fact: value for fact, value in first.items() if all(facts.get(fact) == value for facts in machines.values())
+        }
+        apart = {
+            f"{name}: {fact}": value
+            for name, facts in machines.items()
+            for fact, value in facts.items()
+            if fact not in common
+        }
+        return common | apart
 
     @property
     def command(self) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.evidence import Contest, gather
+from approxmcmc.study.report.evidence import BUDGET_SHARES, Contest, gather
 from approxmcmc.study.report.svg import COLOURS, subplots
 from approxmcmc.study.report.wording import estimate_text
 
@@ -31,25 +31,30 @@ def who_wins(results: "StudyResults", families: "Mapping[str, str]", estimand: s
     import pandas as pd
 
     contests = [contest for contest in gather(results) if contest.reference is not None]
+    longest = max((float(contest.budgets[-1]) for contest in contests), default=0.0)
     rows = [
-        _winner(contest, one, float(time))
+        {"data": contest.target, "about": f"{longest * share:.1g} s"} | _winner(contest, one, float(time))
         for contest in contests
         for one in contest.estimands
-        for time in contest.budgets
+        for share, time in zip(BUDGET_SHARES, contest.budgets, strict=True)
     ]
     if not rows:
         return []
     data = pd.DataFrame(rows)
     caption = (
         "The setting with least risk after so many seconds of one chain on one core: warm-up, mode, expansion and "
-        f"trials of a choice count, compilation does not. Risk of the {estimand}, averaged over coordinates, with 95 % "
-        "bootstrap intervals over chains. No less: settings whose interval of the risk reaches below the winner's "
-        "upper end."
+        "trials of a choice count, compilation does not. Below its name the time, and the risk of the "
+        f"{estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains; then those that cannot "
+        "be told from it: their intervals reach below the winner's upper end."
     )
     drawn = data[data.estimand == estimand]
     return [
         Figure("Who wins", caption, _grid(drawn, families), drawn),
-        Table("Who wins, all estimands", "The same for every estimand, with those that cannot be told apart.", data),
+        Table(
+            "Who wins, all estimands",
+            "The same for every estimand, with those that cannot be told apart.",
+            data.drop(columns="about"),
+        ),
     ]
 
 
@@ -57,7 +62,7 @@ def _winner(contest: Contest, estimand: str, time: float) -> dict[str, Any]:
     table = contest.at_budgets
     here = table[(table.estimand == estimand) & (table.time == time)].set_index("setting")
     known = here[here.risk.notna()]
-    row = {"data": contest.target, "after": f"{time:.2g} s", "estimand": estimand}
+    row = {"after": f"{time:.2g} s", "estimand": estimand}
     if known.empty:
         return row | {"winner": NOBODY, "risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
     best = known.risk.idxmin()
@@ -72,22 +77,29 @@ def _winner(contest: Contest, estimand: str, time: float) -> dict[str, Any]:
     }
 
 
+def _near(names: Any) -> str:
+    """Return the settings that cannot be told from the winner, or how many they are."""
+    listed = names.split(", ") if isinstance(names, str) and names else []
+    return "" if not listed else f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
+
+
 def _grid(data: Any, families: "Mapping[str, str]") -> Any:
     from matplotlib.patches import Patch, Rectangle
 
-    names, times = (list(dict.fromkeys(data[column])) for column in ("data", "after"))
+    names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
     kinds = list(dict.fromkeys(families.values()))
     paint = {kind: COLOURS[place % len(COLOURS)] for place, kind in enumerate(kinds)}
-    figure, axes = subplots(figsize=(2.0 + 2.5 * len(times), 1.1 + 0.75 * len(names)))
-    for row in data.itertuples():
-        x, y = times.index(row.after), names.index(row.data)
+    figure, axes = subplots(figsize=(2.0 + 2.6 * len(times), 1.1 + 0.85 * len(names)))
+    for row in data.rename(columns={"no less": "near"}).itertuples():
+        x, y = times.index(row.about), names.index(row.data)
         colour = paint.get(families.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
         told = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
-        axes.text(x, y - 0.13, row.winner, ha="center", va="center", fontsize=10, fontweight="bold")
-        axes.text(x, y + 0.2, f"risk {told}" if told else "", ha="center", va="center", fontsize=8)
+        axes.text(x, y - 0.2, row.winner, ha="center", va="center", fontsize=10, fontweight="bold")
+        axes.text(x, y + 0.05, f"at {row.after}: {told}" if told else "", ha="center", va="center", fontsize=8)
+        axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
-    axes.set_xticks(range(len(times)), [f"after {time}" for time in times])
+    axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
     axes.set_yticks(range(len(names)), names)
     axes.xaxis.tick_top()
     axes.grid(visible=False)

@@ -40,6 +40,8 @@ class ForeignWalk(ForeignSampler):
 
     def run(self, target, *, seconds, draws, seed, initial):
         log_call(seed)
+        if self.fault == "interrupted":
+            raise SystemError("a compiled function was interrupted") from KeyboardInterrupt()
         if self.fault == "raises":
             raise RuntimeError("the foreign library broke")
         if "TOY_SECONDS" in os.environ:
@@ -102,6 +104,12 @@ def test_a_foreign_sampler_that_raises_is_a_failed_cell_with_its_reason(tmp_path
     assert outcome.exit_code == 1
     failed = StudyResults.open(study, "paper", tmp_path).records.query("status == 'failed'")
     assert all("the foreign library broke" in error for error in failed["error"])
+
+
+def test_ctrl_c_that_a_library_turned_into_an_error_is_no_failed_cell(tmp_path):
+    outcome = execute(study_with(samplers={"theirs": ForeignWalk(fault="interrupted")}), tmp_path)
+    assert outcome.interrupted and outcome.exit_code == 130
+    assert outcome.statuses == {"missing": 2}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ def markdown_page(
         A comment for who opens the source, such as the command that makes the page.
     """
     parts = [f"<!-- {note} -->", f"# {plain_text(title)}", plain_text(subtitle)]
-    parts += [f":::{{note}}\n{plain_text(banner)}\n:::" for banner in banners]
+    listed = "\n".join(f"- {plain_text(banner)}" for banner in banners)
+    parts += [f":::{{note}}\n{listed}\n:::"] if banners else []
     parts += [plain_text(sentence) for sentence in answer]
     for section in sections:
         parts += [f"## {plain_text(section.title)}", *map(plain_text, section.text)]
@@ -53,8 +54,9 @@ def _figure(piece: Figure) -> str:
 
 
 def _rounded(document: str) -> str:
-    """Return a picture with coordinates to a hundredth of a point, which halves it; its text stays as it is."""
-    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), document)
+    """Return a picture with its coordinates to a hundredth of a point, its lines to a tenth; words stay as they are."""
+    coarse = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d)\d+", r"\1", path[0]), document)
+    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
 
 
 def _table(piece: Table) -> str:

@@ -92,14 +92,17 @@ def _few_replicates(contests: Sequence[Contest]) -> list[str]:
 def _coarse_gold(contests: Sequence[Contest]) -> list[str]:
     sentences = []
     for contest in contests:
+        shares = []
         for estimand in contest.estimands:
             risks = contest.at_last_budget(estimand)
             least = float(risks.risk.min())
             floor = float(risks.floor.max())
             if math.isfinite(least) and floor > LARGEST_FLOOR * least:
-                share = f"{floor / least:.0%} of" if least > 0.0 else "above"
-                sentences.append(
-                    f"The squared error of the gold standard is {share} the least risk in {estimand} of "
-                    f"{contest.target}: too coarse to order the best settings."
-                )
+                share = f"{floor / least:.0%} of" if 0.0 < floor <= least else "above"
+                shares.append(f"{share} the least risk in {estimand}")
+        if shares:
+            sentences.append(
+                f"The squared error of the gold standard is {enumeration(shares)} of {contest.target}: too coarse to "
+                "order the best settings."
+            )
     return sentences
