@@ -4,6 +4,8 @@ Each function makes a target of ``n`` rows. Where the library has no class of it
 stands, which is also what samplers of other libraries read.
 """
 
+from typing import Any
+
 import numpy as np
 
 import approxmcmc as amc
@@ -93,7 +95,7 @@ def customer_lifetimes(n: int) -> Target:
     x, last, span = _purchases(n)
     later = np.maximum(x, 1.0)
 
-    def log_likelihood(value, r, alpha, a, b):
+    def log_likelihood(value: Any, r: Any, alpha: Any, a: Any, b: Any) -> Any:
         x, last, span, later = (value[:, k] for k in range(4))
         common = pt.gammaln(r + x) - pt.gammaln(r) + r * pt.log(alpha) + pt.gammaln(a + b) - pt.gammaln(b)
         alive = pt.gammaln(b + x) - pt.gammaln(a + b + x) - (r + x) * pt.log(alpha + span)
