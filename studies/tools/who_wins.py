@@ -33,7 +33,7 @@ def who_wins(results: "StudyResults", families: "Mapping[str, str]", estimand: s
     contests = [contest for contest in gather(results) if contest.reference is not None]
     longest = max((float(contest.budgets[-1]) for contest in contests), default=0.0)
     rows = [
-        {"data": contest.target, "about": f"{longest * share:.1g} s"} | _winner(contest, one, float(time))
+        {"data": contest.target, "about": f"{float(f'{longest * share:.1g}'):g} s"} | _winner(contest, one, float(time))
         for contest in contests
         for one in contest.estimands
         for share, time in zip(BUDGET_SHARES, contest.budgets, strict=True)
