@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from approxmcmc.contracts import ForeignSampler, Sampler, Target
+from approxmcmc.contracts import Target
 from approxmcmc.errors import StudyError
 from approxmcmc.study.knobs import Setting, Vary
 from approxmcmc.study.measures import MEASURES, Measure
@@ -170,7 +170,7 @@ class Declaration:
             if getattr(self, field) < least:
                 raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
         self._check_estimands()
-        self._check_settings()
+        self._check_labels()
         self._check_bounds()
         self._check_paper_values()
         self._check_presets()
@@ -185,15 +185,8 @@ class Declaration:
                 f"{sorted(self.estimands or {})}."
             )
 
-    def _check_settings(self) -> None:
-        settings = self.settings()
-        for setting in settings:
-            if not isinstance(setting.sampler, Sampler | ForeignSampler):
-                raise StudyError(
-                    f"Study {self.name!r}: {setting.label!r} must be a `contracts.Sampler`, such as "
-                    f"MetropolisHastings(...), or a `contracts.ForeignSampler`; found {setting.sampler!r:.200}."
-                )
-        labels = [setting.label for setting in settings]
+    def _check_labels(self) -> None:
+        labels = [setting.label for setting in self.settings()]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
             raise StudyError(f"Study {self.name!r} needs different labels for its settings; found {twice} twice.")

@@ -36,11 +36,6 @@ def test_knobs_are_crossed_in_order():
     assert settings[1].knobs == {"a": 1, "epsilon": 0.5}
 
 
-def test_what_is_no_sampler_is_refused_before_anything_runs():
-    with pytest.raises(StudyError, match=r"'exact' must be a `contracts.Sampler`, .* found ExactTest"):
-        dataclasses.replace(toy_study(), samplers={"exact": amc.ExactTest()}, presets={})
-
-
 def test_a_family_without_knobs_is_one_setting():
     assert [setting.label for setting in vary(dict, a=1).settings("name")] == ["name"]
 
