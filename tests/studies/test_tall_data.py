@@ -106,8 +106,8 @@ def test_a_sampler_on_the_clock_draws_from_the_posterior_of_its_target():
     trace = sampler.run(target, seconds=None, draws=300, seed=1, initial=fit.draw(np.random.default_rng(1)))
     beta = trace["posterior"]["beta"].values[0]
     assert np.abs((beta.mean(axis=0) - fit.mode) / fit.sd).max() < 0.6
-    assert trace["sample_stats"].attrs["tuning_perf_counter_diff"][0] > fit.seconds
-    assert trace["sample_stats"].attrs["target_content_hash"] != ""
+    attrs = trace["sample_stats"].attrs
+    assert attrs["tuning_perf_counter_diff"][0] > attrs["setup_pilot_seconds"] + attrs["setup_expansion_seconds"] > 0.0
 
 
 @pytest.mark.slow
