@@ -129,13 +129,13 @@ def test_other_families_take_sources(tmp_path):
     assert softmax.content_hash() == amc.targets.SoftmaxRegression(X, y, coef_names=NAMES).content_hash()
 
     def loglik(theta, data, i):
-        return -0.5 * (data[i, 0] - theta[0]) ** 2
+        return -0.5 * (data[0][i, 0] - theta[0]) ** 2
 
     def logprior(theta):
         return -0.5 * theta[0] ** 2
 
     def target_of(data):
-        return amc.Target(lambda theta, data, i: loglik(theta, data[0], i), logprior, data=data, n_obs=N, dim=1)
+        return amc.Target(loglik, logprior, data=data, n_obs=N, dim=1)
 
     assert target_of(rows).content_hash() == target_of(X).content_hash()
 
