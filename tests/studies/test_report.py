@@ -40,7 +40,7 @@ from approxmcmc.study.report.page import write_page, write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.trust import _coarse_gold, _few_replicates, looser_gold
+from approxmcmc.study.report.trust import _coarse_gold, _few_replicates, _unequal_shares, looser_gold
 from approxmcmc.study.report.wording import estimate, number
 from approxmcmc.targets import LogisticRegression
 from studies.tools.cost_of_epsilon import cost_against_epsilon
@@ -364,6 +364,17 @@ def test_a_coarse_gold_standard_is_named_with_its_target():
     (told,) = _coarse_gold([contest])
     assert "20% of the least risk in mean of toy" in told
     assert _few_replicates([contest]) == []
+
+
+def test_settings_that_met_another_machine_are_named():
+    results = make_results(failed=False)
+    assert _unequal_shares(results) == []
+    later = results.records["label"] == "austerity[epsilon=0.2]"
+    results.records.loc[~later, "cpu_seconds"] = 1.2  # of 2 s
+    (told,) = _unequal_shares(results)
+    assert "On toy the cells of austerity[epsilon=0.2] had 95% of a core, those of" in told and "60%" in told
+    results.records.loc[later, "cpu_seconds"] = 1.7  # 1.42 times
+    assert _unequal_shares(results) == []
 
 
 def test_report_of_a_study_without_any_finished_cell(tmp_path):

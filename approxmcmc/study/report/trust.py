@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Above this share of the smallest risk, the gold standard's own error decides the order of the settings.
 LARGEST_FLOOR = 0.05
 LEAST_CPU_SHARE = 0.9
+# Times the share of a core that another setting had: cells that were drawn again later, on a machine less or more busy.
+LARGEST_UNEQUAL_SHARE = 1.5
 # With fewer, percentile intervals at 95 % cover far less: about 80 % at 8 (see `approxmcmc.risk`).
 LEAST_REPLICATES = 8
 
@@ -39,6 +41,7 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             f"The median cell had {share:.0%} of a core: its wall-clock is partly that of other programs. Settings "
             "were interleaved, so ratios suffer less than seconds."
         )
+    sentences += _unequal_shares(results)
     if done < planned:
         sentences.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
     return sentences
@@ -79,6 +82,21 @@ def cpu_share(results: "StudyResults") -> float:
     done = results.records[results.records.status == "done"]
     shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
     return statistics.median(shares) if shares else 1.0
+
+
+def _unequal_shares(results: "StudyResults") -> list[str]:
+    """Say where settings of one target did not meet the same machine, as blocks that run together do."""
+    done = results.records[results.records.status == "done"]
+    sentences = []
+    for target, cells in done.groupby("target", sort=False):
+        wall = cells.groupby("label")["wall_seconds"].sum()
+        shares = (cells.groupby("label")["cpu_seconds"].sum() / wall)[wall > 0.0].astype(float)
+        if len(shares) and shares.max() > LARGEST_UNEQUAL_SHARE * shares.min():
+            sentences.append(
+                f"On {target} the cells of {shares.idxmax()} had {shares.max():.0%} of a core, those of "
+                f"{shares.idxmin()} {shares.min():.0%}: their seconds are not alike. Draw both again in one run."
+            )
+    return sentences
 
 
 def _few_replicates(contests: Sequence[Contest]) -> list[str]:
