@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from approxmcmc.output.flat import flat_draws
 from approxmcmc.study.report import Figure
-from approxmcmc.study.report.predictions import flat_draws, log_term_differences
+from approxmcmc.study.report.predictions import log_term_differences
 from approxmcmc.study.report.svg import COLOURS, subplots
 from approxmcmc.study.report.wording import number
 
@@ -47,7 +48,7 @@ def t_statistic(
     rng = np.random.default_rng(random_seed)
     (target_name, _), traces = next(iter(results.traces().items()))
     target = results.target(target_name)
-    theta = flat_draws(target, traces[0])[-1]
+    theta = flat_draws(traces[0], target)[-1, -1]
     terms = log_term_differences(target, theta, theta + scale * rng.standard_normal(theta.shape))
     sizes = [n for n in sizes if 2 <= n < terms.size]
     figure, axes = subplots(1, len(sizes), figsize=(9.6, 3.4), sharey=True, squeeze=False)

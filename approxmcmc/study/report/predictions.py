@@ -15,6 +15,7 @@ import numpy as np
 from approxmcmc.contracts import AcceptanceTest, Target
 from approxmcmc.design.pairs import Pairs, pairs_from
 from approxmcmc.engine.batches import full_terms
+from approxmcmc.output.flat import flat_draws
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study.report.intervals import Interval, share_interval
 
@@ -30,18 +31,6 @@ class Prediction:
 
     wrong_rate: Interval
     data_fraction: Interval
-
-
-def flat_draws(target: Target, trace: "xr.DataTree") -> np.ndarray:
-    """Return the draws of a trace as flat theta, shape (chain * draw, dim), in the order of ``target.variables``."""
-    posterior = trace["posterior"].to_dataset()
-    arrays = [
-        posterior[name]
-        .transpose("chain", "draw", ...)
-        .values.reshape(posterior.sizes["chain"] * posterior.sizes["draw"], -1)
-        for name in target.variables.shapes
-    ]
-    return np.concatenate(arrays, axis=1)
 
 
 def log_term_differences(target: Target, theta: np.ndarray, proposed: np.ndarray) -> np.ndarray:
@@ -66,7 +55,9 @@ def predict_setting(
     if proposal.describe(proposal.make_state()) or "weight" in proposal.records:
         return None
     per_trace = -(-n_pairs // len(traces))
-    draws = np.concatenate([_evenly(flat_draws(target, trace), per_trace) for trace in traces])
+    draws = np.concatenate(
+        [_evenly(flat_draws(trace, target).reshape(-1, target.variables.size), per_trace) for trace in traces]
+    )
     return predict(stored.test, pairs_from(draws, target, proposal, np.random.default_rng(0)), target.n_obs)
 
 
