@@ -41,6 +41,7 @@ FEWER = (
     ("observations=1000", "observations=100"),
     (r"amc\.sample\(target\)\n", "amc.sample(target, amc.presets.mala(0.1), tune=10, draws=30, progressbar=False)\n"),
     (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, dashboard_address=None)"),
+    ("from my_library import MySampler", "from approxmcmc.foreign import NutpieNUTS as MySampler"),
     (r'tall_target\("covertype"\)', 'tall_target("covertype", "synthetic")'),
 )
 
