@@ -52,6 +52,10 @@ class CacheWarning(ApproxMCMCWarning):
     """What was stored to save time cannot be used, and is made anew; no result changes."""
 
 
+class ClusterWarning(ApproxMCMCWarning):
+    """A Dask cluster cannot be used for something, which this process does in its place; no result changes."""
+
+
 class CheckpointWarning(ApproxMCMCWarning):
     """A checkpoint of a run could not be written; the run goes on, and no draw changes."""
 

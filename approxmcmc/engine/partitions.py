@@ -5,7 +5,9 @@ is one task for each part, sent to where the part lies. What a worker takes with
 tasks that it had, Dask makes again on the others; nothing else is repeated.
 """
 
+import functools
 import itertools
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,7 +59,7 @@ class Partitions:
     client
         A `distributed.Client`.
     make_part
-        ``make_part(recipe, lo, hi)`` returns what a worker keeps of the rows lo ... hi - 1.
+        ``make_part(recipe, lo, hi)`` returns what a worker keeps of the rows lo ... hi - 1; its length is hi - lo.
     recipe
         What it takes to make a part, small: it travels to every worker.
     where
@@ -103,6 +105,21 @@ class Partitions:
             yield numbers[task.key], result
             task.release()  # a result may be as large as a column
 
+    def total(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
+        """Return the sum of ``function(part k, *arguments, **by_row)`` over all parts, in the order of the rows.
+
+        `by_row` are arrays with a place for each row of the data, or none, length 0, where nobody wants these numbers.
+        Each part fills arrays of its own rows, which come back into place.
+        """
+        like = {name: (len(array) > 0, array.shape[1:], array.dtype) for name, array in by_row.items()}
+        found: dict[int, Any] = {}
+        for k, (sums, numbers) in self.map(_filled, function, arguments, like):
+            found[k] = sums
+            for name, rows in numbers.items():
+                if len(rows):
+                    by_row[name][slice(*self.where[k])] = rows
+        return functools.reduce(operator.add, (found[k] for k in range(len(found))))
+
 
 def _itself(recipe: Any) -> Any:
     return recipe
@@ -110,6 +127,11 @@ def _itself(recipe: Any) -> Any:
 
 def _made(lo: int, hi: int, make_part: Callable[[Any, int, int], Any], recipe: Any) -> Any:
     return make_part(recipe, lo, hi)
+
+
+def _filled(part: Any, function: Callable[..., Any], arguments: tuple[Any, ...], like: dict[str, Any]) -> Any:
+    by_row = {name: np.empty((len(part) * wanted, *shape), dtype) for name, (wanted, shape, dtype) in like.items()}
+    return function(part, *arguments, **by_row), by_row
 
 
 def _applied(part: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -11,22 +11,21 @@ from approxmcmc.targets.checks import checked_array
 
 
 def design_matrix(
-    X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str, keep_float32: bool = False
+    X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return X as contiguous floats, with a first column of ones where asked, y as it is, and a name per column.
 
-    Both may be sources, see `approxmcmc.sources`. X is of float64, or with `keep_float32` of float32 where it comes so;
-    the y of a source is of float64. Names are those given, else those of a DataFrame or a source, else x0, x1, ...
+    Both may be sources, as `design_source` and `response_source` return them. X is of float32 where it comes so, else
+    of float64. Names are those given, else those of a DataFrame or a source, else x0, x1, ...
 
     Raises
     ------
     InvalidInputError
         When X and y have no rows in common, or the names do not fit the columns.
     """
-    X, y = design_source(X, intercept=intercept), response_source(y)
     names = coef_names if coef_names is not None else getattr(X, "columns", None)
     has_ones = intercept and getattr(X, "ones", None) is not None
-    X = checked_array(X, "X", who=who, keep_float32=keep_float32)
+    X = checked_array(X, "X", who=who, keep_float32=True)
     X = X if X.dtype.kind == "f" else X.astype(np.float64)
     y = checked_array(y, "y", who=who)
     if X.ndim != 2 or y.ndim != 1 or X.shape[0] != y.shape[0] or X.shape[0] < 1:

@@ -27,8 +27,8 @@ from approxmcmc.engine.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.sources import DataSource
 from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
+from approxmcmc.targets.given import kept
 from approxmcmc.targets.likelihood_bounds import logistic_bound
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
@@ -77,8 +77,7 @@ class LinearTarget(TallDataTarget):
     """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), likewise; for the residuals of a first-order expansion."""
     third_derivative_bound: float | None = None
     """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), likewise; for the residuals of a second-order expansion."""
-    sources: tuple[DataSource, DataSource] | None = None
-    """Where X and y are read, if both came from sources."""
+    by_row = ("data", "X", "y")
     predictor_scale: float | None = None
     """How far eta moves until the second derivative is another, where one number tells: 1 for a logit."""
 
@@ -95,9 +94,8 @@ class LinearTarget(TallDataTarget):
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
         X, y = design_source(X, intercept=intercept), response_source(y)
-        if isinstance(X, DataSource) and isinstance(y, DataSource):
-            self.sources = X, y
-        self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who, keep_float32=True)
+        self.given = kept((X, y))
+        self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         self.y = self.responses(y.astype(np.float64, copy=False))
         self.data, self.n_obs = (self.X, self.y), len(y)
         self.variables = Variables({"beta": (len(labels),)}, {"beta": ("coef",)}, {"coef": labels})
@@ -107,11 +105,11 @@ class LinearTarget(TallDataTarget):
         """Return responses, shape (n,), as the likelihood takes them."""
         return y
 
-    def with_rows(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Return the model of other rows, in memory: as floats, with a column of ones where this model has one."""
+    def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
+        """Return the model of other rows: X of floats, with a column of ones where this model has one, and y."""
         other = copy.copy(self)
-        other.X, other.y, other.sources = X, self.responses(y), None
-        other.data, other.n_obs = (other.X, other.y), len(y)
+        other.X, other.y, other.given = given[0], self.responses(given[1]), None
+        other.data, other.n_obs = (other.X, other.y), n_obs
         return other
 
     def _log_terms(self) -> Any:

@@ -5,30 +5,32 @@ import copy
 import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, Target
-from approxmcmc.engine.partitions import active_client
 from approxmcmc.errors import IncompatibleError, NotFiniteError
-from approxmcmc.targets.expansion.distributed import DistributedExpansion
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.expansion.predictors import PredictorExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.parts import parts_of
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
-Expansion = LinearExpansion | PredictorExpansion | GeneralExpansion
+AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
 
-def expansion_of(target: Target, order: int) -> Expansion:
+def expansion_of(target: Target, order: int) -> AnyExpansion:
     """Return what expands the terms of a target: in closed form where they have linear predictors.
 
-    Passes over a linear model's rows that came from sources are made by the Dask cluster whose client is active.
+    Passes over rows that came from sources are made by the Dask cluster whose client is active.
     """
+    expansion: AnyExpansion
     if isinstance(target, LinearTarget):
-        client = None if target.sources is None else active_client()
-        return LinearExpansion(target, order) if client is None else DistributedExpansion(target, order, client)
-    return (
-        PredictorExpansion(target, order) if isinstance(target, PredictorsTarget) else GeneralExpansion(target, order)
-    )
+        expansion = LinearExpansion(target, order)
+    elif isinstance(target, PredictorsTarget):
+        expansion = PredictorExpansion(target, order)
+    else:
+        expansion = GeneralExpansion(target, order)
+    expansion.parts = parts_of(target)
+    return expansion
 
 
 class Posterior:
@@ -40,7 +42,7 @@ class Posterior:
                 f"a mode and an expansion need a target with continuous parameters and a likelihood, found {target!r}"
             )
         self.target, self.log_prior = target, target.compile().log_prior
-        self.expansion: Expansion = expansion_of(target, order)
+        self.expansion: AnyExpansion = expansion_of(target, order)
 
     def of_rows(self, rows: np.ndarray) -> "Posterior":
         """Return the log posterior, the log-likelihood estimated by some rows."""

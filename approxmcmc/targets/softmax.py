@@ -9,9 +9,10 @@ on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and e
 which touches at eta_0. It needs X'X alone, not a (K p, K p) matrix, since A is the same for all data.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from approxmcmc.engine.gradients import ROWS, gradient_signature
 from approxmcmc.engine.identity import content_id
 from approxmcmc.engine.numerics import exp_of_negative
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.design_matrix import design_matrix
+from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
+from approxmcmc.targets.given import kept
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
@@ -64,7 +66,8 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
         for place in range(start, stop):
             i, row = place - start, datum_at(order, place)
             for k in range(eta.shape[0]):
-                slope = (1.0 if k == y[row] else 0.0) - exp_of_negative(eta[k, i] - work[1, i])
+                # np.float64, since without compilation a number of Python's times one of float32 is one of float32.
+                slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_of_negative(eta[k, i] - work[1, i]))
                 for j in range(p):
                     out[k * p + j] += slope * X[row, j]
 
@@ -151,7 +154,8 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of the coefficients.
+        Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of the coefficients. X
+        and y may be sources (`approxmcmc.sources`).
     y
         Classes, shape (n,); any integers or whole numbers. Sorted, they label the dimension ``category``.
     prior_scale
@@ -186,6 +190,8 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     SoftmaxRegression(n_obs=100, n_classes=3, dim=6)
     """
 
+    by_row = ("data", "X", "y", "design", "responses")
+
     def __init__(
         self,
         X: Any,
@@ -197,23 +203,34 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "SoftmaxRegression"
-        self.X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        labels, codes = np.unique(y, return_inverse=True)
+        X, y = design_source(X, intercept=intercept), response_source(y)
+        self.given = kept((X, y))
+        X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        labels = self._labels = np.unique(y)
         if len(labels) < 2 or (labels != np.round(labels)).any():
             raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
         self.prior = Prior(prior_scale, prior, who=who)
         if prior is None and math.isinf(self.prior.scale):
             raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
-        self.y = codes.astype(np.int64)
-        self.data, self.n_obs, self.n_classes = (self.X, self.y), len(y), len(labels)
-        self.likelihood, self.responses = SoftmaxLikelihood(self.n_classes), (self.y,)
-        p = len(coefs)
-        classes = [Predictor((0, p), range(k * p, (k + 1) * p)) for k in range(self.n_classes)]
-        no_codes = np.empty((self.n_obs, 0), dtype=np.int32)
-        self.design = Design(self.n_classes * p, self.X, no_codes, (), classes)
+        self.n_classes = len(labels)
+        self.likelihood = SoftmaxLikelihood(self.n_classes)
+        self._set_rows(X, y)
         shape = {"beta": (self.n_classes, len(coefs))}
         coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
         self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)
+
+    def _set_rows(self, X: np.ndarray, y: np.ndarray) -> None:
+        (n, p), self.X, self.y = X.shape, X, np.searchsorted(self._labels, y).astype(np.int64, copy=False)
+        self.data, self.n_obs, self.responses = (self.X, self.y), n, (self.y,)
+        classes = [Predictor((0, p), range(k * p, (k + 1) * p)) for k in range(self.n_classes)]
+        self.design = Design(self.n_classes * p, X, np.empty((n, 0), dtype=np.int32), (), classes)
+
+    def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
+        """Return the model of other rows: X, with a column of ones where this model has one, and the classes y."""
+        other = copy.copy(self)
+        other.given = None
+        other._set_rows(*given)
+        return other
 
     def predictor_data(self, data: Data) -> Data:
         """Return the data (X, y) as those of the design, whose columns all classes share, and y."""
@@ -248,7 +265,8 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         constant = (gradient * eta_0).sum(axis=1) - log_partition - 0.25 * (centred * eta_0).sum(axis=1)
         gram = np.zeros((p, p))
         for lo in range(0, self.n_obs, ROWS_OF_SUMS):
-            gram += self.X[lo : lo + ROWS_OF_SUMS].T @ self.X[lo : lo + ROWS_OF_SUMS]
+            rows = np.asarray(self.X[lo : lo + ROWS_OF_SUMS], np.float64)
+            gram += rows.T @ rows
         sums = (gram, (linear.T @ self.X).ravel(), np.array([math.fsum(constant)]))
         kernels = (_boehning_gaps, _boehning_sum, _boehning_gap_gradient, _boehning_sum_gradient)
         touch = np.ascontiguousarray(np.column_stack([log_partition, eta_0, gradient]))
@@ -272,7 +290,8 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
             raise IncompatibleError("SoftmaxRegression: a prior given as a function has no PyMC twin; use prior_scale")
         with pm.Model(coords=dict(self.variables.coords)) as model:
             beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
-            pm.Categorical("y", logit_p=pm.math.dot(self.X, beta.T), observed=self.y.astype(np.int32))
+            X = np.asarray(self.X, np.float64)
+            pm.Categorical("y", logit_p=pm.math.dot(X, beta.T), observed=self.y.astype(np.int32))
         return model
 
     def __repr__(self) -> str:

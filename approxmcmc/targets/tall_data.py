@@ -4,7 +4,7 @@ import abc
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -119,6 +119,14 @@ class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     data: tuple[np.ndarray, ...]
     prior: Prior
+    given: Any = None
+    """Sources in the place of the data, in tuples and mappings, where some of these came from sources."""
+    by_row: tuple[str, ...] = ("data",)
+    """Attributes that have a place for each row, or hold what has."""
+
+    def with_rows(self, given: Any, n_obs: int) -> Self:
+        """Return the model of other rows: arrays, as `given` has sources, with so many rows."""
+        raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
     @abc.abstractmethod
     def _log_terms(self) -> Any:

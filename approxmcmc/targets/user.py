@@ -1,7 +1,8 @@
 """The user's own model, written as plain Python functions of one datum."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from approxmcmc.targets.checks import (
     plain_function,
     positive_integer,
 )
+from approxmcmc.targets.given import kept, with_sources
 from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
@@ -38,8 +40,9 @@ class Target(TallDataTarget):
     logprior
         ``logprior(theta) -> float``, up to a constant; -inf outside the support.
     data
-        An array or a tuple of arrays. At least one has `n_obs` rows; others pass through. Contiguous float64 and int64
-        arrays are not copied.
+        An array or a tuple of arrays, or of sources (`approxmcmc.sources`). At least one has `n_obs` rows; others pass
+        through. Contiguous float64 and int64 arrays are not copied. Those of float32 become float64, so that your
+        function computes in double precision.
     n_obs
         Number of terms N.
     dim
@@ -94,6 +97,8 @@ class Target(TallDataTarget):
     Target(loglik, n_obs=1000, dim=2)
     """
 
+    by_row = ("data", "_difference_bound")
+
     def __init__(
         self,
         loglik: Callable[..., float],
@@ -117,6 +122,10 @@ class Target(TallDataTarget):
         self.prior = Prior(1.0, logprior, who="Target", name="logprior", gradient=grad_logprior)
         self.n_obs = positive_integer(n_obs, "n_obs", who="Target")
         dim = positive_integer(dim, "dim", who="Target")
+        if isinstance(data, list) and any(np.ndim(array) for array in data):
+            data = tuple(data)
+        data = with_sources(data)
+        self.given = kept(data)
         self.data = self._checked_data(data)
         self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="Target")
         start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who="Target")
@@ -131,6 +140,12 @@ class Target(TallDataTarget):
         expected = "loglik(theta, data, i) -> float"
         check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="Target")
         self.prior.compile(dim)
+
+    def with_rows(self, given: Any, n_obs: int) -> Self:
+        """Return the model of other rows: arrays as `data`, those with a row for each term of other rows."""
+        other = copy.copy(self)
+        other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="Target"), n_obs
+        return other
 
     def _checked_data(self, data: Any) -> tuple[np.ndarray, ...]:
         checked = checked_arrays(data, "data", who="Target")

@@ -10,6 +10,10 @@ import pytest
 import zarr
 
 import approxmcmc as amc
+from approxmcmc.contracts import BoundedTarget
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.passes import log_densities
 from approxmcmc.errors import InvalidInputError, MissingExtraError
 from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
 
@@ -98,16 +102,34 @@ def test_core_rows_and_modes_are_those_of_arrays(tmp_path):
     np.testing.assert_array_equal(*(run(core, sampler)["beta"] for core in cores))
 
 
+def two_groups(X, y):
+    """Return a normal regression with groups, whose scale is known, and varying slopes."""
+    group = np.arange(N) % 3
+    predictors = {"mu": {"beta": X, "effect": group, "slope": (group, X[:, 1])}}
+    derivatives = {"derivatives": lambda mu, y: (y - mu, -1.0)}
+    return amc.PredictorTarget(lambda mu, y: -0.5 * (y - mu) ** 2, predictors, y, **derivatives)
+
+
+@pytest.mark.parametrize("make", [amc.targets.LogisticRegression, amc.targets.SoftmaxRegression, two_groups])
 @pytest.mark.recompiles
-def test_float32_gives_the_sums_of_the_same_numbers_as_float64():
+def test_float32_gives_the_sums_of_the_same_numbers_as_float64(make):
     """Single rounding would show in the seventh digit."""
     X, y = table_of(np.float32)
-    short, long = amc.targets.LogisticRegression(X, y), amc.targets.LogisticRegression(X.astype(np.float64), y)
-    assert short.X.dtype == np.float32 and short.X.nbytes == long.X.nbytes // 2
-    one, other = amc.targets.find_mode(short), amc.targets.find_mode(long)
-    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-13)
-    np.testing.assert_allclose(one.precision, other.precision, rtol=1e-13)
-    np.testing.assert_allclose(short.row_norms(), long.row_norms(), rtol=1e-14)
+    short, long = make(X, y), make(X.astype(np.float64), y)
+    assert short.data[0].dtype == np.float32 and short.data[0].nbytes == long.data[0].nbytes // 2
+    theta = np.sin(1.0 + np.arange(short.variables.size))
+    for values in zip(*(every_sum(target, theta) for target in (short, long)), strict=True):
+        np.testing.assert_allclose(*values, rtol=1e-12, atol=1e-12)
+
+
+def every_sum(target, theta):
+    """Return log density, terms, gradient, mode, curvature, and the sums of the likelihood's bound where it has one."""
+    compiled, gradient = target.compile(), target.compile_gradient()
+    slope, fit = full_gradient(gradient, theta), amc.targets.find_mode(target)
+    bounds = target.likelihood_bound("tuned", theta).sums if isinstance(target, BoundedTarget) else ()
+    terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
+    norms = [target.row_norms()] if isinstance(target, amc.targets.LogisticRegression) else []
+    return [log_densities(compiled, theta[None]), terms, slope, fit.theta, fit.precision, *bounds, *norms]
 
 
 @pytest.mark.parametrize("bound", ["tuned", "untuned", "taylor"])

@@ -17,9 +17,10 @@ from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predict
 from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import over_blocks, sum_over_blocks
+from approxmcmc.engine.passes import sum_over_blocks
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
+from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
@@ -86,14 +87,27 @@ def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..
     return add_residual_gradient
 
 
-class GeneralExpansion:
+def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
+    """Write all terms at each theta, a column for each."""
+
+    def block(lo: int, hi: int) -> int:
+        column = np.empty(hi - lo)
+        for j, theta in enumerate(thetas):
+            compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
+            out[lo:hi, j] = column
+        return hi - lo
+
+    return sum_over_blocks(block, len(out))
+
+
+class GeneralExpansion(Expansion):
     """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), by central differences.
 
     With the target's own gradient an expansion takes 2 + 2 d passes over the data, without it d^2 + 3 d + 1.
     """
 
     def __init__(self, target: Target, order: int) -> None:
-        self.target, self.order, self.passes = target, order, 0
+        super().__init__(target, order)
         self.compiled, self.dim = target.compile(), target.variables.size
         self.mapped = any(is_mapped(array) for array in self.compiled.data)
         self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
@@ -120,19 +134,19 @@ class GeneralExpansion:
         """Return the expansion of the terms of some rows, which stand for all."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        some.parts = None
         some.forget_steps()
         return some
 
+    @over_all_rows
     def log_likelihood(self, theta: np.ndarray) -> float:
         """Return the sum of all terms at theta: one pass."""
-        self.passes += 1
         total = sum_over_blocks(lambda lo, hi: float(self._values(theta, lo, hi).sum()), self.n_rows)
         return self.weight * total
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient of the log-likelihood at theta: one pass, or two for each coordinate."""
         if self.gradients is not None:
-            self.passes += 1
             return self._total_slope(theta)
         steps = np.diag(self.steps(theta))
         ends = [(self.log_likelihood(theta + step), self.log_likelihood(theta - step)) for step in steps]
@@ -171,26 +185,37 @@ class GeneralExpansion:
             here = self._total(theta)
             if all(np.isfinite(part).all() for part in here):
                 return here  # else the rows tell which datum it is
-        return self._by_rows(theta, None)
+        return self._by_rows(theta, np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
         """Expand every row at theta; write the rows to `out`, and return their sum."""
         return self._by_rows(theta, out)
 
-    def _by_rows(self, theta: np.ndarray, out: np.ndarray | None) -> Quadratic:
-        steps = self.steps(theta)
+    def _by_rows(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
+        total = self._expand_rows(theta, self.steps(theta), out=out)
+        self.passes += self._passes_of_rows() - 1
+        return self._quadratic(total)
+
+    def _passes_of_rows(self) -> int:
+        """Return as how many passes an expansion of every row counts."""
+        second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
+        return 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
+
+    @over_all_rows
+    def _expand_rows(self, theta: np.ndarray, steps: np.ndarray, *, out: np.ndarray) -> np.ndarray:
+        """Return the sum of the rows of the expansion by differences over these steps; `out` may take the rows."""
+        return self._fill_rows(theta, steps, out)
+
+    def _fill_rows(self, theta: np.ndarray, steps: np.ndarray, out: np.ndarray) -> np.ndarray:
         fill = self._fill_by_values if self.gradients is None else self._fill_by_gradients
 
         def block(lo: int, hi: int) -> np.ndarray:
-            numbers = np.empty((hi - lo, self.columns)) if out is None else out[lo:hi]
+            numbers = out[lo:hi] if len(out) else np.empty((hi - lo, self.columns))
             fill(theta, steps, lo, hi, numbers)
-            check_finite(numbers, lo, theta)
+            check_finite(numbers, self.first_row + lo, theta)
             return np.asarray(numbers.sum(axis=0))
 
-        total = self.weight * sum_over_blocks(block, self.n_rows, self.block)
-        second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
-        self.passes += 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
-        return self._quadratic(total)
+        return self.weight * sum_over_blocks(block, self.n_rows, self.block)
 
     def _quadratic(self, total: np.ndarray) -> Quadratic:
         """Return a sum of rows of the expansion as a quadratic."""
@@ -229,6 +254,7 @@ class GeneralExpansion:
         self.gradients(theta, self.gradient_data, lo, hi, self.rows, out)
         return out
 
+    @over_all_rows
     def _total_slope(self, theta: np.ndarray) -> np.ndarray:
         def block(lo: int, hi: int) -> np.ndarray:
             out = np.zeros(self.dim)
@@ -276,32 +302,44 @@ class GeneralExpansion:
         Without a linear predictor nothing tells the reach of a row: walls are the rows that vary over draws from a
         normal law wider than the posterior, where draws of the posterior never are. There is nothing to average.
         """
-        total = self.expand(center, out)
-        compiled = self.compile_residuals(self.compiled, center, out)
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
-        residuals, far = (self._at_each(thetas, compiled) for thetas in (draws, wide))
+        left, far = np.empty((2, self.n_rows, len(draws)))
+        total = self._quadratic(self._look(center, self.steps(center), draws, wide, numbers=out, left=left, far=far))
+        self.passes += self._passes_of_rows() + 2 * len(draws) - 1
         walls = ~np.isfinite(far).all(axis=1)  # there the quadratic is as wrong as can be
         far[walls] = 0.0
         walls |= rows_that_vary(survey_of(far, walls, total), LARGEST_FAR_SPREAD)
-        return survey_of(residuals, walls, total)
+        return survey_of(left, walls, total)
+
+    @over_all_rows
+    def _look(
+        self,
+        center: np.ndarray,
+        steps: np.ndarray,
+        near: np.ndarray,
+        wide: np.ndarray,
+        *,
+        numbers: np.ndarray,
+        left: np.ndarray,
+        far: np.ndarray,
+    ) -> np.ndarray:
+        """Expand every row at a centre, and write what is left at two sets of draws."""
+        total = self._fill_rows(center, steps, numbers)
+        residuals = self.compile_residuals(self.compiled, center, numbers)
+        _write_each(residuals, near, left)
+        _write_each(residuals, wide, far)
+        return total
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
         """Return all terms at draws; shape (rows, draws)."""
-        return self._at_each(draws, self.compiled)
+        terms = np.empty((self.n_rows, len(draws)))
+        self._write_terms(draws, out=terms)
+        self.passes += len(draws) - 1
+        return terms
 
-    def _at_each(self, thetas: np.ndarray, compiled: CompiledTarget) -> np.ndarray:
-        out = np.empty((self.n_rows, len(thetas)))
-
-        def block(lo: int, hi: int) -> None:
-            column = np.empty(hi - lo)
-            for j, theta in enumerate(thetas):
-                compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
-                out[lo:hi, j] = column
-
-        for _ in over_blocks(block, self.n_rows):
-            pass
-        self.passes += len(thetas)
-        return out
+    @over_all_rows
+    def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
+        return _write_each(self.compiled, draws, out)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of some rows."""

@@ -9,7 +9,7 @@ to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types as nb
@@ -19,7 +19,7 @@ from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predict
 from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import over_blocks, sum_over_blocks
+from approxmcmc.engine.passes import sum_over_blocks
 from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
 from approxmcmc.targets.expansion.linear_kernels import (
     NODES,
@@ -30,6 +30,7 @@ from approxmcmc.targets.expansion.linear_kernels import (
     make_terms_on_grid,
     survey_signature,
 )
+from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
@@ -111,49 +112,57 @@ def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[f
     return add_residual_gradient
 
 
-class LinearExpansion:
+class Sums(NamedTuple):
+    """Sums over rows of |x_i|^3, |x_i|^6, values, gradients and Hessians, in one vector; the largest |x_i|^2."""
+
+    sums: np.ndarray
+    longest: float
+
+    def __add__(self, other: Any) -> "Sums":
+        """Return the sums over the rows of both."""
+        return Sums(self.sums + other.sums, max(self.longest, other.longest))
+
+
+class LinearExpansion(Expansion):
     """Terms f(eta_i, y_i), eta_i = x_i' theta: the row of datum i is (a_i, b_i), see the module."""
 
     def __init__(self, target: LinearTarget, order: int = 2) -> None:
-        self.target, self.order, self.passes, self.columns = target, order, 0, 2
-        self.X, self.y, self.weight = target.X, target.y, 1.0
+        super().__init__(target, order)
+        self.X, self.y, self.weight, self.columns = target.X, target.y, 1.0, 2
         self.mapped = is_mapped(target.X)
         self._functions = target._loglik_eta, target.derivatives_eta
-        self.first_row = 0  # its number in the data of which these rows are a part
         types = type_of(target.X), type_of(target.y)
         self._add_up = bind(make_add_up, *self._functions, signature=add_up_signature(*types), fastmath=BATCH_FASTMATH)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
         """Return the expansion of the terms of some rows, which stand for all."""
         some = copy.copy(self)
-        some.X, some.y, some.passes = np.asarray(self.X[rows]), np.array(self.y[rows]), 0
+        some.X, some.y, some.passes, some.parts = np.asarray(self.X[rows]), np.array(self.y[rows]), 0, None
         some.weight = len(self.y) / len(rows)
         return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
-        return self._pass(theta, np.empty((0, 2)))[0]
+        return _unpacked(self._pass(theta, out=np.empty((0, 2))).sums[2:], len(theta))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
         """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
-        return _without_constant(self._pass(theta, out)[0], theta)
+        return _without_constant(_unpacked(self._pass(theta, out=out).sums[2:], len(theta)), theta)
 
-    def _pass(self, theta: np.ndarray, out: np.ndarray) -> tuple[Quadratic, np.ndarray]:
-        """Return sums over all rows, and those of their lengths where `out` takes their expansion."""
+    @over_all_rows
+    def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Sums:
+        """Return sums over all rows, those of their lengths only where `out` takes their expansion."""
         X, y, dim = self.X, self.y, len(theta)
 
-        def block(lo: int, hi: int) -> np.ndarray:
+        def block(lo: int, hi: int) -> Sums:
             sums, norms = np.zeros(1 + dim + dim * dim), np.zeros(3)
             self._add_up(theta, X, y, ALL_ROWS, lo, hi, self.order == 2, out, sums, norms)
             if not np.isfinite(sums).all():
                 self._refuse(theta, lo, hi)
-            longest.append(norms[2])
-            return np.concatenate([norms[:2], sums])
+            return Sums(np.concatenate([norms[:2], sums]), float(norms[2]))
 
-        self.passes += 1
-        longest: list[float] = []
-        norms, sums = np.split(self.weight * sum_over_blocks(block, len(y)), [2])
-        return _unpacked(sums, dim), np.append(norms, max(longest))
+        found = sum_over_blocks(block, len(y))
+        return found._replace(sums=self.weight * found.sums)
 
     def _refuse(self, theta: np.ndarray, lo: int, hi: int) -> None:
         """Name the first row of a block that has no finite value and derivatives, if it is one row's fault."""
@@ -174,13 +183,15 @@ class LinearExpansion:
         bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
         if bound is None or scale is None or self.order != 2:
             return None
-        total, (cubes, sixths, longest) = self._pass(law.mode, out)
+        found = self._pass(law.mode, out=out)
+        (cubes, sixths), total = np.split(found.sums, [2])
         widest = float(np.linalg.eigvalsh(law.cov)[-1])
         each = float(np.sqrt(15.0) * bound * widest**1.5 / 6.0)
-        if each * cubes > largest or widest * longest > LARGEST_LEVERAGE * scale**2:
+        if each * cubes > largest or widest * found.longest > LARGEST_LEVERAGE * scale**2:
             return None
         light = np.zeros(len(out), dtype=bool)
-        return Survey(each * float(cubes), each**2 * float(sixths), None, light, _without_constant(total, law.mode))
+        quadratics = _without_constant(_unpacked(total, len(law.mode)), law.mode)
+        return Survey(each * float(cubes), each**2 * float(sixths), None, light, quadratics)
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
@@ -194,11 +205,12 @@ class LinearExpansion:
 
         def spreads() -> np.ndarray:
             found = np.empty(n_rows)
-            self._look(law, averaged, np.empty_like(out), found, np.empty_like(walls))
+            self._look(law, averaged, numbers=np.empty_like(out), spreads=found, walls=np.empty_like(walls))
             return found
 
         walls = np.empty(n_rows, dtype=bool)
-        together, left, sums = np.split(self._look(law, averaged, out, np.empty(0), walls), [2, 2 + len(draws)])
+        found = self._look(law, averaged, numbers=out, spreads=np.empty(0), walls=walls)
+        together, left, sums = np.split(found, [2, 2 + len(draws)])
         total = _without_constant(_unpacked(sums, dim), center)
         deviations, variances = map(float, together)
 
@@ -207,10 +219,12 @@ class LinearExpansion:
 
         return Survey(deviations, variances, left, walls, total, spreads, residuals_of)
 
+    @over_all_rows
     def _look(
         self,
         law: tuple[np.ndarray, np.ndarray, np.ndarray],
         averaged: bool,
+        *,
         numbers: np.ndarray,
         spreads: np.ndarray,
         walls: np.ndarray,
@@ -235,7 +249,6 @@ class LinearExpansion:
                 self._refuse(center, lo, hi)
             return np.concatenate([together, left, sums])
 
-        self.passes += 1
         return sum_over_blocks(block, len(y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -245,13 +258,18 @@ class LinearExpansion:
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
         """Return all terms at draws, shape (rows, draws): one pass."""
-        self.passes += 1
+        terms = np.empty((len(self.y), len(draws)))
+        self._write_terms(draws, out=terms)
+        return terms
 
-        def block(lo: int, hi: int) -> np.ndarray:
+    @over_all_rows
+    def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
+        def block(lo: int, hi: int) -> int:
             rows = np.arange(lo, hi)
-            return self._terms(self._predictors(rows, draws), rows)
+            out[lo:hi] = self._terms(self._predictors(rows, draws), rows)
+            return hi - lo
 
-        return np.concatenate(list(over_blocks(block, len(self.y))))
+        return sum_over_blocks(block, len(self.y))
 
     def _predictors(self, rows: np.ndarray, draws: np.ndarray) -> np.ndarray:
         return np.asarray(self.X[rows]) @ draws.T

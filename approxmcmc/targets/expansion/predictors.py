@@ -17,7 +17,8 @@ from approxmcmc.engine.batches import Data, log_terms_type
 from approxmcmc.engine.compile import type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import over_blocks, sum_over_blocks
+from approxmcmc.engine.passes import sum_over_blocks
+from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
@@ -26,12 +27,12 @@ from approxmcmc.targets.predictors.kernels import add_residual_gradient, residua
 REACH, FARTHEST = 3.0, 0.125
 
 
-class PredictorExpansion:
+class PredictorExpansion(Expansion):
     """Terms f(eta_i1 ... eta_iK, y_i): the row of datum i is (eta, f, g, H) at theta_hat."""
 
     def __init__(self, target: PredictorsTarget, order: int = 2) -> None:
+        super().__init__(target, order)
         likelihood = target.likelihood
-        self.target, self.order, self.passes = target, order, 0
         self.design, self.K = target.design, likelihood.n_predictors
         self.mapped = is_mapped(target.design.X)
         self.columns = self.K + likelihood.n_numbers
@@ -44,23 +45,26 @@ class PredictorExpansion:
         """Return the expansion of the terms of some rows, which stand for all."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        some.parts = None
         return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return the expansion of the log-likelihood at theta: one pass."""
-        return self._pass(theta, None)
+        return self._pass(theta, out=np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
         """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
-        return self._pass(theta, out)
+        return self._pass(theta, out=out)
 
-    def _pass(self, theta: np.ndarray, out: np.ndarray | None) -> Quadratic:
+    @over_all_rows
+    def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Quadratic:
+        """Return the sum of the rows of the expansion, which `out` takes where it has room."""
+
         def block(lo: int, hi: int) -> Quadratic:
-            numbers = np.empty((hi - lo, self.columns)) if out is None else out[lo:hi]
+            numbers = out[lo:hi] if len(out) else np.empty((hi - lo, self.columns))
             self._fill(theta, lo, hi, numbers)
             return self._sum(numbers, self._where(lo, hi))
 
-        self.passes += 1
         total = sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
@@ -74,7 +78,7 @@ class PredictorExpansion:
         found = np.empty((hi - lo, self.columns - self.K))
         self._expand(eta, self.target.responses, self.rows, lo, hi, found)
         numbers[:, : self.K], numbers[:, self.K :] = eta.T, found
-        check_finite(numbers, lo, theta)
+        check_finite(numbers, self.first_row + lo, theta)
         bends = numbers[:, 2 * self.K + 1 :]
         bends[:, self.upper[0] == self.upper[1]] *= 0.5
         bends *= self.order == 2
@@ -108,20 +112,34 @@ class PredictorExpansion:
         Walls are rows of which the quadratic misses more than 1/8 within 3 standard deviations of their predictors.
         Coefficients are Taylor's: with K predictors averages would take a grid in K dimensions.
         """
-        left, walls = np.empty((self.n_rows, len(draws))), np.zeros(self.n_rows, dtype=bool)
+        left, walls = np.empty((self.n_rows, len(draws))), np.empty(self.n_rows, dtype=bool)
+        total = self._look(center, cholesky, draws, numbers=out, left=left, walls=walls)
+        return survey_of(left, walls, total)
+
+    @over_all_rows
+    def _look(
+        self,
+        center: np.ndarray,
+        cholesky: np.ndarray,
+        draws: np.ndarray,
+        *,
+        numbers: np.ndarray,
+        left: np.ndarray,
+        walls: np.ndarray,
+    ) -> Quadratic:
+        """Expand every row at a centre; write the expansion, what it misses at draws, and which rows are walls."""
 
         def block(lo: int, hi: int) -> Quadratic:
-            numbers, rows = out[lo:hi], self._where(lo, hi)
-            self._fill(center, lo, hi, numbers)
-            left[lo:hi] = self._left(numbers, self.design.times((draws - center).T, rows), lo, hi)
+            here, rows = numbers[lo:hi], self._where(lo, hi)
+            self._fill(center, lo, hi, here)
+            left[lo:hi] = self._left(here, self.design.times((draws - center).T, rows), lo, hi)
             values, axes = np.linalg.eigh(self.design.covariances(cholesky, rows))
             reach = REACH * np.moveaxis(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :], 0, 1)
-            far = self._left(numbers, np.concatenate([reach, -reach], axis=2), lo, hi)
+            far = self._left(here, np.concatenate([reach, -reach], axis=2), lo, hi)
             walls[lo:hi] = ~(np.abs(far) <= FARTHEST).all(axis=1)
-            return self._sum(numbers, rows)
+            return self._sum(here, rows)
 
-        self.passes += 1
-        return survey_of(left, walls, sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time))
+        return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         """Return what the quadratics miss of their terms at predictors that are `delta` (K, rows, places) off."""
@@ -134,14 +152,19 @@ class PredictorExpansion:
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
         """Return all terms at draws, shape (rows, draws): one pass."""
+        terms = np.empty((self.n_rows, len(draws)))
+        self._write_terms(draws, out=terms)
+        return terms
 
-        def block(lo: int, hi: int) -> np.ndarray:
+    @over_all_rows
+    def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
+        def block(lo: int, hi: int) -> int:
             rows = self._where(lo, hi)
             eta = self.design.eta(np.zeros(self.design.dim), rows)[:, :, None] + self.design.times(draws.T, rows)
-            return self._terms_at(eta, lo, hi)
+            out[lo:hi] = self._terms_at(eta, lo, hi)
+            return hi - lo
 
-        self.passes += 1
-        return np.concatenate(list(over_blocks(block, self.n_rows, self.design.rows_at_a_time)))
+        return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _terms_at(self, eta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         """Return terms at predictors (K, rows, places); shape (rows, places)."""

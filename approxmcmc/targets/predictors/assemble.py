@@ -61,7 +61,7 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
         checked_array(design, name, who=who)
         return Part(variable, shared={0: float(design)}, is_scalar=True)
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
-    array = checked_array(codes, name, who=who)
+    array = checked_array(codes, name, who=who, keep_float32=True)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
         if array.dtype.kind != "i" or array.shape != (n,) or array.min() < 0:
             raise InvalidInputError(
@@ -69,13 +69,18 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
                 f"{f', the smallest {array.min()}' if array.size else ''}; np.unique(..., return_inverse=True) makes "
                 "them of any labels"
             )
-        column = None if weights is None else checked_array(weights, f"the weights of {name}", who=who)
+        what = f"the weights of {name}"
+        column = None if weights is None else _floats(checked_array(weights, what, who=who, keep_float32=True))
         if column is not None and column.shape != (n,):
             raise InvalidInputError(f"{who}: the weights of {name} must have shape ({n},), found {column.shape}")
-        return Part(variable, None if column is None else column.astype(np.float64)[:, None], array)
+        return Part(variable, None if column is None else column[:, None], array)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
         raise InvalidInputError(f"{who}: {name} must have {n} rows, as y has, found shape {array.shape}")
-    return Part(variable, array.astype(np.float64, copy=False).reshape(n, -1), is_scalar=array.ndim == 1)
+    return Part(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1)
+
+
+def _floats(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
 def assemble(parts: Mapping[str, list[Part]], variables: Variables, n: int) -> Design:

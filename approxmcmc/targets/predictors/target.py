@@ -1,8 +1,9 @@
 """A model of the user's whose rows see theta through a few linear predictors, such as a mean and a log scale."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from approxmcmc.targets.checks import (
     checked_arrays,
     plain_function,
 )
+from approxmcmc.targets.given import kept, with_sources
 from approxmcmc.targets.names import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import Part, assemble, read_part
@@ -95,6 +97,8 @@ class PredictorTarget(PredictorsTarget):
     (PredictorTarget(n_obs=1000, 2 predictors, dim=7), {'beta': (2,), 'effect': (4,), 'log_sigma': ()})
     """
 
+    by_row = ("data", "design", "responses")
+
     def __init__(
         self,
         loglik: Callable[..., float],
@@ -110,12 +114,12 @@ class PredictorTarget(PredictorsTarget):
         initial_point: Mapping[str, Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self.responses = self._checked_responses(y)
-        self.n_obs = len(self.responses[0])
-        parts = _read(predictors, offsets or {}, self.n_obs)
+        y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
+        given = with_sources((predictors, offsets or {}, y))
+        self.given = kept(given)
+        parts = self._read(*given)
         self.variables = _variables(parts, dims or {}, coords or {})
-        self.design = assemble(parts, self.variables, self.n_obs)
-        self.data = (*self.design.arrays, *self.responses)
+        self._assemble(parts)
         self.likelihood = ScalarLikelihood(
             plain_function(loglik, "loglik", who=WHO),
             len(parts),
@@ -131,6 +135,23 @@ class PredictorTarget(PredictorsTarget):
         arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
         check_compiles(self.likelihood.loglik, "loglik", arguments, expected, who=WHO)
+
+    def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[Part]]:
+        """Take the responses, and return the parts of each predictor."""
+        self.responses = self._checked_responses(y)
+        self.n_obs = len(self.responses[0])
+        return _read(predictors, offsets, self.n_obs)
+
+    def _assemble(self, parts: dict[str, list[Part]]) -> None:
+        self.design = assemble(parts, self.variables, self.n_obs)
+        self.data = (*self.design.arrays, *self.responses)
+
+    def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
+        """Return the model of other rows, with the variables of this one: (predictors, offsets, y)."""
+        other = copy.copy(self)
+        other.given = None
+        other._assemble(other._read(*given))
+        return other
 
     def _checked_responses(self, y: Any) -> tuple[np.ndarray, ...]:
         responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))

@@ -1,0 +1,156 @@
+"""Parts of a target's rows on the workers of a Dask cluster: each is a target of its own.
+
+A target that was given sources keeps them. A worker reads its rows from there, and puts them into a copy of the target
+that holds none. So passes over all rows know nothing of clusters: they are what a target does with its rows, made for
+each part.
+"""
+
+import copy
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Target
+from approxmcmc.engine.mapped_files import is_mapped
+from approxmcmc.engine.partitions import Partitions, active_client, spans
+from approxmcmc.errors import ClusterWarning, IncompatibleError
+from approxmcmc.sources import DataSource
+from approxmcmc.targets.given import each, leaves
+from approxmcmc.targets.tall_data import TallDataTarget
+
+
+class Recipe(NamedTuple):
+    """A target without its rows, and where these are read."""
+
+    target: TallDataTarget
+    given: Any
+
+
+class Part:
+    """The target that some rows make, the number of the first, and what passes over them keep here."""
+
+    def __init__(self, target: TallDataTarget, first_row: int) -> None:
+        self.target, self.first_row = target, first_row
+        self._kept: dict[Any, Any] = {}
+
+    def keep(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``make(target, *arguments)``, made once where this part lies."""
+        if (make, arguments) not in self._kept:
+            self._kept[make, arguments] = make(self.target, *arguments)
+        return self._kept[make, arguments]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.target.n_obs
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what is kept: compiled code does not travel."""
+        return {**self.__dict__, "_kept": {}}
+
+
+def recipe_of(target: TallDataTarget) -> Recipe:
+    """Return what it takes to make parts of a target; small, since it travels to every worker."""
+    bare = copy.copy(target)
+    for name in ("given", *target.by_row):
+        vars(bare).pop(name, None)
+    return Recipe(bare, target.given)
+
+
+def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
+    """Read some rows; read-only, like those that are mapped from a file, they have the same kernels on the disk."""
+
+    def rows_of(given: Any) -> Any:
+        if not isinstance(given, DataSource) or len(given) != recipe.target.n_obs:
+            return given
+        rows = given.rows(lo, hi)
+        rows.flags.writeable = False
+        return rows
+
+    return Part(recipe.target.with_rows(each(rows_of, recipe.given), hi - lo), lo)
+
+
+_known: "weakref.WeakKeyDictionary[Target, Partitions]" = weakref.WeakKeyDictionary()
+
+
+def parts_of(target: Target) -> Partitions | None:
+    """Return the parts of a target on the cluster whose client is active: read once, they stay while the target lives.
+
+    None where no client is active, and for data that this process has to read itself.
+
+    Raises
+    ------
+    IncompatibleError
+        When the terms of a part are not those of the same rows here.
+
+    Warns
+    -----
+    ClusterWarning
+        When the data lie on a disk, and this process has to make the passes all the same.
+    """
+    client = active_client()
+    if client is None:
+        return None
+    known = _known.get(target)
+    if known is not None and known.client is client:
+        return known
+    if reason := _why_here(target):
+        if any(is_mapped(array) for array in target.compile().data):
+            warnings.warn(f"{target!r}: {reason}", ClusterWarning, stacklevel=2)
+        return None
+    assert isinstance(target, TallDataTarget)
+    first = next(_by_row(target))
+    parts = Partitions(client, make_part, recipe_of(target), spans(first.offsets))
+    _compare_ends(target, parts)
+    _known[target] = parts
+    return parts
+
+
+def _why_here(target: Target) -> str:
+    """Return why this process has to make the passes over a target's rows; empty where it has not."""
+    here = "this process makes the passes over all data itself, though a Dask client is active: "
+    if not isinstance(target, TallDataTarget) or target.given is None:
+        return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
+    if not all(isinstance(one, DataSource) for one in _by_row(target)):
+        return here + "some of its data are arrays; give these as approxmcmc.sources.Arrays(array), too"
+    return ""
+
+
+def _by_row(target: TallDataTarget) -> Iterator[Any]:
+    """Yield what a target was given that has a place for each row."""
+    return (leaf for leaf in leaves(target.given) if np.ndim(leaf) and len(leaf) == target.n_obs)
+
+
+def _compare_ends(target: Target, parts: Partitions) -> None:
+    """Compare the first and the last term of each part with those of the same rows here.
+
+    A term that depends on its place, or on its neighbours, is another one in a part; and a path may lead to other files
+    on another machine.
+    """
+    dim, compiled = target.variables.size, target.compile()
+    theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # where terms differ from each other
+    ends = np.array([(lo, hi - 1) for lo, hi in parts.where]).ravel()
+    expected = np.empty(ends.size)
+    compiled.log_terms(theta, compiled.data, ends, 0, ends.size, expected)
+    found = dict(parts.map(terms_at_ends, theta))
+    for k, rows in enumerate(parts.where):
+        if not np.allclose(found[k], expected[2 * k : 2 * k + 2], rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise IncompatibleError(
+                f"{target!r}: the terms of rows {rows[0]} and {rows[1] - 1} are {expected[2 * k : 2 * k + 2]} here and "
+                f"{found[k]} on a worker, which reads rows {rows[0]} to {rows[1] - 1} alone. Either a term depends on "
+                "more than its own row, and passes must be made without a Dask client, or the source leads to other "
+                "data there"
+            )
+
+
+def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
+    """Return the first and the last term of a part."""
+    compiled, out = part.keep(_compiled), np.empty(2)
+    compiled.log_terms(theta, compiled.data, np.array([0, len(part) - 1]), 0, 2, out)
+    return out
+
+
+def _compiled(target: Target) -> Any:
+    return target.compile()
