@@ -140,15 +140,20 @@ def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Setting]:
     return lambda known: Setting(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
-def _no_gradient(known: Situation) -> str:
+def why_no_gradient(target: Target) -> str:
     """Say why Langevin steps are none for this target, or nothing."""
-    if not isinstance(known.target, DifferentiableTarget):
+    if not isinstance(target, DifferentiableTarget):
         return "the target has no gradient"
     try:
-        known.target.compile_gradient()
+        target.compile_gradient()
     except IncompatibleError as error:
         return f"the target has no gradient: {error}"
     return ""
+
+
+def _no_gradient(known: Situation) -> str:
+    """Say why Langevin steps are none, or nothing."""
+    return why_no_gradient(known.target)
 
 
 def _no_mode(known: Situation) -> str:

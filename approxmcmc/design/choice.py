@@ -23,9 +23,9 @@ import numpy as np
 import pandas as pd
 
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, Target
-from approxmcmc.design.candidates import Setting, Situation, candidates
+from approxmcmc.design.candidates import Candidate, Setting, Situation, candidates
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.design.prices import COLUMNS, Entry, Goal, checked_goal
+from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Goal, checked_goal
 from approxmcmc.design.trial import Trial
 from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.engine.messages import detail
@@ -143,8 +143,8 @@ def choose_sampler(
     """
     goal = checked_goal(time_limit, target_ess, bias, min(chains, cores))
     seed, began = _seed(random_seed), time.perf_counter()
-    known = _survey(target, seed)
-    entries = [Entry(one, goal.price(*one.floor(known)), one.why_not(known)) for one in candidates(target)]
+    known = survey(target, seed)
+    entries = [_entry(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
         best = _best(entries, goal)
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
@@ -162,7 +162,7 @@ def choose_sampler(
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Setting:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
-    known = _survey(target, _seed(random_seed))
+    known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
         raise InvalidInputError(f"choose_sampler: {target!r} has no candidate {name!r}")
@@ -176,7 +176,7 @@ def _seed(random_seed: Any) -> int:
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
 
 
-def _survey(target: Any, seed: int) -> Situation:
+def survey(target: Any, seed: int) -> Situation:
     """Find the mode, or what stands in for it, and time a pass over the data."""
     if not isinstance(target, Target):
         raise IncompatibleError(
@@ -208,6 +208,12 @@ def _normal_law(target: Any, seed: int) -> Laplace:
         return normal_by_pilot(target, random_seed=seed)
 
 
+def _entry(candidate: Candidate, known: Situation, goal: Goal) -> Entry:
+    """Return a candidate with its price at best, and why a target cannot have it."""
+    floor = candidate.floor(known)
+    return Entry(candidate, goal.price(*floor), floor.set_up > 0.0, candidate.why_not(known))
+
+
 def _spent(entries: list[Entry], best: Entry | None) -> float:
     """Return the seconds that trials have taken; the set-up of the best is not lost."""
     return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
@@ -224,7 +230,10 @@ def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -
     prefers = goal.prefers_exact and entry.exact != best.exact
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
-    if spent > max(SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS):
+    # A trial without set-up takes SHARE_OF_TRIAL of the best price: three of those are within the share.
+    if entry.has_set_up and spent > max(
+        SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
+    ):
         return "not tried: trials have taken their share of the budget"
     return ""
 
@@ -277,7 +286,7 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Goal) -> None:
         if entry is chosen:
             entry.verdict = "chosen"
         elif entry.measured is not None and not entry.measured.error <= goal.bias:
-            entry.verdict = f"predicted error above the allowed {goal.bias:g}"
+            entry.verdict = f"{TOO_BIASED} the allowed {goal.bias:g}"
         elif entry.measured is not None:
             entry.verdict = "slower" if entry.price >= chosen.price else "faster, but biased, and by less than twice"
         elif math.isnan(entry.price):

@@ -16,6 +16,7 @@ from approxmcmc.errors import InvalidInputError
 WANTED = 400  # effective draws: standard errors of .05 posterior standard deviations
 ALLOWED_BIAS = 0.02  # posterior standard deviations
 SOON = 0.5  # seconds: who could answer by then needs no rival, whose compilation takes longer
+TOO_BIASED = "predicted error above"  # how the verdict of such a candidate begins
 COLUMNS = (
     "candidate",
     "exact",
@@ -72,6 +73,7 @@ class Entry:
 
     candidate: Candidate
     floor: float
+    has_set_up: bool
     verdict: str = ""
     price: float = math.nan
     setting: Setting | None = None

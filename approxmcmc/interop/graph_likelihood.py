@@ -19,6 +19,7 @@ from approxmcmc.engine.row_reader import row_reader
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
+from approxmcmc.interop.trigamma import with_compiled_trigamma
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 FEW = 4  # rows of an example call
@@ -89,7 +90,7 @@ class GraphLikelihood(RowLikelihood):
     def _expansion(self) -> list[Any]:
         slopes = self._slopes()
         bends = [self._derivative(slope, j) for k, slope in enumerate(slopes) for j in range(k, self.n_predictors)]
-        return [self._graph_of_rows, *slopes, *bends]
+        return with_compiled_trigamma([self._graph_of_rows, *slopes, *bends])
 
     def _derivative(self, graph: Any, k: int) -> Any:
         """Return the derivatives of some rows, each in its own predictor k; shape (rows,)."""

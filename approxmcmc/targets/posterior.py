@@ -64,12 +64,13 @@ class Posterior:
         up, down = (np.array([self.log_prior(theta + sign * step) for step in steps]) for sign in (1.0, -1.0))
         h = np.diag(steps)
         hessian = np.empty((dim, dim))
-        for j in range(dim):
-            hessian[j, j] = (up[j] - 2.0 * value + down[j]) / h[j] ** 2
-            for k in range(j):
-                corners = sum(self.log_prior(theta + sign * (steps[j] + steps[k])) for sign in (1.0, -1.0))
-                pure = up[j] + down[j] + up[k] + down[k] - 2.0 * value
-                hessian[j, k] = hessian[k, j] = (corners - pure) / (2.0 * h[j] * h[k])
+        with np.errstate(invalid="ignore"):  # inf - inf beyond the support, found out below
+            for j in range(dim):
+                hessian[j, j] = (up[j] - 2.0 * value + down[j]) / h[j] ** 2
+                for k in range(j):
+                    corners = sum(self.log_prior(theta + sign * (steps[j] + steps[k])) for sign in (1.0, -1.0))
+                    pure = up[j] + down[j] + up[k] + down[k] - 2.0 * value
+                    hessian[j, k] = hessian[k, j] = (corners - pure) / (2.0 * h[j] * h[k])
         if not (np.isfinite(value) and np.isfinite(hessian).all()):
             raise NotFiniteError(
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "

@@ -96,7 +96,18 @@ def _moments(trace: Any) -> dict[str, Any]:
     return {"names": names, **found}
 
 
+def target_of(model: str) -> Any:
+    """Return a model as a target."""
+    made = MODELS[model]()
+    return amc.from_pymc(made) if model.startswith("pymc_") else made
+
+
 # --- all answers ---
+
+
+def one_thread() -> dict[str, str]:
+    """Return the environment of a process that computes on one thread."""
+    return {**os.environ, **THREADS}
 
 
 def seconds_to_enough(found: Mapping[str, Any]) -> float:
@@ -145,7 +156,7 @@ def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | None = None) -> dict[str, Any]:
     """Return an answer of a process of its own, which keeps compiled kernels in the folder `cache`."""
     command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
-    environment = {**os.environ, **THREADS, **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
+    environment = {**one_thread(), **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
     told, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=patience)

@@ -6,7 +6,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
-from tests.bench.interleave import race, table
+from tests.bench.interleave import median, race, table
 
 pytestmark = [pytest.mark.bench, pytest.mark.needs_jit]
 STEPS, UPDATES, THIN = 200, 1000, 256
@@ -38,9 +38,10 @@ def test_a_step_costs_what_its_simulation_costs():
     per_update = {}
     for name, (_, counts) in steppers.items():
         updates = counts[:, COUNT_NAMES.index("auxiliary_updates")].sum()
-        step = float(np.median(seconds[name])) / STEPS
-        per_update[name] = 1e9 * step * STEPS / updates
-        print(f"  {name:34s} {1.0 / step:10.0f} steps/s, {per_update[name]:6.2f} ns per auxiliary update")
+        per_update[name] = 1e9 * seconds[name] / updates
+        per_second, each = STEPS / np.median(seconds[name]), median(per_update[name])
+        print(f"  {name:34s} {per_second:10.0f} steps/s, {each} ns per auxiliary update")
     # A hundred draws are dearer than one by what they simulate, and by next to nothing else.
-    assert per_update["noisy exchange, 100 fresh draws"] < 1.5 * per_update["exchange, 1 draw"]
-    assert per_update["noisy exchange, 100 fresh draws"] < 10.0
+    many = per_update["noisy exchange, 100 fresh draws"]
+    assert median(many / per_update["exchange, 1 draw"]).low < 1.5
+    assert median(many).low < 10.0

@@ -44,4 +44,4 @@ def test_tuned_firefly_on_mnist():
     print(f"  {evaluations:.0f} likelihood evaluations a step (the paper: {PAPERS_QUERIES}), accepted {acceptance:.2f}")
     assert 0.1 < acceptance < 0.5
     assert evaluations <= 310
-    assert ratio(seconds, "NumPy", "compiled")[0] >= 10.0
+    assert ratio(seconds, "NumPy", "compiled").high >= 10.0

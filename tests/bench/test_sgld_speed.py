@@ -16,6 +16,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.datasets import synthetic_logistic
 from approxmcmc.engine.streams import seed_sequences, streams
+from tests.bench.interleave import race, ratio, table
 
 blackjax = pytest.importorskip("blackjax")
 jax = pytest.importorskip("jax")
@@ -80,21 +81,8 @@ def test_sgld_is_at_least_as_fast_as_blackjax():
         "blackjax, float64": theirs(X, y, double=True),
         "blackjax, float32": theirs(X, y, double=False),
     }
-    for run in rivals.values():
-        run()
-    seconds = {name: [] for name in rivals}
-    for _ in range(11):
-        for name, run in rivals.items():
-            started = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - started)
-    print(f"\none step of SGLD, minibatch of {BATCH}, d = {DIM}, N = {N} (CPU time; median, ratio to ours)")
-    ratios = {}
-    for name, values in seconds.items():
-        quotients = np.array(values) / seconds["approxmcmc, float64"]
-        ratios[name] = np.median(quotients)
-        low, high = np.quantile(quotients, [0.25, 0.75])
-        microseconds = 1e6 * np.median(values) / STEPS
-        print(f"  {name:24s} {microseconds:7.1f} us   {ratios[name]:5.2f} [{low:.2f}, {high:.2f}]")
-    assert ratios["blackjax, float64"] > 1.0
-    assert ratios["blackjax, float32"] > 1.0
+    seconds = race(rivals, rounds=11, clock=time.process_time)
+    title = f"one step of SGLD, minibatch of {BATCH}, d = {DIM}, N = {N}"
+    print(table(title, seconds, "approxmcmc, float64", per=STEPS))
+    assert ratio(seconds, "blackjax, float64", "approxmcmc, float64").high > 1.0
+    assert ratio(seconds, "blackjax, float32", "approxmcmc, float64").high > 1.0

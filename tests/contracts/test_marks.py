@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MARK = "recompiles"
 # Races need the compiler; pull requests run a race of few.
-RACES = {"tests/studies/test_race.py", "tests/studies/test_race_answer.py"}
+RACES = {f"tests/studies/test_race{name}.py" for name in ("", "_answer", "_regret")}
 STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", *RACES}
 
 

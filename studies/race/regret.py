@@ -1,0 +1,182 @@
+"""How good the default choice is in hindsight: the sampler that it takes, beside all that it could have taken.
+
+Each model has a process of its own. `choose_sampler` chooses; then every candidate that fits the target runs for 400
+effective draws of the worst parameter, or to a limit of seconds, from which its time is scaled:
+
+    seconds to an answer = set-up + 400 x seconds of sampling / ESS,    regret = seconds of the chosen / least seconds.
+
+Set-up is what a candidate makes of the target; compilation and tuning are left out for all. Candidates take turns, and
+a candidate's time is its median over rounds. A biased candidate competes unless its predicted error was not allowed. A
+model that has an answer in the folder is not run again.
+"""
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import approxmcmc as amc
+from approxmcmc.design.candidates import Setting, Situation, candidates
+from approxmcmc.design.choice import survey
+from approxmcmc.design.prices import TOO_BIASED
+from approxmcmc.engine.whole_files import whole_file
+from studies.race.answer import ENOUGH, one_thread, target_of
+from studies.race.models import MODELS
+from studies.race.table import two_digits
+
+MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # draws of a chain that hardly any candidate needs
+
+
+# --- one model, in a process of its own ---
+
+
+def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[str, Any]:
+    """Return what was chosen, and for every candidate its seconds in each round, or why it has none."""
+    target = target_of(model)
+    choice = amc.choose_sampler(target, random_seed=seed)
+    known = survey(target, seed)
+    verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
+    settings: dict[str, Setting] = {}
+    set_up: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for one in candidates(target):
+        reason = verdicts[one.name] if verdicts[one.name].startswith(TOO_BIASED) else one.why_not(known)
+        if not reason:
+            try:
+                settings[one.name], set_up[one.name] = _timed(one.make, dataclasses.replace(known))
+            except amc.errors.ApproxMCMCError as error:
+                reason = str(error)
+        if reason:
+            failed[one.name] = reason
+    seconds: dict[str, list[float]] = {name: [] for name in settings}
+    for k in range(rounds):
+        for name, setting in settings.items():
+            seconds[name].append(set_up[name] + seconds_of_draws(setting, known, limit, seed + k))
+    size = {"n_obs": int(target.n_obs), "dim": int(target.variables.size)}
+    return {"model": model, **size, "chosen": choice.name, "seconds": seconds, "failed": failed}
+
+
+def _timed(make: Any, known: Situation) -> tuple[Setting, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)
+        began = time.perf_counter()
+        return make(known), time.perf_counter() - began
+
+
+def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int) -> float:
+    """Return 400 times the seconds of an effective draw."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of runs that the limit cuts off
+        trace = amc.sample(
+            setting.target,
+            setting.sampler,
+            draws=MOST_DRAWS,
+            tune=TUNE,
+            chains=CHAINS,
+            cores=1,
+            target_ess=ENOUGH,
+            time_limit=limit,
+            audit_every=None,
+            initvals=known.fit,
+            random_seed=seed,
+            progressbar=False,
+        )
+    ess = float(trace["posterior"].attrs["smallest_ess"])
+    return ENOUGH * float(trace["sample_stats"]["perf_counter_diff"].sum()) / max(ess, 1.0)
+
+
+# --- all models ---
+
+
+def table(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return a row for each model: the chosen candidate, the best in hindsight, their seconds and the regret."""
+    rows = []
+    for one in found:
+        row = {"model": one["model"], "n_obs": one.get("n_obs"), "dim": one.get("dim")}
+        if "error" in one:
+            rows.append({**row, "failed": one["error"]})
+            continue
+        seconds = {name: float(np.median(values)) for name, values in one["seconds"].items()}
+        best = min(seconds, key=seconds.__getitem__)
+        row |= {"chosen": one["chosen"], "best": best, "seconds": seconds[one["chosen"]], "least": seconds[best]}
+        rows.append({**row, "regret": row["seconds"] / row["least"]})
+    return pd.DataFrame(rows)
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """Return the table of the page, with its median and largest regret below."""
+    told = rows.dropna(subset=["regret"])
+    lines = [
+        "| model | data | parameters | chosen | s | best in hindsight | s | regret |",
+        "|---|--:|--:|---|--:|---|--:|--:|",
+    ]
+    for row in told.to_dict("records"):
+        best = "the same" if row["best"] == row["chosen"] else row["best"]
+        size = f"{row['n_obs']:.0f} | {row['dim']:.0f}"
+        lines.append(
+            f"| {row['model']} | {size} | {row['chosen']} | {two_digits(row['seconds'])} | {best} "
+            f"| {two_digits(row['least'])} | {row['regret']:.2f} |"
+        )
+    regret = told["regret"]
+    summary = f"Regret over {len(told)} models: median {regret.median():.2f}, largest {regret.max():.2f}."
+    return "\n".join([*lines, "", summary, ""])
+
+
+def in_a_process(model: str, limit: float, rounds: int, seed: int) -> dict[str, Any]:
+    """Return what a process of its own finds."""
+    command = [sys.executable, "-m", "studies.race.regret", "--one", model, str(limit), str(rounds), str(seed)]
+    done = subprocess.run(command, env=one_thread(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"model": model, "error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed: int) -> pd.DataFrame:
+    """Look back on each model that has no answer in the folder; write the table anew after each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        stored = folder / f"{model}.json"
+        if not stored.exists():
+            found = in_a_process(model, limit, rounds, seed)
+            sys.stderr.write(json.dumps(found) + "\n")
+            if "error" not in found:  # that is tried again
+                with whole_file(stored) as path:
+                    path.write_text(json.dumps(found, indent=1))
+        answers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+        with whole_file(folder / "regret.csv") as path:
+            table(answers).to_csv(path, index=False)
+    return table(answers)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m studies.race.regret"
+    )
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="this one alone; may be repeated")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of sampling of a candidate")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("results/regret"))
+    parser.add_argument("--one", nargs=4, metavar=("MODEL", "LIMIT", "ROUNDS", "SEED"), help="look here, and print it")
+    given = parser.parse_args()
+    if given.one:
+        model, limit, rounds, seed = given.one
+        found = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    found = run(given.model or MODELS, given.out, limit=given.limit, rounds=given.rounds, seed=given.seed)
+    sys.stdout.write(markdown(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The default choice in hindsight: its arithmetic on made-up times, and one model from end to end."""
+
+import json
+
+import pytest
+
+from studies.race import regret as module
+from studies.race.regret import in_hindsight, markdown, run, table
+
+
+def made_up(model, chosen, **seconds):
+    return {"model": model, "n_obs": 1000, "dim": 3, "chosen": chosen, "seconds": seconds, "failed": {}}
+
+
+def test_regret_is_the_time_of_the_chosen_to_the_least_of_the_medians():
+    best = made_up("a", "walk", walk=[1.0, 2.0, 30.0], mala=[3.0, 3.0, 3.0])
+    worse = made_up("b", "walk", walk=[3.0], mala=[1.5])
+    rows = table([best, worse, {"model": "c", "error": "IncompatibleError: no"}]).set_index("model")
+    assert rows["regret"].tolist()[:2] == [1.0, 2.0]
+    assert rows.loc["b", "best"] == "mala" and rows.loc["c", "failed"] == "IncompatibleError: no"
+    page = markdown(rows.reset_index())
+    assert "| the same | 2 | 1.00 |" in page and "| mala | 1.5 | 2.00 |" in page
+    assert "Regret over 2 models: median 1.50, largest 2.00." in page
+
+
+def test_a_model_with_an_answer_is_not_run_again_and_a_failure_is(tmp_path, monkeypatch):
+    asked = []
+
+    def one(model, limit, rounds, seed):
+        asked.append(model)
+        return (
+            {"model": model, "error": "killed"}
+            if asked.count("b") == 1 and model == "b"
+            else made_up(model, "w", w=[1.0])
+        )
+
+    monkeypatch.setattr(module, "in_a_process", one)
+    settings = {"limit": 1.0, "rounds": 1, "seed": 1}
+    run(["a", "b"], tmp_path, **settings)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "regret.csv"]
+    assert run(["a", "b"], tmp_path, **settings)["model"].tolist() == ["a", "b"]
+    assert asked == ["a", "b", "b"]
+    assert json.loads((tmp_path / "b.json").read_text())["chosen"] == "w"
+
+
+@pytest.mark.needs_jit
+@pytest.mark.recompiles
+def test_a_model_in_hindsight():
+    found = in_hindsight("smoke", limit=2.0, rounds=1, seed=1)
+    assert found["chosen"] in found["seconds"] and len(found["seconds"]) > 2
+    assert all(seconds > 0.0 for values in found["seconds"].values() for seconds in values)
