@@ -214,6 +214,17 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session(python=MAIN)
+def mutants(session: nox.Session) -> None:
+    """Change the kernels in one place at a time, and see that their tests fail; two hours, and the next run goes on.
+
+    Options after ``--`` are modules of tests/mutants/modules.toml, and ``--hours``.
+    """
+    _install(session, "--extra", "studies", "--group", "mutants")
+    environment = {**ONE_THREAD, **BYTECODE, "NUMBA_DISABLE_JIT": "1", "MPLBACKEND": "Agg"}
+    session.run("python", "-m", "tests.mutants.run", *session.posargs, env=environment)
+
+
+@nox.session(python=MAIN)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks of tests/bench one after another, and show their tables."""
     _install(session, "--extra", "studies", "--group", "bench")

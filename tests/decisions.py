@@ -121,6 +121,24 @@ def in_all_orders(test, terms, threshold, log_rest):
         yield decision, log_ratio, count[TOUCHED]
 
 
+def decide_once(test, terms, threshold, log_rest, *, kept=None, outcome=None):
+    """Return decision, log ratio, and the counts and values that one decision on the terms as they lie has written.
+
+    `kept` is the log-likelihood at theta where the test keeps it; `outcome`, if given, is what every reading says.
+    """
+    part, said = test.build_test(Population(terms)), outcome
+    read = read_without_drawing if said is None else lambda *arguments: said
+    count, value, state = np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy(), part.make_state()
+    if kept is not None:
+        part.keep_log_likelihood(state, kept)
+    decide = plain(part.decide, {read_differences: read})
+    found = decide(None, evidence_of(terms), threshold, log_rest, state, count, value)
+    counted = {name: int(number) for name, number in zip(COUNT_NAMES, count, strict=True) if number}
+    written = value != BLANK_VALUES
+    written &= ~np.isnan(value)
+    return *found, counted, {name: value[k] for k, name in enumerate(VALUE_NAMES) if written[k]}
+
+
 def log_normal(n_obs: int, log_sd: float) -> np.ndarray:
     """Return the quantiles of a log-normal law: a population whose mean a sample without its tail underestimates."""
     return np.exp(log_sd * stats.norm.ppf((np.arange(n_obs) + 0.5) / n_obs))

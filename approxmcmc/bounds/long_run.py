@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
+@naming_the_arguments
 def long_run_risk(
     T: Any,
     settings: Mapping[Any, Any],

@@ -22,6 +22,7 @@ import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix, contraction, contractions, row_distances, stationary_law
 from approxmcmc.bounds.statements import bound_factors
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@naming_the_arguments
 def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "xr.Dataset":
     """Return the distance of the laws of two chains after each number of steps, and the bounds of it.
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix, contractions, row_distances, stationary_law, total_variation
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def label_of(value: float, *, heuristic: bool = False) -> str:
     return HEURISTIC if heuristic else RIGOROUS
 
 
+@naming_the_arguments
 def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float:
     """Return lambda + C rho^lambda / (1 - rho), which multiplies delta in B5; lambda = max(1, ceil(-log C / log rho)).
 
@@ -96,6 +98,7 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     return steps + C * rho**steps / (1.0 - rho)
 
 
+@naming_the_arguments
 def exact(
     T: Any,
     T_hat: Any,

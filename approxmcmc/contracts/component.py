@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 import json
-import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from approxmcmc.contracts.naming import WRONG_KIND, note_values
 from approxmcmc.contracts.shown import html_table
 
 
@@ -88,13 +88,9 @@ def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
                 raise TypeError(f"{type(self).__name__}: {setting.name} must be True or False, found {value!r}")
         try:
             check(self)
-        except (TypeError, ValueError, OverflowError) as error:
-            name = type(self).__name__
-            if not str(error).startswith(name):  # it says so itself
-                settings = ", ".join(
-                    f"{f.name}={reprlib.repr(getattr(self, f.name))}" for f in dataclasses.fields(self)
-                )
-                error.add_note(f"{name}({settings}): a setting of the wrong kind; help({name}) says what each must be")
+        except WRONG_KIND as error:
+            settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+            note_values(error, type(self).__name__, settings, "a setting")
             raise
 
     return checked

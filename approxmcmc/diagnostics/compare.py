@@ -14,6 +14,7 @@ from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, reso
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
 from approxmcmc.diagnostics.running import NEVER, Clock, completion_clocks, is_approximation, knows
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _REFERENCE_SHARE = 0.05
 
 
+@naming_the_arguments
 def compare_samplers(
     runs: Mapping[str, Traces],
     reference: xr.DataTree,

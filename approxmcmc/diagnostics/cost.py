@@ -8,6 +8,7 @@ import xarray as xr
 from approxmcmc.diagnostics.clock import RECORD, UNKNOWN, with_clock
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group, stat_attribute, sums, tuning_totals
+from approxmcmc.engine.arguments import naming_the_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +29,7 @@ _OPTIONAL = ("gradient_evaluations", "bound_evaluations", "auxiliary_updates")
 _TUNING = ("datapoints_touched", "likelihood_evaluations", "decisions_made")
 
 
+@naming_the_arguments
 def cost_summary(
     trace: xr.DataTree, *, confidence: float = 0.95, clock: Any = None, warmup_seconds: Any = None
 ) -> "pd.DataFrame":

@@ -12,6 +12,7 @@ import xarray as xr
 from scipy import special
 
 from approxmcmc.diagnostics.records import check_confidence, group
+from approxmcmc.engine.arguments import naming_the_arguments
 
 _RATES = {
     "wrong_decision": "wrong_decisions",
@@ -20,6 +21,7 @@ _RATES = {
 }
 
 
+@naming_the_arguments
 def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact two-sided confidence limits of a binomial proportion.
 
@@ -51,6 +53,7 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     return np.where(none, np.nan, lower), np.where(none, np.nan, upper)
 
 
+@naming_the_arguments
 def wrong_decision_rate(
     trace: xr.DataTree, *, sample_dims: tuple[str, ...] = ("chain", "draw"), confidence: float = 0.95
 ) -> xr.Dataset:

@@ -31,6 +31,7 @@ import xarray as xr
 from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
@@ -129,6 +130,7 @@ def pareto_finding(stats: xr.Dataset) -> Finding:
     return Finding("Pareto k", "failure", sentence, "use a proposal with heavier tails", k, LARGEST_PARETO_K)
 
 
+@naming_the_arguments
 def chatterjee_diaconis_bound(
     n_draws: Any,
     *,

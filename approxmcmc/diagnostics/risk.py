@@ -19,11 +19,13 @@ from approxmcmc.diagnostics.running import (
     is_approximation,
     running_means,
 )
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 
 _LONG_NAMES = {"bias_sq": "squared bias", "variance": "variance", "risk": "risk"}
 
 
+@naming_the_arguments
 def risk(
     traces: Traces,
     reference: xr.DataTree,
@@ -132,7 +134,7 @@ def risk(
             "Risk over one chain: squared bias and variance cannot be told apart and are NaN, intervals too. "
             "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
             ApproxMCMCWarning,
-            stacklevel=2,
+            stacklevel=3,  # past the decorator
         )
     pieces: list[tuple[str, np.ndarray, Reference]] = []
     for name, function in functions.items():

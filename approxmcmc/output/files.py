@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import sanitize_attrs
@@ -20,6 +21,7 @@ _SAMPLE_GROUPS = ("posterior", "sample_stats")
 CHECKPOINT = "checkpoint"  # the group with what a run needs to go on
 
 
+@naming_the_arguments
 def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     """Write a trace to one netCDF file, atomically: readers see the old file or the new one, never a part.
 
@@ -79,6 +81,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: Callable[[str], boo
             raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
 
 
+@naming_the_arguments
 def load(path: str | os.PathLike[str]) -> xr.DataTree:
     """Read a trace into memory and close its file.
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from approxmcmc.acceptance import SequentialTTest, sequential_t
-from tests.decisions import in_all_orders
+from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.errors import InvalidInputError
+from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean
 
 TERMS = np.array([1.0, 2.0, 3.0, 10.0])
@@ -68,3 +70,80 @@ def test_a_batch_larger_than_the_population_is_one_look():
 def test_decide_is_the_bound_function():
     """The enumeration above runs the very function that chains run."""
     assert SequentialTTest().build_test(normal_mean(20)).decide is sequential_t.decide
+
+
+def booked(looks, read, **more):
+    """Return what a decision of so many looks counts."""
+    counts = {"decisions_made": 1, "decision_rounds": looks, "datapoints_touched": read}
+    return counts | {"likelihood_evaluations": 2 * read} | more
+
+
+def test_one_decision_and_what_it_writes():
+    """Two looks of two terms: 1 and 2 have mean 1.5, s_l = sqrt(1/2) and s = 0.354, and deviate by 0.5 = s_l / sqrt(2).
+
+    Lambda is -0.5 + 4 lbar, threshold and c enter by their difference alone.
+    """
+    test = SequentialTTest(0.2, 2)  # critical value 1.376: mu_0 must be 0.487 away from 1.5
+    early, ratio = booked(1, 2), {"max_term_ratio": pytest.approx(0.5)}
+    assert decide_once(test, TERMS, 4.0 * 1.0 - 0.5, -0.5) == (1, 5.5, early, ratio)
+    assert decide_once(test, TERMS, 4.0 * 2.0 - 0.5, -0.5) == (0, 5.5, early, ratio)
+    assert decide_once(test, TERMS, 4.0 * 1.1 - 0.5, -0.5) == (1, 15.5, booked(2, 4), {})
+    loose = SequentialTTest(1e-9, 2, tol=1.5)
+    assert decide_once(loose, TERMS, 4.0 * 1.2, 0.0) == (1, 6.0, booked(1, 2, tolerance_stops=1), ratio)
+    tight = SequentialTTest(1e-9, 2, tol=0.9)
+    close = np.array([1.0, 1.5, 3.0, 10.0])  # N s = sqrt(2) / 2
+    assert decide_once(tight, close, 4.0 * 1.0, 0.0)[:3] == (1, 5.0, booked(1, 2, tolerance_stops=1))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"), [(UNDEFINED, (-1, 0.0)), (IMPOSSIBLE, (0, -math.inf)), (CERTAIN, (1, math.inf))]
+)
+def test_a_term_that_is_no_number_answers_at_once(outcome, answer):
+    found = decide_once(SequentialTTest(0.2, 2), TERMS, 0.0, 0.0, outcome=outcome)
+    assert found == (*answer, {"decisions_made": 1, "decision_rounds": 1}, {})
+
+
+def test_the_half_width_of_a_look():
+    """G s at a look that decides, 0 where the tolerance stops, infinite where nothing does before the end."""
+    evidence, count = evidence_of(TERMS), np.zeros(64, np.int64)
+    sequential_t.reset(evidence.moments)
+    read_without_drawing(None, evidence, 0, 2, count)
+    s = math.sqrt(0.5) / math.sqrt(2.0) * math.sqrt(0.5)
+    for settings, expected in [
+        ({"epsilon": 0.2}, 1.3763819 * s),
+        ({"epsilon": 0.2, "tol": 4.0 * s - 1e-9}, 1.3763819 * s),
+        ({"epsilon": 0.2, "tol": 4.0 * s}, 0.0),
+        ({"epsilon": 0.0, "tol": 100.0}, math.inf),
+    ]:
+        state = SequentialTTest(batch_size=2, **settings).state_for(4)
+        assert sequential_t.half_width(evidence, state, 0, 2) == pytest.approx(expected)
+    equal = evidence_of(np.full(4, 2.0))
+    sequential_t.reset(equal.moments)
+    read_without_drawing(None, equal, 0, 2, count)
+    assert sequential_t.half_width(equal, SequentialTTest(0.0, 2).state_for(4), 0, 2) == math.inf  # not inf * 0
+
+
+def test_settings_and_what_follows_from_them():
+    assert SequentialTTest() == SequentialTTest(0.01, 500, 1.0, 0.0, 0.5, "auto")
+    for tol in (-1e-9, math.inf, math.nan):
+        with pytest.raises(InvalidInputError, match="tol must be finite and at least 0"):
+            SequentialTTest(tol=tol)
+    assert SequentialTTest(0.0).is_exact and not SequentialTTest(1e-9).is_exact and SequentialTTest().compares
+    state = SequentialTTest(0.1, 2, tol=0.3).state_for(5)
+    assert (state.looks.tolist(), state.critical[-1], state.tol) == ([2, 4, 5], 0.0, 0.3)
+    plain, tolerant = (SequentialTTest(tol=tol).build_test(normal_mean(20)).records for tol in (0.0, 0.5))
+    assert plain == ("max_term_ratio", "audited_mu_std") and tolerant == (*plain, "tolerance_stops")
+
+
+def test_the_looks_of_a_given_error_are_those_that_were_asked_for():
+    settings = {"batch_size": 500, "growth": 1.0, "boundary_shape": 0.5}
+    usual = SequentialTTest.from_type_one_error(0.1, n_obs=1200)
+    assert usual == SequentialTTest.from_type_one_error(0.1, n_obs=1200, **settings)
+    assert usual == SequentialTTest(usual.epsilon, **settings)
+
+
+def test_where_the_law_is_known():
+    exact_law, tolerant = SequentialTTest(0.1, 2), SequentialTTest(0.1, 2, tol=0.5)
+    assert exact_law.law_unknown("gaussian") == exact_law.law_unknown("enumerate") == ""
+    assert tolerant.law_unknown("enumerate") == "" and "knows no stop by tolerance" in tolerant.law_unknown("gaussian")
+    assert tolerant.decision_law(np.zeros(1), 4) is None and exact_law.decision_law(np.zeros(1), 4) is not None

@@ -1,6 +1,7 @@
 """The role of an acceptance test: what every member answers, and what the law and the warnings of each are."""
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -22,8 +23,10 @@ from approxmcmc.acceptance import (
     TunaTest,
 )
 from approxmcmc.bounds.acceptance_law import acceptance_probability, gaussian_probability
-from approxmcmc.contracts import AcceptanceTest, Component
+from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
+from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.errors import IncompatibleError
+from tests.decisions import Population, decide_once, evidence_of
 
 EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))
 # Tests that read a random number of rows, or none.
@@ -80,6 +83,40 @@ class TestTheRole:
         for method in ("auto", "enumerate", "gaussian"):
             with pytest.raises(IncompatibleError, match="not known in closed form; use a test that gives its law"):
                 acceptance_probability(silent, one, c, method=method)
+
+
+class TestTheExactTest:
+    """Lambda = c + 6 - 1.5: the terms are the changes of the log-likelihood, kept at theta is 1.5."""
+
+    TERMS = np.array([1.0, 2.0, 3.0])
+    BOOKED = dict.fromkeys(("decisions_made", "decision_rounds"), 1) | dict.fromkeys(
+        ("datapoints_touched", "likelihood_evaluations"), 3
+    )
+
+    @pytest.mark.parametrize("rule", ["metropolis", "barker"])
+    @pytest.mark.parametrize(("threshold", "decision"), [(4.7, 1), (4.75, 0), (4.8, 0)])
+    def test_it_accepts_below_lambda(self, rule, threshold, decision):
+        found = decide_once(ExactTest(rule), self.TERMS, threshold, 0.25, kept=1.5)
+        assert found == (decision, 4.75, self.BOOKED, {})
+
+    @pytest.mark.parametrize("term", [math.nan, math.inf])
+    def test_no_answer_where_the_density_is_undefined(self, term):
+        with np.errstate(invalid="ignore"):
+            found = decide_once(ExactTest(), np.array([1.0, term, 3.0]), 0.0, 0.0, kept=0.0)
+        assert found == (-1, 0.0, self.BOOKED, {})
+
+    def test_it_keeps_the_log_likelihood(self):
+        part = ExactTest().build_test(Population(self.TERMS))
+        state, count = part.make_state(), np.zeros(len(COUNT_NAMES), np.int64)
+        assert state.log_likelihood.shape == (1,) and math.isnan(part.log_likelihood(state))
+        part.keep_log_likelihood(state, 1.5)
+        for threshold, kept in ((5.0, 1.5), (4.0, 6.0)):
+            part.decide(None, evidence_of(self.TERMS), threshold, 0.0, state, count, BLANK_VALUES.copy())
+            assert part.log_likelihood(state) == kept
+
+    def test_it_is_exact_and_there_is_nothing_to_audit(self):
+        assert ExactTest().is_exact and ExactTest().compares
+        assert not ExactTest().build_test(Population(self.TERMS)).is_audited
 
 
 class TestFoundIn:

@@ -111,6 +111,10 @@ class TestComponents:
     def test_only_equal_settings_are_equal(self, component):
         assert [component == other for other in COMPONENTS].count(True) == 1
 
+    def test_settings_are_compared_as_plain_values(self, component):
+        """A comparison of fields would fail on those that are arrays."""
+        assert (type(component).__eq__, type(component).__hash__) == (Component.__eq__, Component.__hash__)
+
 
 def test_members_play_their_roles():
     assert isinstance(RandomWalk(), Proposal)

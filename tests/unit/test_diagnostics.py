@@ -169,6 +169,53 @@ def test_axes_labels_and_attributes(gold):
     assert data["datapoints_touched"].values[[0, -1]].tolist() == [10, 500]
 
 
+def test_a_table_of_risks_says_what_it_holds(gold):
+    curves = risk(runs(), gold)
+    assert curves.sizes == {"estimand": 2, "time": 30}
+    assert curves.attrs == {"over": "time", "confidence": 0.95, "n_bootstrap": 2000, "include_tuning": 1}
+    xr.testing.assert_identical(curves, risk(runs(), gold, random_seed=0))
+    assert not curves["risk_lower"].equals(risk(runs(), gold, random_seed=1)["risk_lower"])
+    names = {name: variable.attrs.get("long_name") for name, variable in curves.variables.items()}
+    assert names == {
+        "estimand": None,
+        "time": "wall-clock time",
+        "bias_sq": "squared bias",
+        "bias_sq_lower": "squared bias, lower limit",
+        "bias_sq_upper": "squared bias, upper limit",
+        "variance": "variance",
+        "variance_lower": "variance, lower limit",
+        "variance_upper": "variance, upper limit",
+        "risk": "risk",
+        "risk_lower": "risk, lower limit",
+        "risk_upper": "risk, upper limit",
+        "n_replicates": "replicates",
+        "reference_mcse_sq": "squared standard error of the reference",
+    }
+    for name in ("bias_sq", "variance", "risk"):
+        assert (curves[f"{name}_lower"] < curves[f"{name}_upper"]).all()
+    rows = risk(runs(), gold, over="datapoints_touched", n_bootstrap=10, include_tuning=False)
+    assert rows["datapoints_touched"].attrs == {"units": "1", "long_name": "data points touched"}
+    assert rows.attrs["include_tuning"] == 0
+
+
+def test_a_law_that_was_fitted_has_no_variance(gold):
+    """One fit counts twice, as two would be the same; where there are several, each counts once."""
+    fitted = {"chains": 1, "seconds_per_draw": 0.0, "tuning": {"perf_counter_diff": [7.0]}}
+    fit = runs(**fitted)
+    fit["sample_stats"].attrs["approximation"] = 1
+    curves = risk(fit, gold, n_bootstrap=50)
+    error = fit["posterior"]["beta"].values.mean(axis=(0, 1)) - gold["posterior"]["beta"].values.mean(axis=(0, 1))
+    mcse_sq = curves["reference_mcse_sq"].values
+    np.testing.assert_array_equal(curves["variance"], 0.0)
+    np.testing.assert_allclose(curves["risk"].values[:, 0], error**2 - mcse_sq, rtol=1e-9)
+    assert int(curves["n_replicates"]) == 1 and np.isfinite(curves["risk_upper"]).all()
+    other = runs(shift=1.0, **fitted)
+    other["sample_stats"].attrs["approximation"] = 1
+    pair = risk([fit, other], gold, n_bootstrap=50)
+    means = [trace["posterior"]["beta"].values.mean(axis=(0, 1)) for trace in (fit, other)]
+    np.testing.assert_allclose(pair["variance"].values[:, 0], np.var(means, axis=0, ddof=1))
+
+
 def test_clock_starts_at_the_tuning_cost_unless_asked_not_to(gold):
     trace = runs(tuning={"perf_counter_diff": [5.0, 6.0, 7.0, 8.0]})
     with_tuning = risk(trace, gold, n_bootstrap=10)
@@ -184,8 +231,9 @@ def test_points_before_the_first_or_after_the_last_draw_are_undefined(gold):
 
 
 def test_one_replicate_has_a_risk_but_no_variance(gold):
-    with pytest.warns(UserWarning, match="one chain"):
+    with pytest.warns(UserWarning, match="one chain") as warned:
         curves = risk(runs(chains=1), gold, n_bootstrap=10)
+    assert [warning.filename for warning in warned] == [__file__]
     assert np.isnan(curves["variance"]).all()
     assert np.isnan(curves["risk_upper"]).all()
     assert np.isfinite(curves["risk"]).all()
@@ -203,6 +251,7 @@ def test_estimands_with_further_dims_and_averages(gold):
     apart = risk(runs(), gold, estimands=estimands, n_bootstrap=20)
     assert list(apart["estimand"].values) == ["p[0]", "p[1]", "p[2]", "first"]
     averaged = risk(runs(), gold, estimands=estimands, average_over=["p"], n_bootstrap=20)
+    xr.testing.assert_identical(averaged, risk(runs(), gold, estimands=estimands, average_over="p", n_bootstrap=20))
     assert list(averaged["estimand"].values) == ["p", "first"]
     for name in ("bias_sq", "variance", "risk"):
         mean = apart[name].isel(estimand=slice(3)).mean("estimand")
@@ -223,6 +272,10 @@ def test_same_seed_same_intervals_and_confidence_widens_them(gold):
     [
         ({"over": "draws"}, "'datapoints_touched', 'time'"),
         ({"grid": [2.0, 1.0]}, "ascending"),
+        ({"grid": [1.0, 1.0]}, "ascending"),
+        ({"grid": [[1.0, 2.0]]}, r"found shape \(1, 2\)"),
+        ({"grid": []}, r"found shape \(0,\)"),
+        ({"grid": [1.0, np.inf]}, "finite"),
         ({"confidence": 95}, "confidence"),
         ({"average_over": ["gamma"]}, r"\['beta'\].*gamma"),
         ({"estimands": {}}, "at least one"),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import approxmcmc as amc
 from approxmcmc.contracts import Component
 from approxmcmc.errors import ApproxMCMCError
+from tests.fakes import fake_trace
 from tests.models import logistic
 from tests.unit.test_components import COMPONENTS
 
@@ -48,7 +49,7 @@ def answered_or_refused(*parties):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", amc.errors.ApproxMCMCWarning)
             yield
-    except (ApproxMCMCError, ValueError, TypeError, OSError) as refusal:
+    except (ApproxMCMCError, ValueError, TypeError, OverflowError, OSError) as refusal:
         error = refusal
     else:
         return
@@ -220,3 +221,70 @@ def test_arguments_of_sample_of_any_kind(cases, tmp_path, monkeypatch):
         st.sampled_from(usable),
         st.integers(0, 9),
     )
+
+
+# --- functions of traces and of matrices ---
+
+RNG = np.random.default_rng(0)
+TRACE, GOLD = fake_trace(RNG.normal(size=(3, 20, 2))), fake_trace(RNG.normal(size=(4, 50, 2)))
+T, T_HAT = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.6, 0.4], [0.4, 0.6]])
+RISK = {
+    "reference": GOLD, "estimands": None, "over": "time", "confidence": 0.9, "n_bootstrap": 5, "random_seed": 0,
+    "include_tuning": True, "clock": None, "warmup_seconds": None,
+}  # fmt: skip
+CALLS = {
+    "risk": (amc.risk, {**RISK, "traces": TRACE, "grid": None, "n_grid": 3, "average_over": None}),
+    "compare_samplers": (
+        amc.compare_samplers, {**RISK, "runs": {"a": TRACE}, "budget": None, "baseline": None, "standardize": False},
+    ),
+    "cost_summary": (
+        amc.cost_summary, {"trace": TRACE, "confidence": 0.9, "clock": None, "warmup_seconds": None},
+    ),
+    "diagnose": (amc.diagnose, {"trace": TRACE}),
+    "wrong_decision_rate": (
+        amc.diagnostics.wrong_decision_rate, {"trace": TRACE, "sample_dims": ("chain", "draw"), "confidence": 0.9},
+    ),
+    "clopper_pearson": (amc.diagnostics.clopper_pearson, {"successes": 1, "trials": 3, "confidence": 0.9}),
+    "importance_estimates": (amc.importance_estimates, {"trace": TRACE, "estimands": None}),
+    "chatterjee_diaconis_bound": (
+        amc.chatterjee_diaconis_bound, {"n_draws": 100, "kl": 1.0, "tail": None, "log_weights": None, "delta": 0.5},
+    ),
+    "exact": (
+        amc.bounds.exact,
+        {"T": T, "T_hat": T_HAT, "delta_max": None, "n_decisions": None, "constants": None, "n_steps": 5},
+    ),
+    "over_time": (amc.bounds.over_time, {"T": T, "T_hat": T_HAT, "start": None, "n_steps": 5}),
+    "mitrophanov_factor": (amc.bounds.mitrophanov_factor, {"C": 1.0, "rho": 0.5, "distance": "norm"}),
+    "long_run_risk": (
+        amc.bounds.long_run_risk,
+        {"T": T, "settings": {1: T_HAT}, "values": [0.0, 1.0], "costs": {1: 1.0}, "budgets": [1.0], "knob": "setting"},
+    ),
+    "load": (amc.load, {"path": "nowhere.nc"}),
+    "save": (amc.save, {"trace": TRACE, "path": "trace.nc"}),
+}  # fmt: skip
+PLACES = [(name, argument) for name, (_, arguments) in CALLS.items() for argument in arguments]
+
+
+@CASES
+def test_arguments_of_functions_of_any_kind(cases, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def check(place, value):
+        (name, argument), usual = place, CALLS[place[0]]
+        if isinstance(value, int) and value > 10:
+            return  # so many points or resamples take for ever
+        with answered_or_refused(name, argument, "trace", "replicates", "mitrophanov_factor"):
+            usual[0](**usual[1] | {argument: value})
+
+    fuzz(cases, check, st.sampled_from(PLACES), st.sampled_from(JUNK))
+
+
+@CASES
+def test_matrices_in_another_form_have_the_same_bounds(cases):
+    usual = amc.bounds.exact(T, T_HAT, n_steps=5)
+
+    def check(form, other_form):
+        found = amc.bounds.exact(FORMS[form](T), FORMS[other_form](T_HAT), n_steps=5)
+        assert found.identical(usual)
+
+    fuzz(cases, check, st.sampled_from(sorted(FORMS)), st.sampled_from(sorted(FORMS)))

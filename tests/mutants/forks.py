@@ -1,0 +1,83 @@
+"""The tests of one module, run in a fork of this process on another text of the module.
+
+The libraries are imported once, here, and the package in each fork; so a mutant costs little more than its tests. It
+lives in the fork's memory: no file of the tree is touched, nothing has to be put back after a kill, and several forks
+run at a time.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import arviz  # noqa: F401  # this and the next: what tests and package import
+import hypothesis  # noqa: F401
+import pandas  # noqa: F401
+import pytest
+import scipy.integrate
+import scipy.optimize
+import scipy.stats  # noqa: F401
+from numba import config
+
+from tests.mutants.tables import ROOT
+
+MEMORY = 8 * 2**30  # a mutant that never stops may also never stop to collect
+UNMARKED = "not statistical and not bench and not faults and not slow and not needs_jit"
+PASSED, FAILED, TIMEOUT = "passed", "failed", "timeout"
+
+
+class Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader):
+    """Imports one module from a text instead of its file."""
+
+    def __init__(self, path, source):
+        super().__init__(".".join(Path(path).with_suffix("").parts), str(ROOT / path))
+        self.source = source
+
+    def find_spec(self, fullname, path=None, target=None):
+        return importlib.util.spec_from_loader(fullname, self) if fullname == self.name else None
+
+    def get_code(self, fullname):
+        return compile(self.source, self.path, "exec", dont_inherit=True)
+
+
+def run_tests(path, source, tests):
+    """Run the tests on this text, up to the first failure, and leave with pytest's exit code."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(silence, stream)
+    sys.meta_path.insert(0, Mutated(path, source))
+    # Plugins that other libraries bring cost more than most tests.
+    options = ["-x", "-q", "--tb=no", "--disable-plugin-autoload", "-p", "no:cacheprovider", "-m", UNMARKED]
+    os._exit(int(pytest.main([*options, *tests])))
+
+
+def outcomes(jobs, seconds, workers):
+    """Yield (name, outcome) of jobs (name, path, source, tests), each of which may take so many seconds."""
+    assert config.DISABLE_JIT, "set NUMBA_DISABLE_JIT=1: mutants run without compilation"
+    fork, waiting, running = multiprocessing.get_context("fork"), list(jobs)[::-1], {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                name, *job = waiting.pop()
+                process = fork.Process(target=run_tests, args=job)
+                process.start()
+                running[process] = name, time.monotonic() + seconds
+            wait([process.sentinel for process in running], timeout=1.0)
+            for process, (name, deadline) in list(running.items()):
+                late = process.is_alive() and time.monotonic() > deadline
+                if late:
+                    process.kill()
+                    process.join()
+                if not process.is_alive():
+                    del running[process]
+                    yield name, TIMEOUT if late else PASSED if process.exitcode == 0 else FAILED
+    finally:
+        for process in running:
+            process.kill()

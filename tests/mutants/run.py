@@ -1,0 +1,142 @@
+"""Judge the mutants of the modules in `modules.toml`: ``python -m tests.mutants.run [MODULE ...] [--hours 2]``.
+
+A mutant is a module with one change, made by cosmic-ray: another operator, a number one larger or smaller, a condition
+negated, a loop left out. Its tests must fail. Those that nothing can tell from the module stand in `equivalent.toml`,
+each with the reason.
+
+Results are kept in a database of cosmic-ray's, named by a hash of the module and its test files: a run goes on where
+the last one stopped, and a module is judged anew when it or one of these files has changed.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from cosmic_ray.commands.init import init
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
+
+from tests.mutants.forks import PASSED, outcomes
+from tests.mutants.tables import ROOT, equivalents, mapped_tests, modules
+
+STORE = ROOT / "results" / "mutants"
+# Of the replacements of an operator those that a slip of the pen makes; the others fail at once.
+OPERATORS = frozenset(
+    f"core/{name}"
+    for name in (
+        *(f"ReplaceBinaryOperator_{pair}" for pair in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul",
+          "FloorDiv_Div", "Mod_FloorDiv", "BitAnd_BitOr")),
+        *(f"ReplaceComparisonOperator_{pair}" for pair in ("Lt_LtE", "Lt_GtE", "LtE_Lt", "LtE_Gt", "Gt_GtE", "Gt_LtE",
+          "GtE_Gt", "GtE_Lt", "Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")),
+        *("ReplaceUnaryOperator_Delete_USub", "ReplaceUnaryOperator_Delete_Not", "ReplaceUnaryOperator_Delete_Invert"),
+        *("ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot"),
+        *("ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "ZeroIterationForLoop", "ExceptionReplacer"),
+        "NumberReplacer",
+    )
+)  # fmt: skip
+
+
+def store_of(module, tests):
+    """Return the file of the results, by what they depend on."""
+    files = [f"approxmcmc/{module}", *dict.fromkeys(test.split("::")[0] for test in tests)]
+    content = b"\0".join((ROOT / file).read_bytes() for file in files)
+    key = hashlib.blake2b(content + repr((tests, sorted(OPERATORS))).encode(), digest_size=6).hexdigest()
+    return STORE / f"{module.replace('/', '.').removesuffix('.py')}.{key}.sqlite"
+
+
+def change(path, mutation):
+    """Return a mutant's text, and its change as (function, line, line of the mutant)."""
+    before = (ROOT / path).read_text(encoding="utf-8")
+    after = mutate_code(before, get_operator(mutation.operator_name)(), mutation.occurrence)
+    row = mutation.start_pos[0] - 1
+    lines = [text.splitlines()[row].strip() for text in (before, after)]
+    return after, (mutation.definition_name or "", *lines)
+
+
+class Judged(NamedTuple):
+    """How many mutants a module has, how many of them are not judged yet, and which survived."""
+
+    total: int
+    left: int
+    survivors: Counter
+
+
+def judge(module, tests, deadline, workers):
+    """Judge the mutants of a module that are not judged yet, until the deadline."""
+    path, store = f"approxmcmc/{module}", store_of(module, tests)
+    new = not store.exists()
+    with use_db(store, WorkDB.Mode.create) as results:
+        if new:
+            init([Path(path)], results, {})
+        waiting = [item for item in results.pending_work_items if item.mutations[0].operator_name in OPERATORS]
+        waiting.sort(key=lambda item: (item.mutations[0].start_pos, item.mutations[0].operator_name))
+        n_left = len(waiting)
+        if waiting and time.monotonic() < deadline:
+            patience = 10.0 + 4.0 * seconds_of(module, tests)
+            jobs = ((item.job_id, path, change(path, item.mutations[0])[0], tests) for item in waiting)
+            for job, outcome in outcomes(jobs, patience, workers):
+                seen = TestOutcome.SURVIVED if outcome == PASSED else TestOutcome.KILLED
+                results.set_result(job, WorkResult(WorkerOutcome.NORMAL, outcome, seen))
+                n_left -= 1
+                if time.monotonic() > deadline:
+                    break
+        judged = results.completed_work_items
+    survivors = Counter(change(path, item.mutations[0])[1] for item, result in judged if not result.is_killed)
+    return Judged(len(judged) + n_left, n_left, survivors)
+
+
+def seconds_of(module, tests):
+    """Return how long the tests take on the module itself, on which they must pass."""
+    path, started = f"approxmcmc/{module}", time.monotonic()
+    [(_, outcome)] = outcomes([("", path, (ROOT / path).read_text(encoding="utf-8"), tests)], 600.0, 1)
+    if outcome != PASSED:
+        raise SystemExit(f"{module}: its tests fail on the module itself: {' '.join(tests)}")
+    return time.monotonic() - started
+
+
+def faults_of(module, judged, listed):
+    """Return a line for each survivor that is not listed, for each listed mutant that is none, and for what is left."""
+    stale = Counter() if judged.left else listed - judged.survivors
+    for what, mutants in (("survived", judged.survivors - listed), ("listed, and killed or gone", stale)):
+        for where, line, mutant in mutants.elements():
+            yield f"{module}: {what}: {where or 'module'}: {line}  ->  {mutant}"
+    if judged.left:
+        yield f"{module}: {judged.left} mutants are not judged yet; run again to go on"
+
+
+def main():
+    """Judge, show the table, and fail where a survivor is not listed, or a listed mutant is killed or gone."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="*", help="as in modules.toml; all by default")
+    parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run goes on")
+    given = parser.parse_args()
+    table, equivalent = mapped_tests(), equivalents()
+    if unknown := set(given.modules) - set(table):
+        raise SystemExit(f"not in modules.toml: {sorted(unknown)}")
+    faults = [f"{module}: no tests in modules.toml" for module in sorted(set(modules()) - set(table))]
+    deadline, workers = time.monotonic() + 3600.0 * given.hours, len(os.sched_getaffinity(0))
+    STORE.mkdir(parents=True, exist_ok=True)
+    print(f"{'module':48} mutants killed equivalent survived left seconds")
+    for module in given.modules or table:
+        started = time.monotonic()
+        judged, listed = judge(module, table[module], deadline, workers), equivalent.get(module, Counter())
+        faults += faults_of(module, judged, listed)
+        same, survived = (judged.survivors & listed).total(), (judged.survivors - listed).total()
+        killed, seconds = judged.total - judged.left - same - survived, time.monotonic() - started
+        print(
+            f"{module:48} {judged.total:7} {killed:6} {same:10} {survived:8} {judged.left:4} {seconds:7.0f}", flush=True
+        )
+    for fault in faults:
+        print(fault)
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()
