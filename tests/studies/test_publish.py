@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from approxmcmc.study.report.publish import publish
 from approxmcmc.study.report.svg import subplots, svg_document
 from tests.studies.test_report import make_results
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+LARGEST_BYTES = 4_000_000  # of all pages and pictures: they are kept in the repository
 ESTIMATES = ("risk", "bias_sq", "variance", "ratio")
 
 
@@ -119,3 +122,18 @@ def test_a_slim_picture_keeps_its_words_styles_and_references():
 
 def test_text_of_a_page_is_text():
     assert plain_text("a_b *c* <d>\n[e]") == r"a\_b \*c\* &lt;d&gt; \[e\]"
+
+
+def test_every_page_that_ships_is_listed_and_has_its_pictures():
+    listed = (RESULTS / "index.md").read_text(encoding="utf-8")
+    pages = [path for path in RESULTS.glob("*.md") if path.name != "index.md"]
+    assert pages
+    shown = []
+    for page in pages:
+        named = re.findall(r":file: (.*)", page.read_text(encoding="utf-8"))
+        assert named[0] == f"../_static/results/{page.stem}.svg"
+        shown += [(RESULTS / name).resolve() for name in named]
+        assert f"({page.name})" in listed and f"\n{page.stem}\n" in listed
+        assert "--store" not in page.read_text(encoding="utf-8")  # it would name a folder of one machine
+    assert set(shown) == set((RESULTS.parent / "_static" / "results").rglob("*.svg"))
+    assert sum(path.stat().st_size for path in [*shown, *pages]) < LARGEST_BYTES

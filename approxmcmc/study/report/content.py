@@ -34,6 +34,10 @@ RISK = (
     "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
     "and for the gold standard's error; bootstrap over replicates; "
 )
+WITHOUT_INTERVAL = (
+    "Intervals are 95 %; blank is not defined, never zero. A number without an interval is a setting, a count, exact, "
+    "or a summary of these chains alone; its caption tells which."
+)
 OWN_PERFORMANCE = "what the study's own figures measure; "
 COUNTED = "data per decision; audited wrong decisions."
 
@@ -84,7 +88,12 @@ def compose_published(results: "StudyResults") -> dict[str, Any]:
             Section("Census", pieces=tuple(piece for piece in (census.census_table(results), failures) if piece)),
             provenance(results),
         ]
-        return {**_head(results, found), "title": results.study.name.replace("_", " "), "sections": sections}
+        head = _head(results, found)
+        return head | {
+            "title": results.study.name.replace("_", " "),
+            "subtitle": f"{head['subtitle']} {WITHOUT_INTERVAL}",
+            "sections": sections,
+        }
 
 
 def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list[Section]:

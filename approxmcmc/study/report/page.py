@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.study.record import cause
 from approxmcmc.study.report.families import family
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
@@ -169,7 +170,7 @@ def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> d
     elif value is not None:
         text = str(value)
         if "\n" in text.strip():
-            cell.update(text=text.strip().splitlines()[-1], long=text)
+            cell.update(text=cause(text), long=text)
         else:
             cell["text"] = text
     return cell
