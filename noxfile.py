@@ -183,7 +183,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def publish(session: nox.Session) -> None:
-    """Write the results page and the shipped numbers of a study from its store, the tall-data benchmark by default.
+    """Write page, pictures and shipped numbers of a study from its store, the tall-data benchmark by default.
 
     ``-- studies/NAME --preset published --store DIR`` names another; what is missing in the store is not run.
     """

@@ -13,6 +13,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Table
+from approxmcmc.study.report.intervals import mean_interval
 from studies.tools.acceptance_functions import acceptance_functions
 from studies.tools.efficiency import acceptance_error, effective_samples
 
@@ -94,10 +95,15 @@ def grid(results: Any) -> list[Table]:
                     | {f"sd of {p}": float(moments[p].sel(moment="sd")) for p in _NAMES})  # fmt: skip
         for (of, label), traces in results.traces().items():
             if of == name:
-                draws = {p: np.concatenate([t.posterior[p].values.ravel() for t in traces]) for p in _NAMES}
-                rows.append({"sampler": label} | {p: float(d.mean()) for p, d in draws.items()}
-                            | {f"sd of {p}": float(d.std()) for p, d in draws.items()})  # fmt: skip
-    caption = "Means and standard deviations of all draws of all replicates; the first row has no Monte Carlo error."
+                row: dict[str, Any] = {"sampler": label}
+                for p in _NAMES:
+                    row |= mean_interval(float(t.posterior[p].mean()) for t in traces).columns(p)
+                    row |= mean_interval(float(t.posterior[p].std()) for t in traces).columns(f"sd of {p}")
+                rows.append(row)
+    caption = (
+        "Means and standard deviations of one chain, averaged over replicates, with Student intervals; the first row "
+        "has no Monte Carlo error."
+    )
     return [Table("Moments against quadrature", caption, pd.DataFrame(rows))]
 
 

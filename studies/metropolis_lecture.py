@@ -19,6 +19,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 MODES = 3.0  # the two modes lie at -3 and 3, with standard deviation 1 and weights 0.3 and 0.7
@@ -76,21 +77,24 @@ def two_modes(results: Any) -> list[Any]:
         right.hist(x, bins=56, range=(-7.0, 7.0), density=True, orientation="horizontal", color=COLOURS[0], alpha=0.5)
         right.plot(density, grid, color=INK, linestyle="--", linewidth=1.4)
         frames.append(pd.DataFrame({"scale": scale, "step": np.arange(len(x[:SHOWN])), "x": x[:SHOWN]}))
-        rows.append({
-            "scale": scale,
-            "acceptance": float(np.mean([t["sample_stats"]["acceptance_rate"].mean() for t in traces])),
-            "share of the right mode": float(np.mean([(t["posterior"]["x"] > 0.0).mean() for t in traces])),
-            "ESS per 1000": 1000.0 / x.size * float(np.mean([az.ess(t["posterior"]["x"].values) for t in traces])),
-        })  # fmt: skip
+        rows.append(
+            {"scale": scale}
+            | share_interval(float(t["sample_stats"]["acceptance_rate"].mean()) for t in traces).columns("acceptance")
+            | share_interval(float((t["posterior"]["x"] > 0.0).mean()) for t in traces).columns(
+                "share of the right mode"
+            )
+            | mean_interval(1000.0 / x.size * float(az.ess(t["posterior"]["x"].values)) for t in traces).columns(
+                "ESS per 1000"
+            )
+        )
     axes[-1, 0].set_xlabel("step")
     axes[-1, 1].set_xlabel("density")
     caption = (
         f"The first {SHOWN} steps of one chain, and the histogram of all its draws beside the density (dashed; weight "
         "0.7 right). Narrow proposals are nearly always accepted and stay in one mode; wide ones are mostly refused."
     )
-    table = Table(
-        "Width of the proposal", "Means over chains; the right mode holds 0.699 of the mass.", pd.DataFrame(rows)
-    )
+    table_caption = "Means over chains with their Student intervals; the right mode holds 0.699 of the mass."
+    table = Table("Width of the proposal", table_caption, pd.DataFrame(rows))
     return [Figure("A walk over two modes", caption, figure, pd.concat(frames)), table]
 
 

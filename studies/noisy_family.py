@@ -26,7 +26,7 @@ from approxmcmc.contracts import Component, Sampler
 from approxmcmc.engine.compile import compiled
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from approxmcmc.targets.ising.exact import level_counts, n_pairs
 
@@ -201,9 +201,9 @@ def against_the_posterior(results: Any) -> list[Any]:
             | mean_interval([(theta.mean() - mean) / sd for theta in draws]).columns("bias of the mean")
             | mean_interval([theta.std() / sd for theta in draws]).columns("sd ratio")
             | mean_interval([0.5 * np.abs(share - cells).sum() for share in shares]).columns("TV to the posterior")
-            | {"acceptance": float(np.mean([s["acceptance_rate"].mean() for s in stats]))}
-            | {"ESS per 1000 steps": float(np.mean([1000.0 * az.ess(t[None]) / t.size for t in draws]))}
-            | {"us per step": 1e6 * float(np.mean([s["perf_counter_diff"].mean() for s in stats]))}
+            | share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
+            | mean_interval(float(1000.0 * az.ess(t[None]) / t.size) for t in draws).columns("ESS per 1000 steps")
+            | mean_interval(1e6 * float(s["perf_counter_diff"].mean()) for s in stats).columns("us per step")
         )
         heights = np.mean(shares, axis=0) / np.diff(edges)
         curves += [

@@ -25,6 +25,7 @@ from approxmcmc.datasets import florentine_business
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
+from approxmcmc.study.report.intervals import share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.chain_figures import chain_figures, grid_marginals
 from studies.tools.members import draws_of
@@ -168,7 +169,7 @@ def rows_of(results) -> list[dict]:
             }
             row |= {f"{name} sd": float(theta[..., k].std()), f"{name} mcse": mcse}
         stats = [trace["sample_stats"] for trace in traces]
-        row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
+        row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         row["steps"] = int(sum(s.sizes["draw"] * int(s.attrs.get("thin", 1)) for s in stats))
         rows.append(row)
     return rows

@@ -166,11 +166,9 @@ def figure_1(results) -> list:
             | mean_interval(of_label["bias"].abs()).columns("mean |bias|")
             | {"MCSE": float(np.sqrt((of_label["mcse"] ** 2).mean()))}
             | mean_interval(of_label["sd ratio"]).columns("sd ratio")
-            | {
-                "acceptance": of_label["acceptance"].mean(),
-                "steps per second": (of_label["steps"] / of_label["seconds"]).mean(),
-            }
-            | {"ns per update": 1e9 * (of_label["seconds"] / of_label["updates"]).mean()}
+            | mean_interval(of_label["acceptance"]).columns("acceptance")
+            | mean_interval(of_label["steps"] / of_label["seconds"]).columns("steps per second")
+            | mean_interval(1e9 * of_label["seconds"] / of_label["updates"]).columns("ns per update")
         )
     table_caption = (
         "Bias in posterior standard deviations; Student intervals over lattices. MCSE: root mean square of the Monte "

@@ -13,6 +13,7 @@ the chain runs away at once. At 0.01 it stays for longer, and shows slow mixing 
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from approxmcmc.datasets import molecule
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Table
+from approxmcmc.study.report.intervals import Interval, share_interval
 from studies.tools.chain_figures import chain_figures, draw_marginals
 from studies.tools.members import draws_of
 from studies.tools.mode_and_curvature import mode_and_curvature
@@ -155,9 +157,12 @@ def table_2(results) -> list:
         stats = [trace["sample_stats"] for trace in traces]
         distance = {"sampler": label}
         for name in NAMES:
-            distance[f"{name} error / sd"] = (found[name][0] - gold[name][0]) / gold[name][1]
+            error, noise = found[name][0] - gold[name][0], 1.96 * math.hypot(found[name][2], gold[name][2])
+            distance |= Interval(*(e / gold[name][1] for e in (error, error - noise, error + noise))).columns(
+                f"{name} error / sd"
+            )
             distance[f"{name} sd ratio"] = found[name][1] / gold[name][1]
-        distance["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
+        distance |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         distance["steps"] = int(sum(s.sizes["draw"] * int(s.attrs.get("thin", 1)) for s in stats))
         distances.append(distance)
     caption = (
@@ -165,7 +170,8 @@ def table_2(results) -> list:
         f"{n_updates:,} updates. Intervals: 1.96 Monte Carlo standard errors, which cannot see bias."
     )
     far = (
-        "Distance of the means from the reference's, and ratio of standard deviations. The reference has an MCSE of "
+        "Distance of the means from the reference's, with 1.96 Monte Carlo standard errors of both, and ratio of "
+        "standard deviations. The reference has an MCSE of "
         + ", ".join(f"{gold[name][2] / gold[name][1]:.3f} sd ({name})" for name in NAMES)
         + "."
     )

@@ -32,7 +32,7 @@ from approxmcmc.datasets.kdd99 import every
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import austerity_paper
 from studies.tools.in_laplace_metric import laplace_of, start
@@ -243,11 +243,12 @@ def steps_made(results) -> list:
     for step_size, name, traces in by_setting(results):
         stats, thin = [trace["sample_stats"] for trace in traces], results.study.thin
         steps = [s.sizes["draw"] * thin for s in stats]
-        row = {"step size": step_size, "setting": name, "steps": float(np.mean(steps))}
-        seconds = [float(s["perf_counter_diff"].sum()) for s in stats]
-        row["microseconds per step"] = 1e6 * sum(seconds) / sum(steps)
-        row["data per step"] = float(np.sum([s["datapoints_touched"].sum() for s in stats])) / sum(steps)
-        row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
+        row = {"step size": step_size, "setting": name, **mean_interval(steps).columns("steps")}
+        row |= mean_interval(1e6 * float(s["perf_counter_diff"].mean()) / thin for s in stats).columns(
+            "microseconds per step"
+        )
+        row |= mean_interval(float(s["datapoints_touched"].mean()) / thin for s in stats).columns("data per step")
+        row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         draws = np.concatenate([trace["posterior"]["beta"].values[0] for trace in traces])
         row["variance / true one"] = float(np.mean(draws.var(axis=0) / variance))
         rows.append(row)

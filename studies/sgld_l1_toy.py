@@ -15,7 +15,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Note, Table
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 N, SLOPE, PRECISION, PENALTY, STEP_SIZE, SEED = 10_000, 0.5, 3.0, 4950.0, 5e-6, 2014
@@ -120,8 +120,11 @@ def histograms(results) -> list:
             | mean_interval([float(np.mean((d >= 0.0) & (d < 0.5 * spread))) for d in draws]).columns(
                 "mass near the kink"
             )
-            | {"the same, exact": true_near, "acceptance": float(np.mean([s["acceptance_rate"].mean() for s in stats]))}
-            | {"data per step": float(np.mean([s["datapoints_touched"].mean() for s in stats])) / results.study.thin}
+            | {"the same, exact": true_near}
+            | share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
+            | mean_interval(float(s["datapoints_touched"].mean()) / results.study.thin for s in stats).columns(
+                "data per step"
+            )
         )
         curves += [
             {"setting": label, "slope": float(e), "share": float(c)} for e, c in zip(edges[:-1], share, strict=True)

@@ -182,10 +182,10 @@ def table(results: Any) -> list[Table]:
             interval = share_interval if name.startswith("P(") else mean_interval
             row |= interval([one[name] for one in found]).columns(name)
         stats = [trace["sample_stats"] for trace in traces]
-        row["acceptance"] = float(np.mean([s["acceptance_rate"].mean() for s in stats]))
-        seconds = sum(float(s["perf_counter_diff"].sum()) for s in stats)
-        steps = sum(s.sizes["draw"] * int(s.attrs.get("thin", 1)) for s in stats)
-        row["microseconds per step"] = 1e6 * seconds / steps
+        row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
+        row |= mean_interval(
+            1e6 * float(s["perf_counter_diff"].mean()) / int(s.attrs.get("thin", 1)) for s in stats
+        ).columns("microseconds per step")
         rows.append(row)
     caption = (
         f"Distance: total variation between the weighted draws and the exact posterior on {CELLS} x {CELLS} cells; an "

@@ -45,7 +45,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
         "--allow-stale", action="store_true", help="show one version of the code where cells come from several"
     )
     publishing = verb("publish", verbs.publish, "write the page and the numbers that ship, from whatever is done")
-    publishing.add_argument("--pages", default="docs/results", metavar="DIR", help="default: docs/results")
+    for kind, folder in (("pages", "docs/results"), ("pictures", "docs/_static/results")):
+        publishing.add_argument(f"--{kind}", default=folder, metavar="DIR", help=f"default: {folder}")
     publishing.add_argument(
         "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"
     )

@@ -197,10 +197,10 @@ def report(args: Arguments) -> int:
 
 
 def publish(args: Arguments) -> int:
-    """Write the page of the documentation and the CSV of the package, and print their paths."""
+    """Write the page of the documentation, its pictures and the CSV of the package, and print their paths."""
     from approxmcmc.study.report.publish import publish as write
 
-    for path in write(open_results(args), args.pages, args.data):
+    for path in write(open_results(args), args.pages, args.pictures, args.data):
         print(f"published: {path}")
     return 0
 

@@ -16,7 +16,7 @@ from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.plan import Plan
-from approxmcmc.study.record import BiasReport, Record
+from approxmcmc.study.record import BiasReport, Record, cause
 from approxmcmc.study.results import latest
 from approxmcmc.study.store import Store
 
@@ -103,5 +103,5 @@ def bias_line(report: Mapping[str, Any], found: "xr.Dataset | None") -> str:
     """Return one line about the biases of a setting: the verdict, or why there is none."""
     where = f"bias {report['target']} {report['label']}"
     if found is None:
-        return f"{where}: {str(report['error']).strip().splitlines()[-1]}"
+        return f"{where}: {cause(report['error'])}"
     return f"{where}: {found['verdict'].item()} in {report['seconds']:.1f} s ({found['reasons'].item()})"

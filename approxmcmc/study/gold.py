@@ -17,7 +17,7 @@ from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarnin
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Declaration, Gold
 from approxmcmc.study.plan import digest, function_id
-from approxmcmc.study.record import GoldReport
+from approxmcmc.study.record import GoldReport, cause
 from approxmcmc.study.store import Store, hash_of_draws
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def summary_line(report: GoldReport) -> str:
     if failed and report["status"] == "accepted":
         gates = f"its gates are reported and not enforced: {gates}"
     if report["status"] == "failed":
-        gates = str(report["error"]).strip().splitlines()[-1]
+        gates = cause(report["error"])
     return f"gold {report['target']}: {report['status']} in {report['seconds']:.1f} s ({gates})"
 
 

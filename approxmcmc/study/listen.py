@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from typing import Any, TextIO
 
-from approxmcmc.study.record import Record
+from approxmcmc.study.record import Record, cause
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -72,9 +72,9 @@ class Lines(Listener):
 
 def failure_line(record: Record) -> str:
     """Return one line about a cell that did not deliver: where, what, and how to learn more."""
-    last = str(record.get("error") or "").strip().splitlines()[-1:] or ["no message"]
     where = f"{record['target']} {record['label']} replicate {record['replicate']}"
-    return f"  {record['status'].upper()}  {where}: {last[0]}  (why: approxmcmc why {record['key'][:8]})"
+    what = cause(record.get("error"))
+    return f"  {record['status'].upper()}  {where}: {what}  (why: approxmcmc why {record['key'][:8]})"
 
 
 def clock(seconds: float) -> str:

@@ -5,6 +5,7 @@ never reached is missing, or None where nothing could be measured.
 """
 
 import dataclasses
+import re
 from typing import Any, TypedDict
 
 from approxmcmc.study.plan import Cell, Plan, describe
@@ -132,3 +133,20 @@ def lost_record(cell: Cell, plan: Plan, status: str, error: str) -> Record:
         "status": status,
         "error": error,
     }
+
+
+def cause(error: str | None) -> str:
+    r"""Return the line of an error or traceback that says what went wrong: the last that names an exception.
+
+    A message of several lines may end in advice.
+
+    Examples
+    --------
+    >>> cause("Traceback ...\n  File ...\nFloatingPointError: NaN occurred.\nTry other settings.")
+    'FloatingPointError: NaN occurred.'
+    >>> cause("killed")
+    'killed'
+    """
+    lines = (error or "").strip().splitlines() or ["no message"]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt|Exit|Warning)\b", line)]
+    return (named or lines)[-1].strip()

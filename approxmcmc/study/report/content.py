@@ -34,6 +34,10 @@ RISK = (
     "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
     "and for the gold standard's error; bootstrap over replicates; "
 )
+WITHOUT_INTERVAL = (
+    "Intervals are 95 %; blank is not defined, never zero. A number without an interval is a setting, a count, exact, "
+    "or a summary of these chains alone; its caption tells which."
+)
 OWN_PERFORMANCE = "what the study's own figures measure; "
 COUNTED = "data per decision; audited wrong decisions."
 
@@ -68,31 +72,43 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return everything that :func:`approxmcmc.study.report.markdown.markdown_page` needs: the results first."""
+    """Return what :func:`approxmcmc.study.report.markdown.markdown_page` needs, but its pictures: the results first."""
     with _style():
         found = _found(results)
-        risks = [
-            piece
-            for contest in found.judged
-            for piece in (
-                figures.risk_against_time(contest),
-                figures.risk_with_setup(contest),
-                tables.risk_table(contest),
-                tables.seconds_table(results, contest),
-            )
-            if piece is not None
-        ]
         failures = census.failures_table(results)
         sections = [
             *_own_figures(found, "Results"),
-            Section("Risk and clocks", pieces=tuple(risks)),
+            *_risk_and_clocks(results, found.judged),
+            *bias_section(told_of(results)),
+            *bounds_section(results),
             *published_section(results),
+            *([] if found.judged else [cost_section(results, found.contests)]),
             design(results, found.contests),
             gold_section(results),
             Section("Census", pieces=tuple(piece for piece in (census.census_table(results), failures) if piece)),
             provenance(results),
         ]
-        return {**_head(results, found), "title": results.study.name.replace("_", " "), "sections": sections}
+        head = _head(results, found)
+        return head | {
+            "title": results.study.name.replace("_", " "),
+            "subtitle": f"{head['subtitle']} {WITHOUT_INTERVAL}",
+            "sections": sections,
+        }
+
+
+def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list[Section]:
+    pieces = [
+        piece
+        for contest in judged
+        for piece in (
+            figures.risk_against_time(contest),
+            figures.risk_with_setup(contest),
+            tables.risk_table(contest),
+            tables.seconds_table(results, contest),
+        )
+        if piece is not None
+    ]
+    return [Section("Risk and clocks", pieces=tuple(pieces))] if pieces else []
 
 
 @dataclasses.dataclass(frozen=True)

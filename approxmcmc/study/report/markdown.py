@@ -1,7 +1,7 @@
-"""A results page of the documentation: sections of a report as Markdown, pictures inside, tables with their intervals.
+"""A results page of the documentation: sections of a report as Markdown, pictures by name, tables with their intervals.
 
-Pictures are SVG elements whose ink follows the page's theme, so that the page needs no other file and no network. What
-stands between two comments of the same name can be included elsewhere, such as a picture on a front page.
+The documentation puts each picture into the page as an element whose ink follows the theme: it opens without a network.
+A caption stands between two comments of the same name, so that a front page can show picture and caption.
 """
 
 import re
@@ -11,12 +11,18 @@ from typing import Any
 
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.svg import inline_svg, svg_document
 from approxmcmc.study.report.wording import slug
 
 
 def markdown_page(
-    *, title: str, subtitle: str, banners: Sequence[str], answer: Sequence[str], sections: Sequence[Section], note: str
+    *,
+    title: str,
+    subtitle: str,
+    banners: Sequence[str],
+    answer: Sequence[str],
+    sections: Sequence[Section],
+    pictures: Sequence[str],
+    note: str,
 ) -> str:
     """Return the page.
 
@@ -24,17 +30,22 @@ def markdown_page(
     ----------
     title, subtitle, banners, answer, sections
         As in :func:`approxmcmc.study.report.page.write_page`.
+    pictures
+        Path of the picture of each figure, from the page, in the order of the figures.
     note
         A comment for who opens the source, such as the command that makes the page.
     """
     parts = [f"<!-- {note} -->", f"# {plain_text(title)}", plain_text(subtitle)]
+    places = iter(pictures)
     listed = "\n".join(f"- {plain_text(banner)}" for banner in banners)
     parts += [f":::{{note}}\n{listed}\n:::"] if banners else []
     parts += [plain_text(sentence) for sentence in answer]
     for section in sections:
         parts += [f"## {plain_text(section.title)}", *map(plain_text, section.text)]
         parts += [f"- **{plain_text(term)}**: {plain_text(meaning)}" for term, meaning in section.terms]
-        parts += [_figure(piece) if isinstance(piece, Figure) else _table(piece) for piece in section.pieces]
+        parts += [
+            _figure(piece, next(places)) if isinstance(piece, Figure) else _table(piece) for piece in section.pieces
+        ]
         parts += [f"```text\n{command}\n```" for command in section.commands]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -44,19 +55,11 @@ def plain_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]#|$~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
-def _figure(piece: Figure) -> str:
+def _figure(piece: Figure, place: str) -> str:
     anchor = slug(piece.title)
-    svg = inline_svg(_rounded(svg_document(piece.figure)), anchor, escape(piece.title, quote=True))
-    lines = "".join(line.strip() + "\n" for line in svg.splitlines() if line.strip())  # a blank line ends HTML
-    caption = f"*{plain_text(piece.caption)}*"
-    body = f'```{{raw}} html\n<div class="result-figure" id="{anchor}">\n{lines}</div>\n```'
-    return f"### {plain_text(piece.title)}\n\n<!-- {anchor} -->\n\n{body}\n\n{caption}\n\n<!-- {anchor} -->"
-
-
-def _rounded(document: str) -> str:
-    """Return a picture with its coordinates to a hundredth of a point, its lines to a tenth; words stay as they are."""
-    coarse = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d)\d+", r"\1", path[0]), document)
-    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
+    body = f"::::{{container}} result-figure\n```{{raw}} html\n:file: {place}\n```\n::::"
+    caption = f"<!-- {anchor} -->\n\n*{plain_text(piece.caption)}*\n\n<!-- {anchor} -->"
+    return f"### {plain_text(piece.title)}\n\n{body}\n\n{caption}"
 
 
 def _table(piece: Table) -> str:

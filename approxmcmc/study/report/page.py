@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.study.record import cause
 from approxmcmc.study.report.families import family
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
-from approxmcmc.study.report.wording import estimate, number, slug
+from approxmcmc.study.report.wording import estimate, number, slug, unique
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -87,10 +88,10 @@ def _render(**values: Any) -> str:
 
 
 def _section_view(section: Section, names: set[str], scratch: Path) -> dict[str, Any]:
-    identity = _unique(slug(section.title), names)
+    identity = unique(slug(section.title), names)
     pieces = []
     for piece in section.pieces:
-        anchor = _unique(slug(piece.title), names)
+        anchor = unique(slug(piece.title), names)
         pieces.append(
             _figure_view(piece, anchor, scratch)
             if isinstance(piece, Figure)
@@ -104,15 +105,6 @@ def _section_view(section: Section, names: set[str], scratch: Path) -> dict[str,
         "pieces": pieces,
         "commands": section.commands,
     }
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    candidate, count = name, 1
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}-{count}"
-    taken.add(candidate)
-    return candidate
 
 
 def _figure_view(piece: Figure, anchor: str, scratch: Path) -> dict[str, Any]:
@@ -178,7 +170,7 @@ def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> d
     elif value is not None:
         text = str(value)
         if "\n" in text.strip():
-            cell.update(text=text.strip().splitlines()[-1], long=text)
+            cell.update(text=cause(text), long=text)
         else:
             cell["text"] = text
     return cell

@@ -1,8 +1,10 @@
-"""What a study publishes from its store: a page of the documentation, and the numbers that ship with the package."""
+"""What a study publishes from its store: a page of the documentation, its pictures, the numbers that ship."""
 
 import dataclasses
 import json
 import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,9 @@ from approxmcmc.study.json_files import plain, write_bytes
 from approxmcmc.study.report.content import compose_published
 from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.markdown import markdown_page
+from approxmcmc.study.report.pictures import picture
+from approxmcmc.study.report.pieces import Figure, Section
+from approxmcmc.study.report.wording import slug, unique
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -18,44 +23,74 @@ if TYPE_CHECKING:
 DIGITS = "%.7g"
 
 
-def publish(results: "StudyResults", pages: str | os.PathLike[str], data: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write the page of a study below `pages` and its numbers below `data`; return both paths.
+def publish(
+    results: "StudyResults",
+    pages: str | os.PathLike[str],
+    pictures: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+) -> list[Path]:
+    """Write the page of a study, its pictures and its numbers; return the paths of page, first picture and numbers.
 
     Nothing on the page is typed in: it has the sections of the report that a reader of results needs, and every number
-    on it comes from the store.
+    on it comes from the store. Numbers are written where risks are known, that is, where a target has both a finished
+    cell and a gold standard; other studies are a page with pictures.
 
     Parameters
     ----------
     results
         Records, traces and gold standards of a study at one preset.
-    pages, data
-        Folders; ``<study>.md`` and ``<study>.csv`` there are replaced, whole or not at all.
+    pages, pictures, data
+        Folders. What is there of this study is replaced, each file whole or not at all: ``<study>.md`` in `pages`,
+        the first picture ``<study>.svg`` and the others, ``<study>/*.svg``, in `pictures`, ``<study>.csv`` in `data`.
 
     Raises
     ------
     StudyError
-        If no target has both a finished cell and a gold standard.
+        If no cell is done.
     """
-    numbers = numbers_of(results)
+    if not (results.records["status"] == "done").any():
+        raise StudyError(
+            f"Nothing of {results.study.name} can be published: no cell is done in {results.store.folder}. Run the "
+            "study first; `approxmcmc status` shows what is missing."
+        )
+    name, content = results.study.name, compose_published(results)
+    page, shown = Path(pages) / f"{name}.md", _write_pictures(name, content["sections"], Path(pictures))
+    places = [Path(os.path.relpath(picture, page.parent)).as_posix() for picture in shown]
     note = f"Written by `approxmcmc publish` from what `{results.command}` leaves in its store. Do not edit."
-    page = markdown_page(note=note, **compose_published(results))
-    paths = Path(pages) / f"{results.study.name}.md", Path(data) / f"{results.study.name}.csv"
-    for path, text in zip(paths, (page, numbers), strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, text.encode())
+    _write(page, markdown_page(note=note, pictures=places, **content))
+    numbers, text = Path(data) / f"{name}.csv", numbers_of(results)
+    if not text:
+        numbers.unlink(missing_ok=True)  # of an earlier form of the study
+        return [page, *shown[:1]]
+    _write(numbers, text)
+    return [page, *shown[:1], numbers]
+
+
+def _write_pictures(name: str, sections: Sequence[Section], folder: Path) -> list[Path]:
+    """Write the pictures of all figures and return their paths; what an earlier page showed is removed."""
+    figures = [piece for section in sections for piece in section.pieces if isinstance(piece, Figure)]
+    shutil.rmtree(folder / name, ignore_errors=True)
+    taken: set[str] = set()
+    paths = []
+    for number, figure in enumerate(figures):
+        own = unique(slug(figure.title), taken)
+        paths.append(folder / name / f"{own}.svg" if number else folder / f"{name}.svg")
+        _write(paths[-1], picture(figure, f"p{number}"))
     return paths
 
 
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, text.encode())
+
+
 def numbers_of(results: "StudyResults") -> str:
-    """Return the text that `load_results` reads: a line of provenance, then the risks as CSV."""
+    """Return the text that `load_results` reads, a line of provenance, then the risks as CSV; "" without a risk."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]
     if not judged:
-        raise StudyError(
-            f"Nothing of {results.study.name} can be published: a risk needs finished cells of a target and its gold "
-            f"standard, and {results.store.folder} has no such target. `approxmcmc status` shows what is missing."
-        )
+        return ""
     frame = pd.concat([contest.at_budgets.assign(target=contest.target) for contest in judged], ignore_index=True)
     frame.insert(0, "target", frame.pop("target"))
     table = frame.to_csv(index=False, float_format=DIGITS, lineterminator="\n")

@@ -96,6 +96,16 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "piece"
 
 
+def unique(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, with a number behind it if need be, and take it."""
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}-{count}"
+    taken.add(candidate)
+    return candidate
+
+
 def _exponent(value: float) -> int:
     return 0 if value == 0.0 else math.floor(math.log10(abs(value)))
 
