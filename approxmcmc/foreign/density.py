@@ -74,7 +74,7 @@ def density_of(target: Target) -> Density:
     def log_density(theta: Any) -> Any:
         return log_prior(theta) + log_terms(theta, data).sum()
 
-    return Density(log_density, log_prior, log_terms, data, source.rows.n_rows, "")
+    return Density(log_density, log_prior, log_terms, data, source.rows.n_obs, "")
 
 
 def _translate(inputs: Sequence[Any], graph: Any) -> Callable[..., Any]:

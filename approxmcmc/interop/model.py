@@ -30,7 +30,14 @@ class ModelOfPyMC:
         When it is no model, or one whose likelihood is no sum over rows as far as this can be told at once.
     """
 
-    def __init__(self, model: Any, row_dim: str | None, *, scale_effects: bool = True) -> None:
+    def __init__(
+        self,
+        model: Any,
+        row_dim: str | None,
+        *,
+        scale_effects: bool = True,
+        data: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         if not isinstance(model, pm.Model):
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         self.given = model
@@ -41,7 +48,7 @@ class ModelOfPyMC:
         self.start = model.initial_point()
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
-        self.rows = Rows(model, row_dim)
+        self.rows = Rows(model, row_dim, data)
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
         self.hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
@@ -99,13 +106,23 @@ class ModelOfPyMC:
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """What was observed, under the variables' names."""
+        if self.rows.is_given:
+            return self._given(observed=True)
         return {rv.name: value for rv, value in zip(self.model.observed_RVs, self.rows.observed, strict=True)}
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """The model's data containers but those that were observed themselves, as `pm.sample` has them."""
         data = [variable for variable in self.model.data_vars if variable not in self.rows.values]
-        return {variable.name: np.asarray(evaluate(variable)) for variable in data}
+        held = {variable.name: np.asarray(evaluate(variable)) for variable in data}
+        observed = self._given(observed=True) if self.rows.is_given else {}
+        given = self._given(observed=False) if self.rows.is_given else {}
+        return {name: rows for name, rows in {**held, **given}.items() if name not in observed}
+
+    def _given(self, *, observed: bool) -> Mapping[str, np.ndarray]:
+        """Return the rows given in the place of the model's, those that were observed or the others."""
+        below = set(leaves(self.rows.values))
+        return {name: rows for leaf, (name, rows) in self.rows.by_leaf.items() if (leaf in below) == observed}
 
     @property
     def names(self) -> str:
@@ -136,7 +153,8 @@ class TargetOfPyMC:
     def content_hash(self) -> str:
         """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
         self.source.refuse_changed_data()
-        return content_hash("PyMCTarget", self.source.hash, *(value.name for value in self.source.scales))
+        rows = [*self.source.rows.names, *self.source.rows.data] if self.source.rows.is_given else []
+        return content_hash("PyMCTarget", self.source.hash, *(value.name for value in self.source.scales), *rows)
 
     @property
     def effects(self) -> list[Effects]:
@@ -149,7 +167,19 @@ class TargetOfPyMC:
         return {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
 
     def to_pymc(self) -> Any:
-        """Return the model itself."""
+        """Return the model itself.
+
+        Raises
+        ------
+        IncompatibleError
+            When the target's rows are not those of the model.
+        """
+        if self.source.rows.is_given:
+            raise IncompatibleError(
+                f"{self!r}: the model holds {self.source.rows.n_rows} rows in the place of the {self.n_obs} given by "
+                "data=, so that it is another posterior; make gold standards by exact_chain_reference, which needs no "
+                "model"
+            )
         return self.source.given
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ This room alone stands on the semi-private surface of PyTensor and PyMC: here th
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,10 @@ from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.prior import log_prior_of
 from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
+from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 
 CHECKED_POINTS = 3
+IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on some rows alone.
 NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 
@@ -49,6 +51,7 @@ def from_pymc(
     deterministics: bool = False,
     structure: bool = True,
     scale_effects: bool = True,
+    data: Mapping[str, Any] | None = None,
 ) -> "PyMCTarget | StructuredTarget":
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
@@ -68,6 +71,10 @@ def from_pymc(
         Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
         sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
         variance that the rows leave them. Draws come back as z either way.
+    data
+        Rows in the place of those that the model holds, by the names of its data containers: sources
+        (`approxmcmc.sources`), such as columns of Parquet files, or arrays, which may be mapped. For data that do not
+        fit in memory: write the model for a handful of rows, and hand over all of them here.
 
     Returns
     -------
@@ -82,7 +89,8 @@ def from_pymc(
         When the likelihood is no sum over rows, or cannot be read row by row; the message names the variable, the
         reason and the way out.
     InvalidInputError
-        When `row_dim` names no dim of the model, or a row has no finite log-likelihood; the message names the row.
+        When `row_dim` names no dim of the model, a row has no finite log-likelihood, or `data` does not fit the model;
+        the message names the row, or the array.
 
     Notes
     -----
@@ -103,6 +111,12 @@ def from_pymc(
     the factor ``sigma ** -J`` of the Jacobian, J the length of z, and is the same posterior whatever else the model
     does with z. Where groups hardly differ it has no mode, and the model's own coordinates are kept.
 
+    With `data` the graph is read off the model's own rows, and its terms are evaluated on all rows given, in blocks, at
+    three points. Every array with rows must be named; float32 stays float32, and becomes what the model takes row by
+    row. The graph is compiled as it stands and group effects stay as they are, as with `structure=False` and
+    `scale_effects=False`: for a linear predictor of many parameters on such data write a `PredictorTarget`, whose
+    expansions take fewer numbers a row. `to_pymc` refuses: the model holds other rows.
+
     The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
 
     Examples
@@ -117,6 +131,9 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
+    if data is not None:
+        rows = {name: checked_array(given, name, who="from_pymc", keep_float32=True) for name, given in data.items()}
+        return PyMCTarget(ModelOfPyMC(model, row_dim, scale_effects=False, data=rows), deterministics=deterministics)
     source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
     found = _find_structure(source) if structure and not deterministics else "it was not looked for"
     return found if isinstance(found, StructuredTarget) else PyMCTarget(source, deterministics=deterministics)
@@ -172,7 +189,7 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
 
     def __init__(self, source: ModelOfPyMC, *, deterministics: bool = False) -> None:
         self.source = source
-        self.n_obs, self.data = source.rows.n_rows, source.rows.data
+        self.n_obs, self.data = source.rows.n_obs, source.rows.data
         self._theta = source.theta
         [terms] = source.over_flat([source.rows.terms()])
         self._terms: Any = merge_branches(simplify(terms))
@@ -180,6 +197,8 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
         self.variables = self._describe_variables(deterministics)
         self._compile_terms()
         self._check_rows()
+        if source.rows.is_given:
+            self._check_given()
 
     def _describe_variables(self, deterministics: bool) -> ModelVariables:
         source = self.source
@@ -193,29 +212,30 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
             self._terms_function = numba_function(inputs, [self._terms], example)
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
+        """Return the terms of some of the rows that the model holds."""
         with self._on_rows_alone():
-            return np.asarray(self._terms_function(theta, *(array[rows] for array in self.data))[0])
+            return np.asarray(self._terms_function(theta, *(array[rows] for array in self.source.rows.own))[0])
 
     @contextlib.contextmanager
     def _on_rows_alone(self) -> Iterator[None]:
         try:
             yield
         except (TypeError, ValueError, AssertionError, IndexError) as error:
+            rows = self.source.rows
             raise IncompatibleError(
-                f"from_pymc: the likelihood of {self.source.rows.name!r} cannot be evaluated on some of its "
-                f"{self.n_obs} rows alone. The usual reason is an array of that length made inside the model "
-                f"(pt.zeros({self.n_obs})), or one whose length is fixed: give arrays as pm.Data, or let them "
-                f"broadcast. PyTensor says: {first_line(error)}"
+                f"from_pymc: the likelihood of {rows.name!r} cannot be evaluated on some of its {rows.n_rows} rows "
+                f"alone. The usual reason is an array of that length made inside the model (pt.zeros({rows.n_rows})), "
+                "or one whose length is fixed: give arrays as pm.Data, or let them broadcast. "
+                f"PyTensor says: {first_line(error)}"
             ) from error
 
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
         [full] = self.source.over_flat([self.source.rows.all_terms()])
         function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
-        rng = np.random.default_rng(0)
-        impossible = np.full(self.n_obs, True)
-        for point in range(CHECKED_POINTS):
-            theta = self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
+        rng, n_rows = np.random.default_rng(0), self.source.rows.n_rows
+        impossible = np.full(n_rows, True)
+        for point, theta in enumerate(self._points(rng)):
             expected = np.asarray(function(theta))
             if expected.shape == impossible.shape:
                 self._refuse_rows(np.isnan(expected) & (point == 0), "has the log-likelihood NaN at the initial point")
@@ -225,10 +245,35 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
             # truncated.
             if not _are_close(whole, expected, 1e-6, 1e-6):
                 self._refuse_coupling()
-            for index in random_groups(self.n_obs, rng):
+            for index in random_groups(n_rows, rng):
                 if not _are_close(self._terms_of(theta, index), whole[index], 1e-8, 1e-10):
                     self._refuse_coupling()
-        self._refuse_rows(impossible, "is impossible (log-likelihood -inf) at the initial point and two more")
+        self._refuse_rows(impossible, IMPOSSIBLE)
+
+    def _points(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield the initial point, and others around it."""
+        for point in range(CHECKED_POINTS):
+            yield self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
+
+    def _check_given(self) -> None:
+        """Evaluate all rows that were given, in blocks, by code that checks the bounds of arrays."""
+        inputs = [self._theta, *self.source.rows.inputs]
+        function = pytensor.function(inputs, self._terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
+        for point, theta in enumerate(self._points(np.random.default_rng(0))):
+            for lo in range(0, self.n_obs, ROWS_AT_ONCE):
+                here = slice(lo, lo + ROWS_AT_ONCE)
+                try:
+                    terms = np.asarray(function(theta, *(array[here] for array in self.data)))
+                except (IndexError, ValueError) as error:
+                    raise InvalidInputError(
+                        f"from_pymc: the terms of rows {lo} to {min(here.stop, self.n_obs) - 1} of data cannot be "
+                        f"evaluated, such as codes beyond the categories of the model: {first_line(error)}"
+                    ) from error
+                undefined[here] |= np.isnan(terms) & (point == 0)
+                impossible[here] &= terms == -np.inf
+        self._refuse_rows(undefined, "has the log-likelihood NaN at the initial point")
+        self._refuse_rows(impossible, IMPOSSIBLE)
 
     def _refuse_coupling(self) -> None:
         raise IncompatibleError(
@@ -242,7 +287,8 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
         if not bad.any():
             return
         row = int(np.flatnonzero(bad)[0])
-        arrays = zip(self.source.rows.names, self.data, strict=True)
+        rows = self.source.rows
+        arrays = zip(rows.names, self.data if len(bad) == self.n_obs else rows.own, strict=True)
         broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
         cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
         raise InvalidInputError(

@@ -1,5 +1,6 @@
 """The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why there is none."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -80,9 +81,13 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
 
 
 class Rows:
-    """The likelihood of the model's observed variables as a graph over chosen rows: a row's term is their sum."""
+    """The likelihood of the model's observed variables as a graph over chosen rows: a row's term is their sum.
 
-    def __init__(self, model: Any, row_dim: str | None) -> None:
+    `given` are rows by name, in the place of those that the model holds; the graph is read off the model's own. A row
+    of float32 becomes what the model takes when it is read.
+    """
+
+    def __init__(self, model: Any, row_dim: str | None, given: Mapping[str, np.ndarray] | None = None) -> None:
         self.model, self.row_dim, self.dims = model, row_dim, model.named_vars_to_dims
         self.values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
         names = [observed.name for observed in model.observed_RVs]
@@ -96,21 +101,37 @@ class Rows:
         self.inputs: list[Any] = []
         self.names: list[str] = []  # of the arrays with rows, for messages
         arrays: list[np.ndarray] = []
+        own: list[np.ndarray] = []
         self.replacements: dict[Any, Any] = {}
+        self.by_leaf: dict[Any, tuple[str, np.ndarray]] = {}
+        self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of those given
         for leaf in leaves([*self.parameters, *self.values]):
             axis = self._row_axis(leaf)
             if axis is not None:
-                array = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
-                shape = (None, *array.shape[1:])
-                given = pt.tensor(f"rows_{len(arrays)}", shape=shape, dtype=array.dtype.name)
-                self.replacements[leaf] = pt.moveaxis(given, 0, axis)
-                self.inputs.append(given)
-                self.names.append(leaf.name or f"an array of shape {np.shape(value_of(leaf))}")
+                mine = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
+                name = self._name(leaf)
+                array = mine if given is None else rows_given(given, name, mine, axis)
+                rows = pt.tensor(f"rows_{len(arrays)}", shape=(None, *mine.shape[1:]), dtype=array.dtype.name)
+                self.replacements[leaf] = pt.moveaxis(rows, 0, axis).astype(leaf.dtype)
+                self.inputs.append(rows)
+                self.names.append(name)
                 arrays.append(array)
+                self.by_leaf[leaf] = name, array
+                own.append(mine.astype(array.dtype, copy=False))
+                if array.dtype != mine.dtype:
+                    self._rounded[leaf] = pt.constant(np.moveaxis(own[-1], 0, axis).astype(leaf.dtype))
             elif is_shared(leaf):
                 self.replacements[leaf] = pt.constant(value_of(leaf))
-        self.data = tuple(arrays)
+        self.data, self.own, self.is_given = tuple(arrays), tuple(own), given is not None
+        self.n_obs = _one_length(given, self.names, self.data) if given is not None else self.n_rows
         self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
+
+    def _name(self, leaf: Any) -> str:
+        """Return what the user calls an array with rows: a container, or an observed variable that holds its data."""
+        observed = dict(zip(self.values, self.model.observed_RVs, strict=True))
+        if leaf in observed and not is_shared(leaf):
+            return str(observed[leaf].name)
+        return leaf.name or f"an array of shape {np.shape(value_of(leaf))}"
 
     @property
     def observed(self) -> list[np.ndarray]:
@@ -175,7 +196,7 @@ class Rows:
     def all_terms(self) -> Any:
         """Return the log-likelihood of all rows, a vector."""
         terms = self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)
-        return sum_of([sum_trailing(each) for each in terms])
+        return sum_of([sum_trailing(each) for each in rebuild(terms, self._rounded)])
 
     def terms(self) -> Any:
         """Return the log-likelihood of the rows given to `inputs`, a vector."""
@@ -234,6 +255,39 @@ def _one_count(counts: dict[str, int]) -> int:
             "group, repeat it as data, write it as a pm.Potential of parameters, or use pm.sample"
         )
     return next(iter(counts.values()))
+
+
+def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis: int) -> np.ndarray:
+    """Return the rows that stand for an array of the model's, checked.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are none, or others than the model's.
+    """
+    if name not in given:
+        raise InvalidInputError(
+            f"from_pymc: {name!r} has {len(own)} rows in the model, and no rows in data, which names {list(given)}; "
+            "make it a pm.Data and give its rows, or make the model with another number of rows if it has none"
+        )
+    array = given[name]
+    if axis != 0 or array.shape[1:] != own.shape[1:] or (array.dtype.kind == "f" and own.dtype.kind in "iub"):
+        raise InvalidInputError(
+            f"from_pymc: data[{name!r}] must hold rows as the model's own, {own.dtype} of shape "
+            f"(n, {', '.join(map(str, own.shape[1:]))}) with the rows first, found {array.dtype} of shape {array.shape}"
+            f"{'' if axis == 0 else f', and the axis {axis} of the model counts rows'}"
+        )
+    return array
+
+
+def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[np.ndarray, ...]) -> int:
+    """Return the number of rows that all arrays have."""
+    if unknown := sorted(set(given) - set(names)):
+        raise InvalidInputError(f"from_pymc: data names {unknown}, the model's arrays with rows are {names}")
+    lengths = {name: len(array) for name, array in zip(names, data, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise InvalidInputError(f"from_pymc: the arrays in data must have the same number of rows, found {lengths}")
+    return next(iter(lengths.values()))
 
 
 def _size_of(node: Any) -> Any:

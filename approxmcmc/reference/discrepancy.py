@@ -19,7 +19,7 @@ from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.reference.scores import gradient_of, minibatch_scores, scores
+from approxmcmc.reference.scores import gradient_of, minibatch_scores, scores_of
 from approxmcmc.targets import laplace
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def stein_discrepancy(
     for name, trace in ({"": traces} if isinstance(traces, xr.DataTree) else traces).items():
         states, rng = _spaced(trace, target, n_draws), np.random.default_rng(seed)
         read = gradient.n_obs if minibatch is None else minibatch
-        slopes = scores(gradient, states) if minibatch is None else minibatch_scores(gradient, states, read, rng)
+        slopes = scores_of(target, states) if minibatch is None else minibatch_scores(gradient, states, read, rng)
         found = pairwise(solve_triangular(L, states.T, lower=True).T, slopes @ L)
         rows[name] = {**found.estimate(statistic), "draws": len(states), "gradient_evaluations": read * len(states)}
     return pd.DataFrame.from_dict(rows, orient="index")

@@ -14,7 +14,7 @@ from approxmcmc.reference.cache import cached
 from approxmcmc.reference.chain_gates import ChainGates, judge_chains
 from approxmcmc.reference.kernels import Kernel, langevin_kernel, mixture_kernel, run_kernel
 from approxmcmc.reference.posterior import describe
-from approxmcmc.reference.scores import scores
+from approxmcmc.reference.scores import scores_of
 from approxmcmc.reference.stein import BATCHES, Deviations, stein_deviations
 from approxmcmc.reference.summary import Estimands
 from approxmcmc.targets import laplace
@@ -149,7 +149,7 @@ def _deviations(target: Any, tree: xr.DataTree) -> Deviations:
     shape = (thinned.sizes["chain"], thinned.sizes["draw"], -1)
     names = target.variables.shapes
     theta = np.concatenate([thinned[name].transpose("chain", "draw", ...).values.reshape(shape) for name in names], 2)
-    return stein_deviations(theta, scores(target.compile_gradient(), theta))
+    return stein_deviations(theta, scores_of(target, theta))
 
 
 def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:

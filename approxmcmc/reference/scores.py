@@ -1,12 +1,15 @@
-"""Scores, grad log pi, at many states: on all data, or by minibatches."""
+"""Scores, grad log pi, at many states: on all data, by this process or a Dask cluster, or by minibatches."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.targets.parts import Part, parts_of
+
+STATES = 32  # at which a task looks: a worker that dies takes the work of one task with it
 
 
 def gradient_of(target: Any, *, who: str) -> CompiledGradient:
@@ -18,13 +21,32 @@ def gradient_of(target: Any, *, who: str) -> CompiledGradient:
     return target.compile_gradient()
 
 
-def scores(gradient: CompiledGradient, states: np.ndarray) -> np.ndarray:
-    """Return grad log pi at states of shape (..., dim), on all data; same shape."""
-    slopes = np.empty_like(states)
-    for place in np.ndindex(states.shape[:-1]):
-        slopes[place] = full_gradient(gradient, states[place])
-        gradient.add_prior_gradient(states[place], slopes[place])
-    return slopes
+def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
+    """Return grad log pi at states of shape (..., dim), on all data; same shape.
+
+    Of rows that came from sources the Dask cluster whose client is active makes the sums.
+    """
+    gradient, parts, flat = target.compile_gradient(), parts_of(target), states.reshape(-1, states.shape[-1])
+    if parts is None:
+        slopes = _slopes_of(gradient, flat)
+    else:
+        groups = np.array_split(flat, -(-len(flat) // STATES))
+        slopes = np.concatenate([parts.total(_slopes_of_part, some) for some in groups])
+    for theta, slope in zip(flat, slopes, strict=True):
+        gradient.add_prior_gradient(theta, slope)
+    return slopes.reshape(states.shape)
+
+
+def _slopes_of(gradient: CompiledGradient, states: np.ndarray) -> np.ndarray:
+    return np.array([full_gradient(gradient, theta) for theta in states])
+
+
+def _slopes_of_part(part: Part, states: np.ndarray) -> np.ndarray:
+    return _slopes_of(part.keep(_gradient), states)
+
+
+def _gradient(target: Any) -> CompiledGradient:
+    return cast("CompiledGradient", target.compile_gradient())
 
 
 def minibatch_scores(

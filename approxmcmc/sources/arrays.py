@@ -15,7 +15,8 @@ class Arrays(DataSource):
     """An array of shape (n,) or (n, p), such as a `numpy.memmap`, as a source.
 
     Targets take arrays as they are. As a source their passes over all data can be made by the workers of a Dask
-    cluster, who map the same file, or are sent the rows.
+    cluster, who map the same file, or are sent the rows. Nothing is laid out where an array is taken as a whole, in the
+    type that it has.
 
     Parameters
     ----------
@@ -52,6 +53,16 @@ class Arrays(DataSource):
 
     def _types(self) -> Sequence[np.dtype]:
         return [self._array.dtype]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return the array itself, read-only, where it is taken as a whole; else the rows from the local file."""
+        flags = self._array.flags
+        as_it_lies = self.dtype == self._array.dtype and flags.c_contiguous and flags.aligned
+        if self.columns != self._names or not as_it_lies or (dtype is not None and np.dtype(dtype) != self.dtype):
+            return super().__array__(dtype, copy)
+        array = np.asarray(self._array).reshape(self.shape)
+        array.flags.writeable = False
+        return array.copy() if copy else array
 
     def __getstate__(self) -> dict[str, Any]:
         """Let a mapped file travel by its name."""

@@ -9,10 +9,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from approxmcmc.engine.mapped_files import claim_room
+from approxmcmc.engine.messages import detail, tell
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.engine.trusted import why_not_trusted
 from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError
+
+TOLD = 10**8  # bytes: what takes a second or more
 
 
 def laid_out(
@@ -26,12 +29,14 @@ def laid_out(
         When there is no room for the file, or another user may have written it.
     """
     path = user_cache("laid_out_rows") / f"{name}.npy"
+    n_bytes = int(np.prod(shape)) * dtype.itemsize
     if not path.exists():
+        (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are laid out once in %s", who, n_bytes / 1e9, path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as temporary, temporary.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]  # its type asks for more
-            claim_room(file.fileno(), file.tell() + int(np.prod(shape)) * dtype.itemsize, path.parent, who=who)
+            claim_room(file.fileno(), file.tell() + n_bytes, path.parent, who=who)
             for block in blocks:
                 file.write(block.data)
     if why := why_not_trusted(path):

@@ -111,7 +111,9 @@ def parts_of(target: Target) -> Partitions | None:
 def _why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty where it has not."""
     here = "this process makes the passes over all data itself, though a Dask client is active: "
-    if not isinstance(target, TallDataTarget) or target.given is None:
+    if not isinstance(target, TallDataTarget):
+        return here + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a Target"
+    if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(one, DataSource) for one in _by_row(target)):
         return here + "some of its data are arrays; give these as approxmcmc.sources.Arrays(array), too"

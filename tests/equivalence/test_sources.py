@@ -13,9 +13,10 @@ import approxmcmc as amc
 from approxmcmc.contracts import BoundedTarget
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.passes import log_densities
 from approxmcmc.errors import InvalidInputError, MissingExtraError
-from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
+from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray, layout
 
 N, NAMES = 240, ["a", "b", "c"]
 SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.05, 64, order="blocks"))
@@ -70,22 +71,34 @@ KINDS = [parquet, in_zarr, in_dask, in_frame, mapped]
 
 
 def run(target, sampler=SAMPLER):
-    trace = amc.sample(target, sampler, draws=12, tune=4, chains=2, random_seed=1, cores=1, progressbar=False)
+    settings = {"random_seed": 1, "cores": 1, "audit_every": None, "progressbar": False}
+    trace = amc.sample(target, sampler, draws=12, tune=4, chains=2, **settings)
     return {name: trace[f"{group}/{name}"].to_numpy() for group, name in [
         ("posterior", "beta"), ("sample_stats", "likelihood_evaluations"), ("sample_stats", "accepted")
     ]}  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [(parquet, np.float64), *((kind, np.float32) for kind in KINDS)])
-@pytest.mark.recompiles
-def test_draws_are_those_of_arrays(kind, dtype, tmp_path):
+def both(kind, dtype, folder):
+    """Return the same regression on a source and on arrays."""
     X, y = table_of(dtype)
-    target = amc.targets.LogisticRegression(*kind(X, y, tmp_path), intercept=True)
-    plain = amc.targets.LogisticRegression(X, y, intercept=True, coef_names=NAMES)
+    target = amc.targets.LogisticRegression(*kind(X, y, folder), intercept=True)
+    return target, amc.targets.LogisticRegression(X, y, intercept=True, coef_names=NAMES)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [(parquet, np.float64), *((kind, np.float32) for kind in KINDS)])
+def test_rows_are_those_of_arrays(kind, dtype, tmp_path):
+    target, plain = both(kind, dtype, tmp_path)
     assert target.X.dtype == dtype and not target.X.flags.writeable
+    for name in ("X", "y"):
+        np.testing.assert_array_equal(getattr(target, name), getattr(plain, name))
     assert target.content_hash() == plain.content_hash()
     assert target.variables.labels() == plain.variables.labels()
-    found, expected = run(target), run(plain)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.recompiles
+def test_draws_are_those_of_arrays(dtype, tmp_path):
+    found, expected = (run(target) for target in both(parquet, dtype, tmp_path))
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
@@ -185,10 +198,27 @@ def test_categories_are_codes_of_one_list_of_labels(tmp_path):
             np.asarray(rows[["a", "city"]])
 
 
-def test_rows_are_laid_out_once(tmp_path, monkeypatch):
+def test_an_array_that_is_taken_as_a_whole_is_not_laid_out(tmp_path):
+    X, _ = table_of(np.float32)
+    X.tofile(tmp_path / "X")
+    source = Arrays(np.memmap(tmp_path / "X", X.dtype, "r", shape=X.shape), NAMES)
+    assert is_mapped(np.asarray(source)) and not (tmp_path / "cache").exists()
+    np.testing.assert_array_equal(np.asarray(source), X)
+    whole = np.asarray(Arrays(X))
+    assert np.shares_memory(whole, X) and not whole.flags.writeable and X.flags.writeable
+    for other in (source[["b", "a"]], source["a"], source.astype(np.float64), Arrays(X.T.copy().T, NAMES)):
+        np.testing.assert_array_equal(np.asarray(other), np.concatenate([other.read(0)]))
+    assert len(list((tmp_path / "cache" / "laid_out_rows").iterdir())) == 4
+
+
+def test_rows_are_laid_out_once(tmp_path, monkeypatch, caplog):
     X, y = table_of(np.float32)
     rows, _ = parquet(X, y, tmp_path)
+    monkeypatch.setattr(layout, "TOLD", rows.nbytes)
+    caplog.set_level("INFO", logger="approxmcmc")
     first = np.asarray(rows)
+    [told] = caplog.messages
+    assert told.startswith("ParquetFolder(240 rows, a, b, c): 2.88e-06 GB are laid out once in ")
     (file,) = (tmp_path / "cache" / "laid_out_rows").iterdir()
     assert rows.nbytes == X.nbytes < file.stat().st_size < X.nbytes + 200
     monkeypatch.setattr(ParquetFolder, "_read", lambda self, block: pytest.fail("the rows were read again"))

@@ -75,7 +75,8 @@ def field():
     return {"log_tables": log_tables, "field": amc.targets.BinaryMRF.from_triples(log_tables)}
 
 
-COMPILED = {  # graphs whose normaliser is enumerated, or which are simulated: minutes in plain Python
+COMPILED = {  # graphs whose normaliser is enumerated, or which are simulated: minutes in plain Python; models of PyMC
+    "large_data.md",
     "samplers/doubly_intractable_targets.md",
     "samplers/noisy_monte_carlo.md",
 }
