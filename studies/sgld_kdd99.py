@@ -253,7 +253,8 @@ def steps_made(results) -> list:
         row["variance / true one"] = float(np.mean(draws.var(axis=0) / variance))
         rows.append(row)
     caption = (
-        "The last column is the mean over coefficients of the variance of all draws of all chains, over the true one."
+        "Means over chains with Student intervals. The last column is the mean over coefficients of the variance of "
+        "all draws of all chains, over the true one."
     )
     return [Table("Steps made", caption, pd.DataFrame(rows), formats={"acceptance": ".3f"})]
 

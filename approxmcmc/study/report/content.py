@@ -261,7 +261,7 @@ def provenance(results: "StudyResults") -> Section:
 
 def _words(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item is not None)
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item not in (None, ""))
     if isinstance(value, (list, tuple)):
         return "; ".join(_words(item) for item in value)
     return str(value)
