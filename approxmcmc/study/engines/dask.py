@@ -96,8 +96,9 @@ def _reachable(scheduler: str | None) -> Iterator[None]:
     except LOSSES as error:
         if scheduler is None:
             raise
+        why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all that was cancelled
         raise StudyError(
-            f"The Dask scheduler at {scheduler} cannot be reached ({error}). Finished cells are kept: start one, and "
+            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start one, and "
             "run the same command again with its address."
         ) from error
 
