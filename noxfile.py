@@ -203,14 +203,15 @@ def statistical(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def faults(session: nox.Session) -> None:
-    """Kill runs and studies at random moments, and put a thousand odd cases to the public functions, uncompiled.
+    """Kill runs and studies at random moments, unplug hosts, and put a thousand odd cases to the public functions.
 
-    The seed is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.
+    Uncompiled. The hosts are network namespaces, for which this must be root: else their tests are skipped, and the end
+    of the session says so. The seed is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.
     """
     _install(session, "--extra", "studies", "--group", "test")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
-    _pytest(session, "-m", "faults", "-s", *seed, *session.posargs, NUMBA_DISABLE_JIT="1")
+    _pytest(session, "-m", "faults", "-s", "-rs", *seed, *session.posargs, NUMBA_DISABLE_JIT="1")
 
 
 @nox.session(python=MAIN)

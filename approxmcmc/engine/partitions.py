@@ -8,30 +8,15 @@ tasks that it had, Dask makes again on the others; nothing else is repeated.
 import functools
 import itertools
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from approxmcmc.engine.dask_client import result_of
 from approxmcmc.errors import InvalidInputError
 
 ROWS = 1 << 20  # of a part, at least: a task costs Dask about a millisecond, a pass over so many rows some hundred
-
-
-def active_client() -> Any:
-    """Return the Dask client that is active, ``with Client(...):``, or None.
-
-    Nothing is imported to tell.
-    """
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        client = distributed.Client.current()
-    except ValueError:
-        return None
-    return None if client.asynchronous or client.status != "running" else client
 
 
 def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
@@ -74,12 +59,12 @@ class Partitions:
     def __init__(
         self, client: Any, make_part: Callable[[Any, int, int], Any], recipe: Any, where: list[tuple[int, int]]
     ) -> None:
+        self.client, self.where, self.address = client, where, client.scheduler.address
         if not client.scheduler_info()["workers"]:
             raise InvalidInputError(
-                f"passes on Dask: the scheduler at {client.scheduler.address} has no worker; start some, or leave the "
-                "block of the client, and this process makes the passes"
+                f"passes on Dask: the scheduler at {self.address} has no worker; start some, or leave the block of the "
+                "client, and this process makes the passes"
             )
-        self.client, self.where = client, where
         known = client.submit(_itself, recipe, pure=False)  # a task: what is scattered is lost with its worker
         lows, highs = zip(*where, strict=True)
         self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
@@ -94,15 +79,16 @@ class Partitions:
         """
         from distributed import as_completed
 
+        lost = ConnectionError(
+            f"passes on Dask: the connection to the scheduler at {self.address} was lost, and with it the parts of the "
+            "rows; connect to one that runs, and call again"
+        )
+        if self.client.status != "running":
+            raise lost
         tasks = self.client.map(_applied, self.parts, function=function, arguments=arguments, pure=False)
         numbers = {task.key: k for k, task in enumerate(tasks)}
-        for task, result in as_completed(tasks, with_results=True):
-            if task.cancelled():
-                raise ConnectionError(
-                    f"passes on Dask: the connection to the scheduler at {self.client.scheduler.address} was lost, and "
-                    "with it the parts of the rows; connect to one that runs, and call again"
-                )
-            yield numbers[task.key], result
+        for task in as_completed(tasks):
+            yield numbers[task.key], result_of(task, lost)
             task.release()  # a result may be as large as a column
 
     def total(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:

@@ -6,6 +6,7 @@
 
 All is data: numbers and text, no code and no pickle. While a checkpoint is written the chains stand still. So it is not
 compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of a processor, and not 0.3 s.
+Nor is the trace: compression saves 15 of 57 MB, and takes 0.60 s in place of 0.25.
 """
 
 import json
@@ -49,7 +50,7 @@ def write_checkpoint(
     groups[CHECKPOINT] = xr.Dataset({"about": ((), text)})
     if trace is not None:
         groups |= {name: group.to_dataset() for name, group in trace.children.items()}
-    write_tree(xr.DataTree.from_dict(groups), path, compressed=lambda group: CHECKPOINT not in group)
+    write_tree(xr.DataTree.from_dict(groups), path, compressed=False)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

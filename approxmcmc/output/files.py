@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,12 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write_tree(tree: xr.DataTree, path: Path, *, compressed: Callable[[str], bool] = lambda group: True) -> None:
-    """Write a tree to one netCDF file, whole or not at all; groups by their paths are compressed or written as fast."""
+def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
+    """Write a tree to one netCDF file, whole or not at all, compressed or as fast as can be."""
     storable = _with_storable_attrs(tree)
     with whole_file(path) as temporary:
         try:
-            storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable, compressed))
+            storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable) if compressed else {})
         except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
             raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
 
@@ -153,7 +152,7 @@ def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
     return xr.DataTree.from_dict(datasets)
 
 
-def _encoding(trace: xr.DataTree, compressed: Callable[[str], bool]) -> dict[str, dict[str, dict[str, Any]]]:
+def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
     """Compress every numeric array that has entries; a dimension of length 0 cannot be chunked."""
     return {
         node.path: {
@@ -162,7 +161,6 @@ def _encoding(trace: xr.DataTree, compressed: Callable[[str], bool]) -> dict[str
             if variable.dtype.kind in "biuf" and variable.size and variable.ndim
         }
         for node in trace.subtree
-        if compressed(node.path)
     }
 
 

@@ -6,7 +6,8 @@ A snapshot holds all chains between two chunks, so that the run goes on from it 
     seconds since the last one  >=  c / 0.02,        c = c_0 + c_1 (steps made),
 
 c_0 the smallest so far, the first of them before the first step, c_1 from the last one: what grows are the draws. While
-one is written the chains stand still, so that this is all that checkpoints cost.
+one is written the chains stand still, so that this is all that checkpoints cost. The end of a run is written once, with
+its trace, unless it is time for one.
 """
 
 import math
@@ -76,7 +77,6 @@ class Checkpoints:
         if not self.written:  # the first pays for imports, 3 s where nothing was written before: it tells no cost
             self.write(snapshot)
         began = time.perf_counter() if self._asked is None else self._asked
-        self.last = snapshot if snapshot.goal is None else None  # another one would keep old records in memory
         try:
             self.write(snapshot)
         except OSError as error:

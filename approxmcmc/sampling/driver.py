@@ -136,7 +136,7 @@ class Flight:
             if stopped:
                 self.stopped, self.goal = stopped, self.goal if stopped == "interrupt" else None
             if stopped or self.goal is None:
-                self._keep()
+                self._keep(ended=self.goal is None)
                 break
         return self.stopped
 
@@ -187,12 +187,14 @@ class Flight:
             except KeyboardInterrupt:
                 return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
 
-    def _keep(self) -> None:
-        """Keep a snapshot; no chain may be in flight."""
+    def _keep(self, *, ended: bool = False) -> None:
+        """Keep a snapshot, no chain being in flight. That of the end waits for the trace, unless it is time for one."""
         if self.checkpoints is not None:
             chains = [recorder.snapshot() for recorder in self.recorders]
             snapshot = Snapshot(self.goal, self.goals.memory, self.seconds, self.stopped, chains)
-            self.checkpoints.keep(snapshot, self.steps)
+            self.checkpoints.last = snapshot if ended else None  # another one would keep old records in memory
+            if not ended or self.checkpoints.due(self.steps):
+                self.checkpoints.keep(snapshot, self.steps)
 
 
 def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) -> list[Recorder]:

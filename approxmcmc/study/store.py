@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.checks import differences_of
 from approxmcmc.errors import InvalidInputError, StudyError
-from approxmcmc.study.json_files import not_whole, plain, read_json, write_bytes, write_json
+from approxmcmc.study.json_files import not_whole, plain, read_json, write_json
 from approxmcmc.study.plan import Plan, digest
 from approxmcmc.study.record import GoldReport, Record
 
@@ -103,7 +103,7 @@ class Store:
             raise not_whole(path, f"the record of cell {record['key']}")
         return record
 
-    def write_cell(self, record: Record, draws: "xr.DataTree | bytes | None") -> None:
+    def write_cell(self, record: Record, draws: "xr.DataTree | None") -> None:
         """Write a finished cell: its draws, if it has any, then its record.
 
         An earlier result goes once the new draws lie on the disk: one that is full must not cost what it holds.
@@ -113,9 +113,7 @@ class Store:
         folder = self.cell_folder(record["key"])
         folder.mkdir(parents=True, exist_ok=True)
         fresh, place = folder / "draws.tmp", folder / "draws.nc"
-        if isinstance(draws, bytes):
-            write_bytes(fresh, draws)
-        elif draws is not None:
+        if draws is not None:
             save(draws, fresh)
         (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
         place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)

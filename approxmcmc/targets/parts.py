@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Target
+from approxmcmc.engine.dask_client import active_client
 from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.partitions import Partitions, active_client, spans
+from approxmcmc.engine.partitions import Partitions, spans
 from approxmcmc.errors import ClusterWarning, IncompatibleError
 from approxmcmc.sources import DataSource
 from approxmcmc.targets.given import each, leaves

@@ -111,6 +111,19 @@ def test_every_sampler_goes_on(name, tmp_path, kill, rng, monkeypatch):
 
 
 @plain_python
+def test_the_end_is_written_once_with_the_trace(tmp_path, monkeypatch):
+    written, keep = [], book.write_checkpoint
+
+    def write(path, about, snapshot, trace=None):
+        written.append((snapshot.goal is None, trace is not None))
+        keep(path, about, snapshot, trace)
+
+    monkeypatch.setattr(book, "write_checkpoint", write)
+    amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **QUICK)
+    assert written == [(False, False), (False, False), (True, True)]  # the first pays for imports, and tells no cost
+
+
+@plain_python
 def test_a_run_that_is_killed_again_and_again(tmp_path, kill):
     """Tuning that is kept, thinning, and a seed that nobody knows."""
     settings = QUICK | {"thin": 2, "discard_tuned_samples": False, "random_seed": None}

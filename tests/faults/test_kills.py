@@ -28,8 +28,8 @@ def outcome(*command):
     [
         pytest.param("run", 2, marks=pytest.mark.slow),
         pytest.param("run", 50, marks=pytest.mark.faults),
-        pytest.param("serial", 25, marks=pytest.mark.faults),
-        pytest.param("dask", 25, marks=pytest.mark.faults),
+        pytest.param("serial", 50, marks=pytest.mark.faults),
+        pytest.param("dask", 50, marks=pytest.mark.faults),
     ],
 )
 def test_kills_at_random_moments_leave_what_nobody_disturbed(what, kills, seed):

@@ -39,13 +39,20 @@ class Noted(Arrays):
 
     def __init__(self, array: np.ndarray) -> None:
         super().__init__(array)
-        self.offsets = np.arange(0, ROWS + 1, PER_PART)
+        self.offsets = np.linspace(0, len(array), PARTS + 1).astype(np.int64)
 
     def _read(self, block: int) -> np.ndarray:
         if self.log:
             with Path(self.log).open("a", encoding="ascii") as file:
                 file.write(f"{block}\n")
         return super()._read(block)
+
+
+def simulated(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return X and y of a logistic regression, the same always."""
+    rng = np.random.default_rng(22)
+    X = rng.normal(size=(rows, 3))
+    return X, (rng.random(rows) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(float)
 
 
 @contextlib.contextmanager
@@ -65,8 +72,7 @@ def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
 
     os.environ["APPROXMCMC_CACHE_DIR"] = str(folder / "cache")
     partitions.spans.__defaults__ = (PER_PART,)
-    X = rng.normal(size=(ROWS, 3))
-    y = (rng.random(ROWS) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(float)
+    X, y = simulated(ROWS)
     alone = amc.targets.find_mode(amc.targets.LogisticRegression(X, y))
     found = {"kills": 0, "ends": 0, "different": 0, "read again": 0, "most read again": 0}
     seconds = 0.0

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -55,12 +56,11 @@ def test_a_record_is_plain_json_and_nan_is_null(store, record):
     assert (content["x"], content["n"], content["a"]) == (None, 3, [1.0, None])
 
 
-def test_draws_that_came_over_the_network_are_stored_as_they_are(store, record, rng, tmp_path):
-    store.write_cell(record, trace(rng))
-    content = (store.cell_folder(record["key"]) / "draws.nc").read_bytes()
-    other = Store.of(tmp_path, "other", "paper")
-    other.write_cell(record, content)
-    assert other.trace(record["key"])["posterior"].sizes["draw"] == 5
+def test_draws_that_came_over_the_network_are_stored_as_they_are(store, record, rng):
+    """As workers elsewhere send them, which write no file."""
+    draws = trace(rng)
+    store.write_cell(record, pickle.loads(pickle.dumps(draws)))
+    assert hash_of_draws(store.trace(record["key"])) == hash_of_draws(draws)
 
 
 class Killed(BaseException):

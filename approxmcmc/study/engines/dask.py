@@ -8,13 +8,15 @@ worker.
 """
 
 import collections
+import contextlib
 import os
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from approxmcmc.engine.dask_client import LOSSES, result_of
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import StudyError
 from approxmcmc.study.engines.job import Finished, Job
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 10.0
 LONGEST_WITHOUT_WORKERS = 300.0
+CONNECTION_LOST = "the connection was lost"
 SETTINGS_OF_LOCAL_CLUSTER = {
     **{f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in THREAD_VARIABLES},
     "distributed.scheduler.allowed-failures": 1_000_000,  # our own count of deaths decides
@@ -61,15 +64,17 @@ def run(
     Raises
     ------
     StudyError
-        If there has been no worker for five minutes.
+        If the scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
     """
     waiting = collections.deque(cells)
     flying: dict[Future[Finished], Cell] = {}
-    with ExitStack() as stack:
+    with _reachable(scheduler), ExitStack() as stack:
         client = _client(stack, scheduler, jobs)
-        stack.callback(lambda: client.cancel(list(flying), force=True))  # what is left when the caller stops early
+        stack.callback(_cancel, client, flying)  # what is left when the caller stops early
         seen = time.monotonic()
         while waiting or flying:
+            if client.status != "running":
+                raise ConnectionError(CONNECTION_LOST)
             capacity = sum(client.nthreads().values())
             seen = time.monotonic() if capacity else seen
             if time.monotonic() - seen > LONGEST_WITHOUT_WORKERS:
@@ -81,6 +86,26 @@ def run(
                 flying[client.submit(job.perform, cell.key, key=f"cell-{cell.key}-{job.run_id}", pure=False)] = cell
             for future in _ended(list(flying)):
                 yield _result(future, flying.pop(future), job, plan)
+
+
+@contextlib.contextmanager
+def _reachable(scheduler: str | None) -> Iterator[None]:
+    """Say what to do when a scheduler elsewhere cannot be reached; one of this machine is part of this process."""
+    try:
+        yield
+    except LOSSES as error:
+        if scheduler is None:
+            raise
+        why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all that was cancelled
+        raise StudyError(
+            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start one, and "
+            "run the same command again with its address."
+        ) from error
+
+
+def _cancel(client: "Client", flying: "dict[Future[Finished], Cell]") -> None:
+    if client.status == "running":
+        client.cancel(list(flying), force=True)
 
 
 def _ended(futures: "list[Future[Finished]]") -> "list[Future[Finished]]":
@@ -95,11 +120,14 @@ def _ended(futures: "list[Future[Finished]]") -> "list[Future[Finished]]":
 def _result(future: "Future[Finished]", cell: Cell, job: Job, plan: Plan) -> Finished:
     from distributed import KilledWorker
 
+    lost = ConnectionError(CONNECTION_LOST)
     try:
-        return future.result()
+        return cast("Finished", result_of(future, lost))
     except KilledWorker as death:
         return job.lost(plan, cell, "crashed", f"Every process that ran this cell died. {death}")
-    except Exception:  # the cell could not start: a study file that does not load, another version of the code
+    except Exception as error:  # the cell could not start: a study file that does not load, another version of the code
+        if error is lost:
+            raise
         return job.lost(plan, cell, "failed", traceback.format_exc())
 
 

@@ -3,10 +3,9 @@
 import dataclasses
 import functools
 import pickle
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
@@ -15,6 +14,9 @@ from approxmcmc.study.plan import Cell, Plan, make_plan
 from approxmcmc.study.provenance import collect
 from approxmcmc.study.record import Record, lost_record
 from approxmcmc.study.store import Store
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MOST_ATTEMPTS = 2  # the first death may be the machine's fault
 
@@ -35,7 +37,7 @@ class Finished:
 
     record: Record
     stored: bool = False
-    draws: bytes | None = None
+    draws: "xr.DataTree | None" = None
     provenance: dict[str, Any] | None = None
 
 
@@ -95,7 +97,7 @@ class Job:
         record, trace = run_cell(plan, cell, sample=self.sample, probe=self.probe)
         record |= {"command": self.command(key), "run": self.run_id}
         if store is None:
-            return Finished(record, draws=None if trace is None else _as_bytes(trace), provenance=provenance)
+            return Finished(record, draws=trace, provenance=provenance)
         record["provenance"] = store.write_provenance(provenance)
         store.write_cell(record, trace)
         return Finished(record, stored=True)
@@ -119,10 +121,3 @@ def _plan(source: str | bytes, preset: str) -> Plan:
 @functools.cache
 def _provenance() -> dict[str, Any]:
     return collect()
-
-
-def _as_bytes(trace: Any) -> bytes:
-    from approxmcmc.output.files import save
-
-    with tempfile.TemporaryDirectory() as folder:
-        return save(trace, Path(folder) / "draws.nc").read_bytes()

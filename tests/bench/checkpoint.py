@@ -1,0 +1,89 @@
+"""What checkpoints cost: a run with them, and the same run whose trace is saved at the end, take turns in one process.
+
+    python -m tests.bench.checkpoint --pairs 4 --draws 60000
+
+Two chains on one thread, logistic regression, N = 12 214, 50 coefficients, a test that reads 500 rows at a time. Prints
+a line of JSON: the seconds of the run alone, what share of the seconds its checkpoints took while it went on, as its
+trace tells, and the ratio of the seconds with the checkpoints to those with `save`; medians, the smallest, the largest.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import approxmcmc as amc
+from approxmcmc.datasets import synthetic_logistic
+
+
+def seconds_of(act: Callable[[], object]) -> float:
+    """Return the seconds that something takes."""
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def overhead(pairs: int, draws: int) -> dict:
+    """Return what the pairs tell; the first run of each kind, which compiles and imports, is left out."""
+    target = amc.targets.LogisticRegression(*synthetic_logistic(12_214, 50, seed=0))
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(0.05, batch_size=500))
+    options = {"tune": 0, "chains": 2, "cores": 1, "random_seed": 1, "audit_every": None, "progressbar": False}
+    found: dict[str, list[float]] = {name: [] for name in ("alone", "save", "share", "with", "checkpoints")}
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # how well the chains mix is not the question
+        kept, saved = Path(folder) / "run.nc", Path(folder) / "trace.nc"
+        traces: dict[str, xr.DataTree] = {}
+
+        def sample(checkpoint: Path | None, draws: int = draws) -> None:
+            traces["last"] = amc.sample(target, sampler, draws=draws, checkpoint=checkpoint, **options)
+
+        def with_checkpoints() -> None:
+            kept.unlink(missing_ok=True)
+            found["with"].append(seconds_of(lambda: sample(kept)))
+            told = traces["last"]["sample_stats"].attrs
+            found["share"].append(told["checkpoint_seconds"] / found["with"][-1])
+            found["checkpoints"].append(told["checkpoints"])
+
+        def without() -> None:
+            found["alone"].append(seconds_of(lambda: sample(None)))
+            found["save"].append(seconds_of(lambda: amc.save(traces["last"], saved)))
+
+        sample(kept, 100)
+        amc.save(traces["last"], saved)
+        for pair in range(pairs):
+            for act in (with_checkpoints, without)[:: 1 if pair % 2 else -1]:
+                act()
+        size = kept.stat().st_size
+    alone, save, together = (np.array(found[name]) for name in ("alone", "save", "with"))
+    return {
+        "seconds alone": _three(alone),
+        "seconds of save": _three(save),
+        "share of checkpoints": _three(np.array(found["share"])),
+        "ratio to alone": _three(together / alone),
+        "ratio to alone and save": _three(together / (alone + save)),
+        "checkpoints": found["checkpoints"],
+        "megabytes": round(size / 1e6),
+    }
+
+
+def _three(values: np.ndarray) -> list[float]:
+    return [round(float(f(values)), 4) for f in (np.median, np.min, np.max)]
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--draws", type=int, default=60_000)
+    options = parser.parse_args()
+    print(json.dumps({"draws": options.draws, **overhead(options.pairs, options.draws)}))
+
+
+if __name__ == "__main__":
+    main()
