@@ -60,6 +60,7 @@ def kernel(
     fastmath: frozenset[str] = frozenset(),
     cache: bool = True,
     allocates: bool = True,
+    content: str | None = None,
 ) -> Callable[..., Any]:
     """Compile a function for one signature; the kernel accepts no other.
 
@@ -77,11 +78,13 @@ def kernel(
         may be older than its text. False for code that names arrays of one object, and lives as long as that.
     allocates
         False for a loop that makes no arrays, see `compiled`; nor can such a kernel be a function pointer.
+    content
+        With ``cache=False``, what the function is, where its parts cannot be hashed: it is kept on disk by that name.
     """
     if config.DISABLE_JIT:
         return function
     compile_now = _compile if cache else _compile.__wrapped__
-    return compile_now(function, signature, fastmath, cache, allocates)  # type: ignore[no-any-return]  # likewise
+    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # likewise
 
 
 def bind(
@@ -117,11 +120,16 @@ def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) ->
 
 @cached_by_content(maxsize=256)
 def _compile(
-    function: Callable[..., Any], signature: Any, fastmath: frozenset[str], cache: bool, allocates: bool
+    function: Callable[..., Any],
+    signature: Any,
+    fastmath: frozenset[str],
+    cache: bool,
+    allocates: bool,
+    content: str | None,
 ) -> Any:
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
-    if cache and not has_stale_helpers(function):
-        install(dispatcher)
+    if content is not None or (cache and not has_stale_helpers(function)):
+        install(dispatcher, content)
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher

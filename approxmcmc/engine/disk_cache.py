@@ -138,9 +138,10 @@ class ContentCache(_Cache):
             path.unlink(missing_ok=True)
 
 
-def install(dispatcher: Any) -> None:
-    """Let `dispatcher` load and store its code on disk, if all that it is made of can be hashed."""
+def install(dispatcher: Any, content: str | None = None) -> None:
+    """Let `dispatcher` load and store its code on disk, if it has a name or all that it is made of can be hashed."""
     versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"))
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is no file name everywhere
-        dispatcher._cache = ContentCache(name, content_id(dispatcher, versions))
+        digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
+        dispatcher._cache = ContentCache(name, digest)

@@ -16,7 +16,7 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
-from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import Rows, refuse_unsuitable
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier
 
@@ -50,7 +50,7 @@ class ModelOfPyMC:
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
-        self.hash = model_hash(model) or f"unreadable {uuid.uuid4()}"  # equal to no other, so never taken for one
+        self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # equal to no other, so never taken for one
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
         scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
         self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}

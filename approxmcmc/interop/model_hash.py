@@ -10,8 +10,9 @@ import numpy as np
 from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.engine.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
+UNREADABLE = "unreadable"  # how the name of a model without a hash begins
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
 def model_hash(model: Any) -> str | None:
@@ -33,7 +34,7 @@ def model_hash(model: Any) -> str | None:
     text = str(debugprint(outputs, print_type=True, file="str"))
     operations, arrays = _walk(outputs)
     trusted = all(map(_is_trusted, operations)) and not any(array.dtype.hasobject for array in arrays)
-    if not trusted or _ADDRESS.search(text):
+    if not trusted or ADDRESS.search(text):
         return None
     variables = [variable.name for variable in (*model.free_RVs, *model.observed_RVs, *model.deterministics)]
     labels = {name: None if values is None else list(map(str, values)) for name, values in model.coords.items()}

@@ -4,7 +4,8 @@
 
 A problem gives ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that a screen shows
 whole. The problems of rare categories give one picture, ``race_rare.svg``, with the seconds to 400 effective draws. The
-first problem gives ``race_risk.svg``, the picture of the front page.
+first problem gives ``race_risk.svg``, the picture of the front page. A ``race_regret.csv`` beside the race, which
+`studies.race.regret` writes, gives ``race_regret.md``.
 """
 
 import csv
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from approxmcmc.engine.whole_files import whole_file
 from approxmcmc.study.report.svg import COLOURS, subplots, svg_document
+from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits
 
 RARE = "Rare categories: "
@@ -48,6 +51,8 @@ def main(source: Path, folder: Path) -> None:
     rare = [row for row in rows if row["problem"].startswith(RARE)]
     if rare:
         _write(folder / "race_rare.svg", svg_document(_rare(rare)))
+    if (regret := source.with_name("race_regret.csv")).exists():
+        _write(folder / "race_regret.md", regret_table(pd.read_csv(regret)))
 
 
 def table(rows: Sequence[Row]) -> str:

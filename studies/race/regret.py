@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,12 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     failed: dict[str, str] = {}
     for one in candidates(target):
         reason = verdicts[one.name] if verdicts[one.name].startswith(TOO_BIASED) else one.why_not(known)
-        if not reason:
-            try:
+        try:
+            if not reason:
+                one.make(dataclasses.replace(known))  # compiles
                 settings[one.name], set_up[one.name] = _timed(one.make, dataclasses.replace(known))
-            except amc.errors.ApproxMCMCError as error:
-                reason = str(error)
+        except amc.errors.ApproxMCMCError as error:
+            reason = str(error)
         if reason:
             failed[one.name] = reason
     seconds: dict[str, list[float]] = {name: [] for name in settings}
@@ -65,31 +66,27 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     return {"model": model, **size, "chosen": choice.name, "seconds": seconds, "failed": failed}
 
 
-def _timed(make: Any, known: Situation) -> tuple[Setting, float]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", amc.errors.SamplingWarning)
-        began = time.perf_counter()
-        return make(known), time.perf_counter() - began
+def _timed(make: Callable[[Situation], Setting], known: Situation) -> tuple[Setting, float]:
+    began = time.perf_counter()
+    return make(known), time.perf_counter() - began
 
 
 def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int) -> float:
     """Return 400 times the seconds of an effective draw."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of runs that the limit cuts off
-        trace = amc.sample(
-            setting.target,
-            setting.sampler,
-            draws=MOST_DRAWS,
-            tune=TUNE,
-            chains=CHAINS,
-            cores=1,
-            target_ess=ENOUGH,
-            time_limit=limit,
-            audit_every=None,
-            initvals=known.fit,
-            random_seed=seed,
-            progressbar=False,
-        )
+    trace = amc.sample(
+        setting.target,
+        setting.sampler,
+        draws=MOST_DRAWS,
+        tune=TUNE,
+        chains=CHAINS,
+        cores=1,
+        target_ess=ENOUGH,
+        time_limit=limit,
+        audit_every=None,
+        initvals=known.fit,
+        random_seed=seed,
+        progressbar=False,
+    )
     ess = float(trace["posterior"].attrs["smallest_ess"])
     return ENOUGH * float(trace["sample_stats"]["perf_counter_diff"].sum()) / max(ess, 1.0)
 
@@ -170,6 +167,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=4, metavar=("MODEL", "LIMIT", "ROUNDS", "SEED"), help="look here, and print it")
     given = parser.parse_args()
     if given.one:
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of a core too large, and of runs cut off
         model, limit, rounds, seed = given.one
         found = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
         sys.stdout.write(json.dumps(found) + "\n")

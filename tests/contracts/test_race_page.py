@@ -4,6 +4,7 @@ import csv
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from studies.race import chart
@@ -35,6 +36,12 @@ def test_rare_categories_on_the_page_and_in_the_file_are_the_same():
     told = [(cells[2].replace(" ", ""), cells[3].replace(" ", ""), cells[5]) for cells in shown]
     held = [row for row in ROWS if row["problem"].startswith(chart.RARE)]
     assert told == [(row["us_per_step"], row["ess_per_second"], row["seconds_to_400"] or "–") for row in held]
+
+
+def test_the_choice_in_hindsight_on_the_page_is_that_of_its_file():
+    assert "{include} _static/race_regret.md" in PAGE
+    held = chart.regret_table(pd.read_csv(DOCS / "_static" / "race_regret.csv"))
+    assert (DOCS / "_static" / "race_regret.md").read_text(encoding="utf-8") == held
 
 
 def test_a_row_without_effective_draws_tells_no_bias():

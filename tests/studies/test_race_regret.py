@@ -45,6 +45,7 @@ def test_a_model_with_an_answer_is_not_run_again_and_a_failure_is(tmp_path, monk
 
 @pytest.mark.needs_jit
 @pytest.mark.recompiles
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of runs that the limit cuts off
 def test_a_model_in_hindsight():
     found = in_hindsight("smoke", limit=2.0, rounds=1, seed=1)
     assert found["chosen"] in found["seconds"] and len(found["seconds"]) > 2

@@ -9,6 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.design import choice as module
 from approxmcmc.design import choose_sampler, prices
+from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.trial import Measured
 
@@ -172,3 +173,17 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
     target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
     with pytest.warns(amc.errors.SamplingWarning, match=r"beta\[x.\] still grew .* may be improper"):
         normal_by_pilot(target, random_seed=1)
+
+
+def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
+    """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
+    goal = prices.checked_goal(None, None, None, 1)
+    independent, langevin, _, core_rows, _ = TALL
+    found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0)  # 40 s to 400 draws, a share of 6 s
+    best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
+    plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
+    assert module._why_not_tried(made, best, goal, 5.0) == ""
+    assert "share of the budget" in module._why_not_tried(made, best, goal, 7.0)
+    assert module._why_not_tried(plain, best, goal, 7.0) == ""
+    slow = prices.Entry(langevin, 41.0, has_set_up=False)
+    assert "cannot ask less" in module._why_not_tried(slow, best, goal, 7.0)

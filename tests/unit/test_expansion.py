@@ -24,6 +24,7 @@ from approxmcmc.targets import (
     laplace,
 )
 from approxmcmc.targets.expansion.quadratic import empty_rows
+from approxmcmc.targets.posterior import Posterior
 from tests.models import logistic, normal_mean
 
 FIT = Laplace(np.zeros(2), np.array([[1.0, 0.5], [0.5, 2.0]]))
@@ -289,3 +290,18 @@ class TestGates:
         with pytest.warns(SamplingWarning, match="expanded"):
             sample(target, sampler, **{**SETTINGS, "tune": 60})
         sample(target, sampler, **SETTINGS)  # tune=0: silent, and warnings are errors here
+
+
+def test_a_prior_undefined_beyond_its_support_is_told_without_a_warning():
+    """There inf - inf is no news: a search for a mode comes by and goes back."""
+    target = amc.Target(
+        lambda theta, data, i: -0.5 * theta[0] ** 2,
+        lambda theta: 0.0 if theta[0] < 1.0 else -np.inf,
+        data=np.zeros(1),
+        n_obs=1,
+        dim=1,
+    )
+    posterior = Posterior(target)
+    assert np.isfinite(posterior.prior_at(np.zeros(1)).hessian).all()
+    with pytest.raises(NotFiniteError, match="log prior is not finite around"):
+        posterior.prior_at(np.full(1, 2.0))
