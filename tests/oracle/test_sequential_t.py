@@ -147,3 +147,13 @@ def test_where_the_law_is_known():
     assert exact_law.law_unknown("gaussian") == exact_law.law_unknown("enumerate") == ""
     assert tolerant.law_unknown("enumerate") == "" and "knows no stop by tolerance" in tolerant.law_unknown("gaussian")
     assert tolerant.decision_law(np.zeros(1), 4) is None and exact_law.decision_law(np.zeros(1), 4) is not None
+
+
+def test_enumerated_acceptance_of_several_pairs():
+    pairs, c = np.array([[0.1, -0.2, 0.3, -0.4], [1.0, 0.5, 0.2, 0.1]]), np.array([0.05, -2.5])
+    all_data = SequentialTTest(0.0, 2).enumerated_probability(pairs, c, "metropolis")
+    np.testing.assert_allclose(all_data, np.exp(np.minimum(pairs.sum(axis=1) + c, 0.0)))
+    early = SequentialTTest(0.3, 2)
+    one_by_one = [early.enumerated_probability(pairs[[k]], c[[k]], "metropolis")[0] for k in range(2)]
+    np.testing.assert_array_equal(early.enumerated_probability(pairs, c, "metropolis"), one_by_one)
+    assert (abs(np.array(one_by_one) - all_data) > 1e-3).all()

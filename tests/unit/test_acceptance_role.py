@@ -22,6 +22,7 @@ from approxmcmc.acceptance import (
     SequentialTTest,
     TunaTest,
 )
+from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.bounds.acceptance_law import acceptance_probability, gaussian_probability
 from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
 from approxmcmc.contracts.records import BLANK_VALUES
@@ -217,6 +218,15 @@ class TestProblems:
         clean = {"max_term_ratio": 0.4, "skewness_ratio": 0.04, "range_violations": 0, "audited_mu_std": 2.0}
         assert member.problems(records(**clean)) == []
         assert member.problems(records(**clean, wrong_decisions=np.arange(100) == 3)) == []
+
+    def test_as_many_wrong_decisions_as_predicted_are_no_problem(self):
+        stats = records(audited_mu_std=2.0, wrong_decisions=SOME)
+
+        class Foreseen(SequentialTTest):
+            def expected_wrong_rate(self, stats):
+                return wrong_decisions(stats).lower
+
+        assert Foreseen(0.05, 20).problems(stats) == [] != self.T.problems(stats)
 
     def test_the_tails_of_small_residuals_are_left_to_the_audits(self):
         heavy = records(max_term_ratio=0.9)
