@@ -10,6 +10,7 @@ from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean
+from tests.planting import plain
 
 TERMS = np.array([1.0, 2.0, 3.0, 10.0])
 
@@ -106,7 +107,8 @@ def test_a_term_that_is_no_number_answers_at_once(outcome, answer):
 def test_the_half_width_of_a_look():
     """G s at a look that decides, 0 where the tolerance stops, infinite where nothing does before the end."""
     evidence, count = evidence_of(TERMS), np.zeros(64, np.int64)
-    sequential_t.reset(evidence.moments)
+    half_width, reset = plain(sequential_t.half_width), plain(sequential_t.reset)
+    reset(evidence.moments)
     read_without_drawing(None, evidence, 0, 2, count)
     s = math.sqrt(0.5) / math.sqrt(2.0) * math.sqrt(0.5)
     for settings, expected in [
@@ -116,11 +118,11 @@ def test_the_half_width_of_a_look():
         ({"epsilon": 0.0, "tol": 100.0}, math.inf),
     ]:
         state = SequentialTTest(batch_size=2, **settings).state_for(4)
-        assert sequential_t.half_width(evidence, state, 0, 2) == pytest.approx(expected)
+        assert half_width(evidence, state, 0, 2) == pytest.approx(expected)
     equal = evidence_of(np.full(4, 2.0))
-    sequential_t.reset(equal.moments)
+    reset(equal.moments)
     read_without_drawing(None, equal, 0, 2, count)
-    assert sequential_t.half_width(equal, SequentialTTest(0.0, 2).state_for(4), 0, 2) == math.inf  # not inf * 0
+    assert half_width(equal, SequentialTTest(0.0, 2).state_for(4), 0, 2) == math.inf  # not inf * 0
 
 
 def test_settings_and_what_follows_from_them():

@@ -28,6 +28,7 @@ from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
 from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.errors import IncompatibleError
 from tests.decisions import Population, decide_once, evidence_of
+from tests.planting import plain
 
 EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))
 # Tests that read a random number of rows, or none.
@@ -112,7 +113,7 @@ class TestTheExactTest:
         assert state.log_likelihood.shape == (1,) and math.isnan(part.log_likelihood(state))
         part.keep_log_likelihood(state, 1.5)
         for threshold, kept in ((5.0, 1.5), (4.0, 6.0)):
-            part.decide(None, evidence_of(self.TERMS), threshold, 0.0, state, count, BLANK_VALUES.copy())
+            plain(part.decide)(None, evidence_of(self.TERMS), threshold, 0.0, state, count, BLANK_VALUES.copy())
             assert part.log_likelihood(state) == kept
 
     def test_it_is_exact_and_there_is_nothing_to_audit(self):
