@@ -10,6 +10,7 @@ from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean
+from tests.planting import plain
 
 TERMS = np.array([1.0, 2.0, 3.0, 10.0])
 
@@ -106,7 +107,8 @@ def test_a_term_that_is_no_number_answers_at_once(outcome, answer):
 def test_the_half_width_of_a_look():
     """G s at a look that decides, 0 where the tolerance stops, infinite where nothing does before the end."""
     evidence, count = evidence_of(TERMS), np.zeros(64, np.int64)
-    sequential_t.reset(evidence.moments)
+    half_width, reset = plain(sequential_t.half_width), plain(sequential_t.reset)
+    reset(evidence.moments)
     read_without_drawing(None, evidence, 0, 2, count)
     s = math.sqrt(0.5) / math.sqrt(2.0) * math.sqrt(0.5)
     for settings, expected in [
@@ -116,11 +118,11 @@ def test_the_half_width_of_a_look():
         ({"epsilon": 0.0, "tol": 100.0}, math.inf),
     ]:
         state = SequentialTTest(batch_size=2, **settings).state_for(4)
-        assert sequential_t.half_width(evidence, state, 0, 2) == pytest.approx(expected)
+        assert half_width(evidence, state, 0, 2) == pytest.approx(expected)
     equal = evidence_of(np.full(4, 2.0))
-    sequential_t.reset(equal.moments)
+    reset(equal.moments)
     read_without_drawing(None, equal, 0, 2, count)
-    assert sequential_t.half_width(equal, SequentialTTest(0.0, 2).state_for(4), 0, 2) == math.inf  # not inf * 0
+    assert half_width(equal, SequentialTTest(0.0, 2).state_for(4), 0, 2) == math.inf  # not inf * 0
 
 
 def test_settings_and_what_follows_from_them():
@@ -147,3 +149,13 @@ def test_where_the_law_is_known():
     assert exact_law.law_unknown("gaussian") == exact_law.law_unknown("enumerate") == ""
     assert tolerant.law_unknown("enumerate") == "" and "knows no stop by tolerance" in tolerant.law_unknown("gaussian")
     assert tolerant.decision_law(np.zeros(1), 4) is None and exact_law.decision_law(np.zeros(1), 4) is not None
+
+
+def test_enumerated_acceptance_of_several_pairs():
+    pairs, c = np.array([[0.1, -0.2, 0.3, -0.4], [1.0, 0.5, 0.2, 0.1]]), np.array([0.05, -2.5])
+    all_data = SequentialTTest(0.0, 2).enumerated_probability(pairs, c, "metropolis")
+    np.testing.assert_allclose(all_data, np.exp(np.minimum(pairs.sum(axis=1) + c, 0.0)))
+    early = SequentialTTest(0.3, 2)
+    one_by_one = [early.enumerated_probability(pairs[[k]], c[[k]], "metropolis")[0] for k in range(2)]
+    np.testing.assert_array_equal(early.enumerated_probability(pairs, c, "metropolis"), one_by_one)
+    assert (abs(np.array(one_by_one) - all_data) > 1e-3).all()

@@ -22,11 +22,13 @@ from approxmcmc.acceptance import (
     SequentialTTest,
     TunaTest,
 )
+from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.bounds.acceptance_law import acceptance_probability, gaussian_probability
 from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
 from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.errors import IncompatibleError
 from tests.decisions import Population, decide_once, evidence_of
+from tests.planting import plain
 
 EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))
 # Tests that read a random number of rows, or none.
@@ -111,7 +113,7 @@ class TestTheExactTest:
         assert state.log_likelihood.shape == (1,) and math.isnan(part.log_likelihood(state))
         part.keep_log_likelihood(state, 1.5)
         for threshold, kept in ((5.0, 1.5), (4.0, 6.0)):
-            part.decide(None, evidence_of(self.TERMS), threshold, 0.0, state, count, BLANK_VALUES.copy())
+            plain(part.decide)(None, evidence_of(self.TERMS), threshold, 0.0, state, count, BLANK_VALUES.copy())
             assert part.log_likelihood(state) == kept
 
     def test_it_is_exact_and_there_is_nothing_to_audit(self):
@@ -217,6 +219,15 @@ class TestProblems:
         clean = {"max_term_ratio": 0.4, "skewness_ratio": 0.04, "range_violations": 0, "audited_mu_std": 2.0}
         assert member.problems(records(**clean)) == []
         assert member.problems(records(**clean, wrong_decisions=np.arange(100) == 3)) == []
+
+    def test_as_many_wrong_decisions_as_predicted_are_no_problem(self):
+        stats = records(audited_mu_std=2.0, wrong_decisions=SOME)
+
+        class Foreseen(SequentialTTest):
+            def expected_wrong_rate(self, stats):
+                return wrong_decisions(stats).lower
+
+        assert Foreseen(0.05, 20).problems(stats) == [] != self.T.problems(stats)
 
     def test_the_tails_of_small_residuals_are_left_to_the_audits(self):
         heavy = records(max_term_ratio=0.9)
