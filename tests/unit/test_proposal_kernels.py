@@ -3,6 +3,7 @@
 In three dimensions, with unequal variances and correlations, so that no index, factor or sign can be exchanged.
 """
 
+import inspect
 import math
 
 import numpy as np
@@ -151,6 +152,11 @@ class TestLangevinStep:
 
 
 class TestLangevinSettings:
+    @pytest.mark.parametrize("name", ["checked_preconditioner", "spread_of", "gradient_of", "checked_step_size"])
+    def test_the_owner_of_a_message_is_named(self, name):
+        parameters = inspect.signature(getattr(langevin_step, name)).parameters
+        assert parameters["who"].kind is inspect.Parameter.KEYWORD_ONLY
+
     def test_a_preconditioner_is_nothing_a_vector_or_a_covariance(self):
         checked = langevin_step.checked_preconditioner
         assert checked(None, who="P") is None
