@@ -17,14 +17,14 @@ import time
 from multiprocessing.connection import wait
 from pathlib import Path
 
-import arviz  # noqa: F401  # this and the next: what tests and package import
-import hypothesis  # noqa: F401
-import numba.np.arrayobj  # noqa: F401
-import pandas  # noqa: F401
+import arviz  # noqa: F401 (imported by the package: a fork finds it loaded)
+import hypothesis  # noqa: F401 (by the tests)
+import numba.np.arrayobj  # noqa: F401 (by numba, when the first kernel is declared)
+import pandas  # noqa: F401 (by the package)
 import pytest
 import scipy.integrate
 import scipy.optimize
-import scipy.stats  # noqa: F401
+import scipy.stats  # noqa: F401 (by package and tests)
 from numba import config
 
 from tests.mutants.tables import ROOT
