@@ -1,5 +1,7 @@
 """Judge the mutants of the modules in `modules.toml`: ``python -m tests.mutants.run [MODULE ...] [--hours 2]``.
 
+``--sample 30`` judges 30 mutants of each module, drawn by a hash of their changes: the same ones at every run.
+
 A mutant is a module with one change, made by cosmic-ray: another operator, a number one larger or smaller, a condition
 negated, a loop left out. Its tests must fail. Those that nothing can tell from the module stand in `equivalent.toml`,
 each with the reason.
@@ -61,22 +63,35 @@ def change(path, mutation):
 
 
 class Judged(NamedTuple):
-    """How many mutants a module has, how many of them are not judged yet, and which survived."""
+    """How many mutants a module has, how many are judged, how many are still to be, and which survived."""
 
     total: int
+    judged: int
     left: int
     survivors: Counter
 
 
-def judge(module, tests, deadline, workers):
-    """Judge the mutants of a module that are not judged yet, until the deadline."""
+def sampled(items, most):
+    """Return how many mutants there are, and at most so many of them, in an order that the changes alone decide."""
+
+    def key(item):
+        [change] = item.mutations
+        return hashlib.blake2b(f"{change.operator_name} {change.occurrence}".encode()).digest()
+
+    mine = [item for item in items if item.mutations[0].operator_name in OPERATORS]
+    return len(mine), sorted(mine, key=key)[:most]
+
+
+def judge(module, tests, deadline, workers, most):
+    """Judge the mutants of a module, or so many of them, that are not judged yet, until the deadline."""
     path, store = f"approxmcmc/{module}", store_of(module, tests)
     new = not store.exists()
     with use_db(store, WorkDB.Mode.create) as results:
         if new:
             init([Path(path)], results, {})
-        waiting = [item for item in results.pending_work_items if item.mutations[0].operator_name in OPERATORS]
-        waiting.sort(key=lambda item: (item.mutations[0].start_pos, item.mutations[0].operator_name))
+        total, mine = sampled(results.work_items, most)
+        pending = {item.job_id for item in results.pending_work_items}
+        waiting = [item for item in mine if item.job_id in pending]
         n_left = len(waiting)
         if waiting and time.monotonic() < deadline:
             patience = 10.0 + 4.0 * seconds_of(module, tests)
@@ -89,7 +104,7 @@ def judge(module, tests, deadline, workers):
                     break
         judged = results.completed_work_items
     survivors = Counter(change(path, item.mutations[0])[1] for item, result in judged if not result.is_killed)
-    return Judged(len(judged) + n_left, n_left, survivors)
+    return Judged(total, len(judged), n_left, survivors)
 
 
 def seconds_of(module, tests):
@@ -103,7 +118,7 @@ def seconds_of(module, tests):
 
 def faults_of(module, judged, listed):
     """Return a line for each survivor that is not listed, for each listed mutant that is none, and for what is left."""
-    stale = Counter() if judged.left else listed - judged.survivors
+    stale = Counter() if judged.judged < judged.total else listed - judged.survivors
     for what, mutants in (("survived", judged.survivors - listed), ("listed, and killed or gone", stale)):
         for where, line, mutant in mutants.elements():
             yield f"{module}: {what}: {where or 'module'}: {line}  ->  {mutant}"
@@ -116,6 +131,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", help="as in modules.toml; all by default")
     parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run goes on")
+    parser.add_argument("--sample", type=int, default=None, help="mutants of each module; all by default")
     given = parser.parse_args()
     table, equivalent = mapped_tests(), equivalents()
     if unknown := set(given.modules) - set(table):
@@ -123,16 +139,19 @@ def main():
     faults = [f"{module}: no tests in modules.toml" for module in sorted(set(modules()) - set(table))]
     deadline, workers = time.monotonic() + 3600.0 * given.hours, len(os.sched_getaffinity(0))
     STORE.mkdir(parents=True, exist_ok=True)
-    print(f"{'module':48} mutants killed equivalent survived left seconds")
+    names = ("mutants", "judged", "killed", "same", "survive", "left", "seconds")
+    print(f"{'module':48}", *(f"{name:>7}" for name in names))
     for module in given.modules or table:
         started = time.monotonic()
-        judged, listed = judge(module, table[module], deadline, workers), equivalent.get(module, Counter())
+        judged, listed = (
+            judge(module, table[module], deadline, workers, given.sample),
+            equivalent.get(module, Counter()),
+        )
         faults += faults_of(module, judged, listed)
         same, survived = (judged.survivors & listed).total(), (judged.survivors - listed).total()
-        killed, seconds = judged.total - judged.left - same - survived, time.monotonic() - started
-        print(
-            f"{module:48} {judged.total:7} {killed:6} {same:10} {survived:8} {judged.left:4} {seconds:7.0f}", flush=True
-        )
+        killed, seconds = judged.judged - same - survived, time.monotonic() - started
+        row = (judged.total, judged.judged, killed, same, survived, judged.left, round(seconds))
+        print(f"{module:48}", *(f"{n:7}" for n in row), flush=True)
     for fault in faults:
         print(fault)
     sys.exit(bool(faults))
