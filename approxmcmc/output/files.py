@@ -1,7 +1,10 @@
 """Traces on disk: one run is one flat netCDF file, written whole or not at all."""
 
+import contextlib
 import errno
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +76,22 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
 def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
     """Write a tree to one netCDF file, whole or not at all, compressed or as fast as can be."""
     storable = _with_storable_attrs(tree)
-    with whole_file(path) as temporary:
+    with whole_file(path) as temporary, _without_a_cluster():
         try:
             storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable) if compressed else {})
         except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
             raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
+
+
+@contextlib.contextmanager
+def _without_a_cluster() -> Iterator[None]:
+    """Let a file be written without Dask's scheduler: xarray asks one that is active for a lock, and fails without.
+
+    The file has a name that nobody else knows.
+    """
+    dask = sys.modules.get("dask")
+    with contextlib.nullcontext() if dask is None else dask.config.set(scheduler="threads"):
+        yield
 
 
 @naming_the_arguments

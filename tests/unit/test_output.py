@@ -196,6 +196,22 @@ def test_a_full_disk_is_an_error_of_the_system_and_a_damaged_block_one_of_the_fi
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.nc"]
 
 
+def test_a_trace_is_saved_though_the_scheduler_of_dask_that_is_active_is_gone(tmp_path, monkeypatch):
+    """Xarray asks it for a lock; a study then ended with a traceback where it had to say which scheduler is gone."""
+    distributed = pytest.importorskip("distributed")
+
+    def gone(*_, **__):
+        raise ConnectionResetError("the scheduler is gone")
+
+    options = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        monkeypatch.setattr("dask.distributed.Lock", gone)
+        with pytest.raises(ConnectionResetError):
+            built().to_netcdf(tmp_path / "plain.nc", engine="netcdf4")
+        trace = built()
+        assert_same(load(save(trace, tmp_path / "trace.nc")), trace)
+
+
 def test_what_cannot_be_saved_or_loaded_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match="found a Dataset"):
         save(xr.Dataset(), tmp_path / "x.nc")

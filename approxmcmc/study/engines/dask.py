@@ -84,7 +84,7 @@ def run(
             while waiting and len(flying) < max(capacity, 1):
                 cell = waiting.popleft()
                 flying[client.submit(job.perform, cell.key, key=f"cell-{cell.key}-{job.run_id}", pure=False)] = cell
-            for future in _ended(list(flying)):
+            for future in _ended(client, list(flying)):
                 yield _result(future, flying.pop(future), job, plan)
 
 
@@ -108,11 +108,12 @@ def _cancel(client: "Client", flying: "dict[Future[Finished], Cell]") -> None:
         client.cancel(list(flying), force=True)
 
 
-def _ended(futures: "list[Future[Finished]]") -> "list[Future[Finished]]":
+def _ended(client: "Client", futures: "list[Future[Finished]]") -> "list[Future[Finished]]":
     from distributed import wait
 
     try:
-        return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
+        with client.as_current():  # no longer than this: what the caller does with a cell must not need a scheduler
+            return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
         return []
 
@@ -151,5 +152,4 @@ def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Clien
     else:
         client = Client(scheduler, set_as_default=False)
     stack.enter_context(client)
-    stack.enter_context(client.as_current())
     return client
