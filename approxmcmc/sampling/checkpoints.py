@@ -74,11 +74,13 @@ class Checkpoints:
         CheckpointWarning
             When a later one cannot be written; the run goes on, and tries again when the next is due.
         """
-        if not self.written:  # the first pays for imports, 3 s where nothing was written before: it tells no cost
-            self.write(snapshot)
         began = time.perf_counter() if self._asked is None else self._asked
         try:
             self.write(snapshot)
+            if not self.written and time.perf_counter() - began > SECONDS_BETWEEN * SHARE:
+                # The first pays for imports, up to 3 s, which would put off the next one: it is written again.
+                began = time.perf_counter()
+                self.write(snapshot)
         except OSError as error:
             if not self.written:
                 raise

@@ -111,16 +111,24 @@ def test_every_sampler_goes_on(name, tmp_path, kill, rng, monkeypatch):
 
 
 @plain_python
-def test_the_end_is_written_once_with_the_trace(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("seconds_between", "begins"), [(np.inf, 1), (0.0, 2)])
+def test_beginning_and_end_are_written_once(tmp_path, monkeypatch, seconds_between, begins):
+    """The beginning twice where its cost, which is that of imports, would put off the next one."""
     written, keep = [], book.write_checkpoint
 
     def write(path, about, snapshot, trace=None):
-        written.append((snapshot.goal is None, trace is not None))
+        written.append((snapshot, trace is not None))
         keep(path, about, snapshot, trace)
 
     monkeypatch.setattr(book, "write_checkpoint", write)
-    amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **QUICK)
-    assert written == [(False, False), (False, False), (True, True)]  # the first pays for imports, and tells no cost
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", seconds_between)
+    monkeypatch.setattr(Checkpoints, "due", lambda self, steps: False)
+    settings = QUICK | {"discard_tuned_samples": False}
+    amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **settings)
+    assert [(last.goal is None, traced) for last, traced in written] == [(False, False)] * begins + [(True, True)]
+    for chain, read in zip(written[-1][0].chains, read_checkpoint(tmp_path / "run.nc").snapshot.chains, strict=True):
+        for name in (f"{phase}{table}" for phase in ("", "warmup_") for table in recorder.RECORDS):
+            np.testing.assert_array_equal(chain[name], read[name], err_msg=name)
 
 
 @plain_python

@@ -172,7 +172,7 @@ def study(faults: list[str], rng: np.random.Generator, folder: Path, files: str)
         found |= {"exit codes": [ended(first)], "message": cluster.said(log)}
         found["seconds to the end"] = round(time.monotonic() - began, 1)
         if fault == "slow link":
-            found["dropped"] = cluster.network.dropped("worker-1")
+            found["dropped"], found["waits"] = cluster.network.held_up("worker-1")
         before = recorded()
         cluster.mend(fault)
         if found["exit codes"] != [0]:
@@ -222,7 +222,7 @@ def search(faults: list[str], rng: np.random.Generator, folder: Path, files: str
         read = notes.read_text().split()
         found |= {"read before": wanted, "read again": len(read) - len(set(read))}
         if fault == "slow link":
-            found["dropped"] = cluster.network.dropped("worker-1")
+            found["dropped"], found["waits"] = cluster.network.held_up("worker-1")
         cluster.mend(fault)
         if found["exit codes"] != [0]:
             found["exit codes"].append(ended(cluster.start("client", *command, log=log)))

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ISOLATED = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-# 4 Mbit/s each way; 0.2 s of it may wait, and what comes on top is dropped.
-SLOW = ["tbf", "rate", "4mbit", "burst", "16kb", "latency", "200ms"]
+# 1 Mbit/s each way, a packet at a time; 0.1 s of it may wait, and what comes on top is dropped.
+SLOW = ["tbf", "rate", "1mbit", "burst", "2kb", "latency", "100ms"]
 
 
 def what_is_missing() -> str:
@@ -75,12 +75,12 @@ class Network:
         _do("tc", "qdisc", "del", "dev", host, "root")
         _do("tc", "-n", host, "qdisc", "del", "dev", "eth0", "root")
 
-    def dropped(self, host: str) -> int:
-        """Return how many packets a slow cable has dropped."""
+    def held_up(self, host: str) -> tuple[int, int]:
+        """Return how many packets to a host with a slow cable it has dropped, and how often one had to wait."""
         told = subprocess.run(
             ["tc", "-s", "qdisc", "show", "dev", host], check=True, capture_output=True, text=True
         ).stdout
-        return int(told.split("dropped ")[1].split(",")[0])
+        return int(told.split("dropped ")[1].split(",")[0]), int(told.split("overlimits ")[1].split()[0])
 
 
 def small_disk(size: str) -> Path:

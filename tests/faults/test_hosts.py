@@ -58,7 +58,7 @@ def test_a_study_loses_nothing_and_repeats_what_was_in_flight(seed):
         assert ("12 done" if each["exit codes"] == [0] else "run the same command again") in each["message"]
     assert found["two runners"]["second"] == 2
     assert "Another run is working" in found["two runners"]["second says"]
-    assert found["slow link"]["dropped"] > 0
+    assert found["slow link"]["waits"] > 0
 
 
 def test_a_search_finds_the_same_mode_and_does_not_begin_again(seed):
