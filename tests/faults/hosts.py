@@ -150,6 +150,7 @@ def study(faults: list[str], rng: np.random.Generator, folder: Path, files: str)
     command = (*CLI, "run", STUDY, "--no-report", "--store")
     assert run_study(load_study(Path(STUDY)), "paper", folder / "alone", path=Path(STUDY)).exit_code == 0
     for k, fault in enumerate(faults):
+        started = time.monotonic()
         base, log = folder / f"hosts-{k}", f"client-{k}"
         cells = base / "small-paper" / "cells"
 
@@ -181,7 +182,8 @@ def study(faults: list[str], rng: np.random.Generator, folder: Path, files: str)
         found["lost"] = len(known.keys() - before.keys()) + len(before.keys() - after.keys())
         found["written twice"] = sum(before[path] != after[path] for path in before.keys() & after.keys())
         found["different"] = int(not table(base).equals(table(folder / "alone")))
-        yield {**found, "recorded before": len(known), "at the end of the first": len(before)}
+        found |= {"recorded before": len(known), "at the end of the first": len(before)}
+        yield {**found, "seconds": round(time.monotonic() - started)}
 
 
 def table(base: Path) -> "pd.DataFrame":
@@ -204,6 +206,7 @@ def search(faults: list[str], rng: np.random.Generator, folder: Path, files: str
     alone, blocks = amc.targets.find_mode(amc.targets.LogisticRegression(X, y)), len(X.offsets) - 1
     seconds = round(time.monotonic() - began, 1)
     for k, fault in enumerate(faults):
+        started = time.monotonic()
         log, notes = f"client-{k}", folder / f"read-{k}.log"
         notes.touch()
         command = ("-m", "tests.faults.search", cluster.address, str(notes), *([files] if files else []))
@@ -227,7 +230,8 @@ def search(faults: list[str], rng: np.random.Generator, folder: Path, files: str
         if found["exit codes"] != [0]:
             found["exit codes"].append(ended(cluster.start("client", *command, log=log)))
         mode = np.array(json.loads(cluster.said(log))["mode"])
-        yield {**found, "distance": float(np.abs(mode - alone.theta).max() / np.abs(alone.theta).max())}
+        found["distance"] = float(np.abs(mode - alone.theta).max() / np.abs(alone.theta).max())
+        yield {**found, "seconds": round(time.monotonic() - started)}
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ def main(address: str, log: str, folder: str = "") -> None:
     if not folder:
         partitions.spans.__defaults__ = (ROWS // PARTS,)
     with distributed.Client(address) as client:
-        client.wait_for_workers(2, timeout=120)
+        client.wait_for_workers(2, timeout=600)
         began = time.monotonic()
         mode = amc.targets.find_mode(target)
         seconds = time.monotonic() - began

@@ -121,6 +121,24 @@ class TestTheExactTest:
         assert not ExactTest().build_test(Population(self.TERMS)).is_audited
 
 
+class TestAlwaysAccept:
+    TERMS = np.array([1.0, 2.0, 3.0])
+
+    @pytest.mark.parametrize("threshold", [-math.inf, 0.0, math.inf])
+    def test_it_accepts_and_reads_and_books_nothing(self, threshold):
+        assert decide_once(AlwaysAccept(), self.TERMS, threshold, -math.inf) == (1, 0.0, {}, {})
+
+    def test_its_rule_draws_nothing_and_is_certain(self):
+        part = AlwaysAccept().build_test(Population(self.TERMS))
+        assert plain(part.threshold)(None) == 0.0
+        assert plain(part.probability)(-3.0) == 1.0
+
+    def test_it_asks_for_no_ratio_and_there_is_nothing_to_audit(self):
+        part = AlwaysAccept().build_test(Population(self.TERMS))
+        assert not (AlwaysAccept().uses_ratio or part.uses_ratio or part.is_audited)
+        assert AlwaysAccept().looks(100).tolist() == []
+
+
 class TestFoundIn:
     def test_the_test_of_a_sampler_is_found_whatever_its_place(self):
         for member in MEMBERS:
