@@ -134,6 +134,7 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
         found["different"] += int(not table(place).equals(undisturbed))
         found["left over"] += sum(path.suffix == ".tmp" for path in store.folder.rglob("*"))
         ends += 1
+        print({"kills": dict(by_victim), "ends": ends, **found}, file=sys.stderr, flush=True)
     calls = (folder / "calls.log").read_text().split()
     extra = len(calls) - 24 * ends
     return {"kills": dict(by_victim), "ends": ends, **found, "extra": extra}
@@ -180,6 +181,7 @@ def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
         )
         found["different"] += not same
         ends += 1
+        print({"kills": killed, "ends": ends, **found}, file=sys.stderr, flush=True)
     found["left over"] = sum(path.suffix == ".tmp" for path in folder.iterdir())
     return {"kills": {"all": killed}, "ends": ends, **found}
 

@@ -6,6 +6,7 @@ machine's own network is touched, and nothing leaves it. This needs root.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,11 +77,11 @@ class Network:
         _do("tc", "-n", host, "qdisc", "del", "dev", "eth0", "root")
 
     def held_up(self, host: str) -> tuple[int, int]:
-        """Return how many packets to a host with a slow cable it has dropped, and how often one had to wait."""
-        told = subprocess.run(
-            ["tc", "-s", "qdisc", "show", "dev", host], check=True, capture_output=True, text=True
-        ).stdout
-        return int(told.split("dropped ")[1].split(",")[0]), int(told.split("overlimits ")[1].split()[0])
+        """Return how many packets the slow cable of a host has dropped, both ways, and how often one had to wait."""
+        ends = [["tc", "-s", "qdisc", "show", "dev", host], ["tc", "-n", host, "-s", "qdisc", "show", "dev", "eth0"]]
+        told = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for command in ends]
+        dropped, waited = (re.findall(rf"{word} (\d+)", "".join(told)) for word in ("dropped", "overlimits"))
+        return sum(map(int, dropped)), sum(map(int, waited))
 
 
 def small_disk(size: str) -> Path:
