@@ -9,6 +9,7 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.acceptance import ExactTest, MinibatchBarker
+from approxmcmc.acceptance.barker_decision import log_ratio_variance
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component
 from approxmcmc.engine import moments
@@ -19,6 +20,7 @@ from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import GaussianMixture, Target
 from tests.models import logistic, normal_mean
 from tests.pinned import pin
+from tests.planting import plain
 from tests.unit.test_counts import run_counted
 
 SEED = 20140621
@@ -89,6 +91,21 @@ def test_every_evaluation_is_booked(test):
         np.testing.assert_array_equal(counts[name], audited[name])
     # 64 replications of the minibatch cost one pass over the data.
     assert [len(calls) for calls in seen_audited] == [len(calls) + 2 * n for calls in seen]
+
+
+class TestTheLaw:
+    def test_which_setting_a_method_does_not_describe(self):
+        plain_test, bounded, cold = MinibatchBarker(), MinibatchBarker(max_error=0.1), MinibatchBarker(temperature=2.0)
+        assert plain_test.law_unknown("enumerate") == cold.law_unknown("enumerate") == plain_test.law_unknown("") == ""
+        assert "max_error" in bounded.law_unknown("enumerate")
+        assert all("Gaussian regime" in test.law_unknown("") for test in (bounded, cold))
+
+    @pytest.mark.parametrize(("n", "variance"), [(5, 0.0), (4, 6.25 * 2.0 / 4 / 5)])
+    def test_the_variance_of_an_estimate_from_n_of_five(self, n, variance):
+        """S^2 = (N / K)^2 M_2 / (n (n - 1)) (1 - n / N), with M_2 = 6 and K = 2."""
+        seen = np.zeros(7)
+        seen[moments.M2] = 6.0
+        assert plain(log_ratio_variance)(seen, n, 5, 2.0) == pytest.approx(variance, rel=1e-14)
 
 
 class TestRecords:
