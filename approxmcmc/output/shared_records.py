@@ -42,8 +42,8 @@ def with_the_trace(
     """Return them as they were."""
     whole = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
-        parts = [whole.pop(f"{name}_{part}") for part in PARTS]
-        whole[name] = _join(*parts, held)
+        mark, first, own, rest = (whole.pop(f"{name}_{part}") for part in PARTS)
+        whole[name] = _join(mark, first, own, rest, held)
     return whole
 
 
