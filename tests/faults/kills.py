@@ -35,13 +35,14 @@ def attempt(act: Callable[[], None], until: Callable[[], bool], delay: float, vi
     """Run `act` in a process, kill it `delay` seconds after `until()` holds, and return whether it had ended before."""
     pid = os.fork()
     if pid == 0:
-        os.setsid()
+        os.setpgid(0, 0)
         try:
             act()
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
+    os.setpgid(pid, pid)  # both do, since either may be first: a kill may come before the child has run at all
     deadline = time.monotonic() + PATIENCE
     due = None
     while True:
