@@ -1,7 +1,9 @@
 """The sampler for a user who named none: measured, not guessed; with a mode, and for a hierarchy that has none."""
 
+import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.design import choice as module
 from approxmcmc.design import choose_sampler, prices
-from approxmcmc.design.candidates import TALL
+from approxmcmc.design.candidates import TALL, Situation
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.trial import Measured
 
@@ -165,7 +167,20 @@ def test_the_pilot_measures_mean_and_scale(hierarchy):
     fit = normal_by_pilot(hierarchy, random_seed=1)
     mean, sd = _moments_of_log_tau()
     assert abs(fit.mode[0] - mean) < sd
-    assert 0.5 < fit.sd[0] / sd < 2.0  # what a random walk asks of a scale
+    assert 0.5 < fit.sd[0] / sd < 2.0  # what a proposal asks of a scale
+
+
+def test_a_pilot_whose_passes_are_foretold_is_no_set_up_to_be_afraid_of():
+    """Its passes are in the floor, so that no share of the budget keeps trajectories from their trial."""
+    [one] = [one for one in TALL if one.name == "Hamiltonian trajectories, exact test"]
+    fit = amc.targets.Laplace(np.zeros(16), np.eye(16))
+    known = Situation(SimpleNamespace(variables=SimpleNamespace(size=16)), fit, 1e-3)
+    goal = prices.checked_goal(None, None, None, 1)
+    assert one.floor(known) == (6.0, 3e-3, True)
+    entry = module._entry(dataclasses.replace(one, why_not=lambda known: ""), known, goal)
+    assert entry.floor == pytest.approx(6.0 + 400 * 3e-3) and not entry.has_set_up
+    without_mode = dataclasses.replace(known, fit=dataclasses.replace(fit, decrement=math.nan))
+    assert one.floor(without_mode).set_up == 0.0 and without_mode.pilot is without_mode.fit
 
 
 def test_separable_classes_under_a_flat_prior_are_called_improper():
@@ -178,7 +193,7 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
     goal = prices.checked_goal(None, None, None, 1)
-    independent, langevin, _, core_rows, _ = TALL
+    independent, langevin, _, _, core_rows, _ = TALL
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
     plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
