@@ -31,6 +31,9 @@ from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_
 
 JITTER = 0.1  # of the step
 SHORTEST, LONGEST = 0.6, 1.4  # of the length
+# Energy put in by kicks with which a trajectory is rejected, both ways: no posterior is so deep, and whoever has less
+# is still near enough for the search of the place where a density becomes undefined, which halves the way 60 times.
+FARTHEST = 1e30
 
 
 class TrajectoryState(NamedTuple):
@@ -65,17 +68,16 @@ def propose(
     assign(there, theta)
     work = kick(0.5 * h, scale, upper, state.slope, velocity)
     for k in range(steps):
-        assign(out, there)
+        if not work < FARTHEST:
+            break
         drift(h, scale, upper, velocity, there)
-        if not math.isfinite(there.sum()):  # thrown out of reach, from where the gradient was finite
-            assign(there, out)
-            return -math.inf
         write_gradient(state.gradient, there, state.slope_there, count)
         count[TOUCHED] += state.gradient.n_obs
         work += kick(h if k < steps - 1 else 0.5 * h, scale, upper, state.slope_there, velocity)
-        if math.isnan(work):  # the sampler looks whether `there` is out of reach, or the gradient at fault
-            break
-    assign(out, there)
+    if work >= FARTHEST:
+        assign(out, theta)
+        return -math.inf
+    assign(out, there)  # a NaN: the sampler looks whether this is out of reach, or the gradient at fault
     return -work
 
 
@@ -119,7 +121,7 @@ class Hamiltonian(Component, Proposal):
     the test says. Cost: a gradient on all data for each leapfrog step; that at theta is remembered.
     A trajectory keeps its direction where Langevin steps walk at random: along a direction that M makes k times too
     short it needs some k times the steps, and they k^2. Where the gradient becomes undefined a trajectory ends; see the
-    page on the architecture for what follows.
+    page on the architecture for what follows. One whose velocity grows beyond all measure is rejected.
 
     References
     ----------
