@@ -66,13 +66,13 @@ def propose(
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
     steps = min(state.most_steps, max(1, int(length / h + 0.5)))
     assign(there, theta)
+    count[TOUCHED] += state.gradient.n_obs
     work = kick(0.5 * h, scale, upper, state.slope, velocity)
     for k in range(steps):
         if not work < FARTHEST:
             break
         drift(h, scale, upper, velocity, there)
         write_gradient(state.gradient, there, state.slope_there, count)
-        count[TOUCHED] += state.gradient.n_obs
         work += kick(h if k < steps - 1 else 0.5 * h, scale, upper, state.slope_there, velocity)
     if work >= FARTHEST:
         assign(out, theta)
@@ -167,9 +167,11 @@ class Hamiltonian(Component, Proposal):
         def make_state() -> TrajectoryState:
             return TrajectoryState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(5)))
 
-        tuned = self.target_acceptance is not None
-        learns = (adapt_step_size, self._describe, self._restore) if tuned else ()
-        return CompiledProposal(propose, make_state, *learns, forget=forget, records=("gradient_evaluations",))
+        records = ("gradient_evaluations",)
+        if self.target_acceptance is None:
+            return CompiledProposal(propose, make_state, forget=forget, records=records)
+        learns = (adapt_step_size, self._describe, self._restore)
+        return CompiledProposal(propose, make_state, *learns, forget=forget, records=records)
 
     def _describe(self, state: TrajectoryState) -> Mapping[str, float]:
         return {"step_size": self.step_size * math.exp(state.log_factor[0])}
