@@ -71,8 +71,8 @@ def _install(session: nox.Session, *selection: str) -> None:
     )
 
 
-# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which would
-# be another chain to compile.
+# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which
+# would be another chain to compile.
 PLAIN = [
     "tests/equivalence",
     "tests/oracle/test_annealed.py::TestChains",
