@@ -71,8 +71,8 @@ def _install(session: nox.Session, *selection: str) -> None:
     )
 
 
-# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which would
-# be another chain to compile.
+# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which
+# would be another chain to compile.
 PLAIN = [
     "tests/equivalence",
     "tests/oracle/test_annealed.py::TestChains",
@@ -83,6 +83,7 @@ PLAIN = [
     "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",
     "tests/oracle/test_gibbs.py",
+    "tests/oracle/test_hamiltonian_trajectories.py",
     "tests/oracle/test_langevin.py",
     "tests/oracle/test_poisson_gibbs.py",
     "tests/oracle/test_slice.py",

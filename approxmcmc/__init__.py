@@ -56,6 +56,7 @@ _HOMES = {
     "approxmcmc.proposals": (
         "AdaptiveDirection",
         "DecreasingStep",
+        "Hamiltonian",
         "Independence",
         "Langevin",
         "Mixture",

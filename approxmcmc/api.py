@@ -17,6 +17,7 @@ from approxmcmc.output.book import Settings, open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.runs import carry_out, judge, make_plan
 from approxmcmc.samplers.importance import weighted_draws
+from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.targets.names import check_names
 
 
@@ -51,8 +52,10 @@ def sample(
         answers first, by the trials of `choose_sampler`; a line on the terminal and the attribute ``chosen`` say what
         that is, the attribute ``choice`` holds the table.
     draws
-        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: 1000, and without
-        limit where `target_ess` is given; a number is then a cap.
+        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: without limit
+        where `target_ess` is given, for which a number is a cap; else 1000. With neither sampler nor `time_limit`
+        given, those 1000 are thinned by 1, 2, 4, 8 or 16 until they hold 400 effective ones of all chains: cheap steps
+        that say little each answer as well as dear ones. The attribute ``thinned_by`` says by how much.
     tune
         Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
         after. None: 1000, or with a sampler of our choice as many as its trial asks for.
@@ -149,6 +152,7 @@ def sample(
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
     target = as_target(target)
+    nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
     if draws is None and target_ess is None:
         draws = 1000
     draws, tune = (
@@ -178,6 +182,7 @@ def sample(
         bias=bias,
         audit_every=audit_every,
         discard_tuned_samples=discard_tuned_samples,
+        enough=ENOUGH if nothing_asked else None,
     )
     with arrays_hashed_once():  # nobody changes the data during this call
         book = None

@@ -112,10 +112,10 @@ def _with_more(book: Book, draws: int | None) -> Settings:
     assert draws is not None
     every = max(chain["every"] for chain in book.begun.chains)
     kept = min(chain["done"][1] for chain in book.begun.chains)
-    settings = settings._replace(draws=kept + draws, every=every, target_ess=None, time_limit=None)
+    settings = settings._replace(draws=kept + draws, every=every, enough=None, target_ess=None, time_limit=None)
     goal = FixedDraws(kept + draws, every).first()
     book.begun = book.begun._replace(goal=goal, goals={}, stopped="")
-    changed = ("draws", "every", "target_ess", "time_limit")
+    changed = ("draws", "every", "enough", "target_ess", "time_limit")
     book.asked = {**book.asked, **{name: getattr(settings, name) for name in changed}}
     book.made["added"] = draws
     return settings

@@ -22,7 +22,7 @@ from approxmcmc.output.book import Book, Settings, described, plain, refuse_anot
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
@@ -172,6 +172,8 @@ def _goals(settings: Settings, target: Target, program: Program) -> Goals:
     """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
     if settings.target_ess is None:
         assert settings.draws is not None
+        if settings.enough is not None:
+            return ThinnedDraws(settings.draws, settings.enough, smallest_ess(target.variables, settings.draws))
         return FixedDraws(settings.draws, settings.every)
     if "weight" in program.value_names:
         raise IncompatibleError(

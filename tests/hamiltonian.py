@@ -80,6 +80,26 @@ def corrected(draw, h, gamma, M, *, steps=1):
     return propose
 
 
+def hmc(terms, prior, step_size, length, M, most_steps):
+    """Return ``propose(rng, theta)`` of leapfrog trajectories with a step and a length drawn for each."""
+    L = np.linalg.cholesky(M)
+
+    def force(theta):
+        return L.T @ (prior(theta) + terms(theta).sum(axis=0))
+
+    def propose(rng, theta):
+        v = start = normals(rng, len(M))
+        h = step_size * (0.9 + 0.2 * rng.random())
+        steps = min(most_steps, max(1, int(length * (0.6 + 0.8 * rng.random()) / h + 0.5)))
+        for _ in range(steps):
+            v = v + h / 2.0 * force(theta)
+            theta = theta + h * L @ v
+            v = v + h / 2.0 * force(theta)
+        return theta, (start @ start - v @ v) / 2.0
+
+    return propose
+
+
 class LinearChain:
     """The kernel of a proposal on a normal target, (theta, v) -> F (theta, v) + shift(batch) + G z, read off its steps.
 

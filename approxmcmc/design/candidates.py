@@ -14,12 +14,12 @@ from typing import NamedTuple
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.contracts import (
     AcceptanceTest,
-    DifferentiableTarget,
     DiscreteTarget,
     DoublyIntractableTarget,
     Sampler,
     Target,
 )
+from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories, why_no_gradient
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
@@ -30,6 +30,7 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 
 SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was faster
 EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, bounds; else for each parameter
+PILOT_PASSES = 6000  # 750 trajectories, each of some 8 gradients
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
 
 
@@ -45,11 +46,14 @@ class Situation:
         The normal law at the mode or, with a `decrement` of NaN, of a pilot; None where theta has none.
     pass_seconds
         Seconds in which all terms are evaluated once.
+    seed
+        Of pilot chains.
     """
 
     target: Target
     fit: Laplace | None
     pass_seconds: float
+    seed: int = 0
 
     @property
     def dim(self) -> int:
@@ -63,6 +67,16 @@ class Situation:
             raise IncompatibleError(f"{self.target!r} has no normal approximation")
         return self.fit
 
+    @property
+    def has_mode(self) -> bool:
+        """Whether the normal law is that at a mode."""
+        return not math.isnan(self.law.decrement)
+
+    @functools.cached_property
+    def pilot(self) -> Laplace:
+        """The normal law of a pilot chain, whether there is a mode or not."""
+        return normal_by_pilot(self.target, random_seed=self.seed) if self.has_mode else self.law
+
     @functools.cached_property
     def core_rows(self) -> CoreRows:
         """The posterior with its core rows, shared by the candidates that differ in the test alone."""
@@ -70,17 +84,25 @@ class Situation:
 
 
 class Floor(NamedTuple):
-    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below."""
+    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
+
+    `foretold` says that the set-up will hardly take longer, being nothing but passes over the data.
+    """
 
     set_up: float
     per_draw: float
+    foretold: bool = False
 
 
 class Setting(NamedTuple):
-    """A target and a sampler that are ready to run; the target may be another form of the user's."""
+    """A target and a sampler that are ready to run; the target may be another form of the user's.
+
+    `law` is where chains start, where that is not the normal law that all candidates know.
+    """
 
     target: Target
     sampler: Sampler
+    law: Laplace | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,34 +158,33 @@ def _langevin(known: Situation) -> Setting:
     return Setting(known.target, MetropolisHastings(step, ExactTest()))
 
 
+def _trajectories(known: Situation) -> Setting:
+    return Setting(known.target, MetropolisHastings(trajectories(known.pilot), ExactTest()), known.pilot)
+
+
 def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Setting]:
     return lambda known: Setting(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
-def why_no_gradient(target: Target) -> str:
-    """Say why Langevin steps are none for this target, or nothing."""
-    if not isinstance(target, DifferentiableTarget):
-        return "the target has no gradient"
-    try:
-        target.compile_gradient()
-    except IncompatibleError as error:
-        return f"the target has no gradient: {error}"
-    return ""
-
-
 def _no_gradient(known: Situation) -> str:
-    """Say why Langevin steps are none, or nothing."""
+    """Say why a target has no gradient steps, or nothing."""
     return why_no_gradient(known.target)
 
 
 def _no_mode(known: Situation) -> str:
     """Say why there is no expansion, or nothing."""
-    return "the posterior has no mode to expand at" if math.isnan(known.law.decrement) else ""
+    return "" if known.has_mode else "the posterior has no mode to expand at"
 
 
 def _passes(count: Callable[[int], float]) -> Callable[[Situation], Floor]:
     """Return the floor of a candidate that reads all data `count(dim)` times for an effective draw."""
     return lambda known: Floor(0.0, known.pass_seconds * count(known.dim))
+
+
+def _pilot(known: Situation) -> Floor:
+    """Return the floor of trajectories: a pilot, unless there was one, and d^(1/4) gradients and a density for each."""
+    set_up = PILOT_PASSES * known.pass_seconds if known.has_mode else 0.0
+    return Floor(set_up, known.pass_seconds * (1.0 + known.dim**0.25), foretold=True)
 
 
 def _expansion(known: Situation) -> Floor:
@@ -178,6 +199,7 @@ TALL = (
     Candidate("independent draws and a walk, exact test", True, _independent_draws, _passes(lambda dim: 1.0)),
     # A step reads the data twice, for gradient and density, and forgets at most half its variance.
     Candidate("Langevin steps, exact test", True, _langevin, _passes(lambda dim: 1.5 * dim ** (1 / 3)), _no_gradient),
+    Candidate("Hamiltonian trajectories, exact test", True, _trajectories, _pilot, _no_gradient),
     # Best efficiencies of walks are near .33 / d.
     Candidate("random walk, exact test", True, _exact_walk, _passes(lambda dim: max(1.0, float(dim)))),
     Candidate("core rows, surrogate transitions, exact test", True, _surrogate(None), _expansion, _no_mode),

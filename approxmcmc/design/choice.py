@@ -186,7 +186,7 @@ def survey(target: Any, seed: int) -> Situation:
         return Situation(target, None, 0.0)
     fit = _normal_law(target, seed)
     compiled = target.compile()
-    return Situation(target, fit, _pass_seconds(compiled, fit.mode))
+    return Situation(target, fit, _pass_seconds(compiled, fit.mode), seed)
 
 
 def _pass_seconds(compiled: CompiledTarget, theta: np.ndarray) -> float:
@@ -211,7 +211,8 @@ def _normal_law(target: Any, seed: int) -> Laplace:
 def _entry(candidate: Candidate, known: Situation, goal: Goal) -> Entry:
     """Return a candidate with its price at best, and why a target cannot have it."""
     floor = candidate.floor(known)
-    return Entry(candidate, goal.price(*floor), floor.set_up > 0.0, candidate.why_not(known))
+    price, has_set_up = goal.price(floor.set_up, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
+    return Entry(candidate, price, has_set_up, candidate.why_not(known))
 
 
 def _spent(entries: list[Entry], best: Entry | None) -> float:
@@ -230,7 +231,7 @@ def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -
     prefers = goal.prefers_exact and entry.exact != best.exact
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
-    # A trial without set-up takes SHARE_OF_TRIAL of the best price: three of those are within the share.
+    # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
     if entry.has_set_up and spent > max(
         SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
     ):
@@ -255,8 +256,9 @@ def _try(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains:
             warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
             setting = entry.candidate.make(known)
             entry.set_up_seconds = time.perf_counter() - began
-            law = start_law(setting.target, setting.sampler) if known.fit is None else known.law.draw
-            trial = Trial(setting, law, chains=chains, random_seed=seed, hopeless=hopeless)
+            law = setting.law or known.fit
+            draw = law.draw if law else start_law(setting.target, setting.sampler)
+            trial = Trial(setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
             found = trial.measure(worth, audited=not entry.exact)
     except ApproxMCMCError as error:
         entry.verdict = f"not possible: {error}"

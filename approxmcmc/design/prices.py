@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from approxmcmc.design.candidates import Candidate, Setting
 from approxmcmc.design.trial import Measured
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sampling.goals import ENOUGH
 
-WANTED = 400  # effective draws: standard errors of .05 posterior standard deviations
 ALLOWED_BIAS = 0.02  # posterior standard deviations
 SOON = 0.5  # seconds: who could answer by then needs no rival, whose compilation takes longer
 TOO_BIASED = "predicted error above"  # how the verdict of such a candidate begins
@@ -69,7 +69,7 @@ class Goal(NamedTuple):
 
 @dataclasses.dataclass
 class Entry:
-    """A candidate, its price at best, and what its trial found."""
+    """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found."""
 
     candidate: Candidate
     floor: float
@@ -116,5 +116,5 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> G
             f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
-    wanted = WANTED if target_ess is None else float(target_ess)
+    wanted = ENOUGH if target_ess is None else float(target_ess)
     return Goal(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))

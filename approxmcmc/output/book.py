@@ -25,7 +25,10 @@ from approxmcmc.sampling.initial import as_points
 
 
 class Settings(NamedTuple):
-    """What a run does, beside its target and its sampler; see `sample`. `every` thins the draws that are kept."""
+    """What a run does, beside its target and its sampler; see `sample`.
+
+    `every` thins the draws that are kept, `enough` is how many effective ones they are thinned to hold.
+    """
 
     draws: int | None
     tune: int | None
@@ -38,6 +41,7 @@ class Settings(NamedTuple):
     audit_every: int | str | None = "auto"
     discard_tuned_samples: bool = True
     every: int = 1
+    enough: float | None = None
 
 
 @dataclasses.dataclass

@@ -3,6 +3,7 @@
 from approxmcmc.proposals.adaptive_direction import AdaptiveDirection
 from approxmcmc.proposals.crank_nicolson import Independence, PreconditionedCrankNicolson
 from approxmcmc.proposals.fisher_scoring import StochasticGradientFisherScoring
+from approxmcmc.proposals.hamiltonian import Hamiltonian
 from approxmcmc.proposals.langevin import Langevin
 from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
@@ -17,6 +18,7 @@ from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 __all__ = [
     "AdaptiveDirection",
     "DecreasingStep",
+    "Hamiltonian",
     "Independence",
     "Langevin",
     "Mixture",

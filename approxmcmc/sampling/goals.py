@@ -1,4 +1,4 @@
-"""How long chains run: so many draws, or until the draws hold so many effective ones.
+"""How long chains run: so many draws, as they are or thinned until they say enough, or so many effective ones.
 
 With a target E the smallest ESS is looked at after n_1 < n_2 < ... draws of each chain,
 
@@ -26,6 +26,8 @@ LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, and no j
 HALVED = 4  # divides the draws kept at a goal: the next one has at most four times as many draws
 BYTES = 2**25  # of draws and records of a chain
 FEWEST_KEPT = 1000  # draws, whatever their size
+ENOUGH = 400  # effective draws where nothing else is asked for: standard errors of .05 posterior standard deviations
+MOST_THINNING = 16  # of draws that say too little: chains that still do not mix are told of, not run for ever
 KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are asked for
 
 
@@ -91,6 +93,53 @@ class FixedDraws:
 
     def take_up(self, memory: Mapping[str, float]) -> None:
         """Remember nothing: there are no looks."""
+
+
+class ThinnedDraws:
+    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they hold so many effective ones.
+
+    Each look keeps every second draw and runs the chains to twice their length, to 16 times at the most. Chains in
+    which no parameter moves end at once.
+    """
+
+    _REMEMBERED = ("every", "ess", "seconds")
+
+    def __init__(self, draws: int, wanted: float, smallest_ess: Callable[[np.ndarray, float], float]) -> None:
+        self.draws, self.wanted, self.smallest_ess = draws, wanted, smallest_ess
+        self.every, self.ess, self.seconds = 1, 0.0, 0.0
+
+    def first(self) -> Goal:
+        """Return the draws as they are."""
+        return Goal(self.draws)
+
+    def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
+        """Look at the draws, and return where they are thinned by twice as much; None where they say enough."""
+        began = time.perf_counter()
+        self.ess = self.smallest_ess(draws(), self.wanted)
+        self.seconds += time.perf_counter() - began
+        if self.ess >= self.wanted or self.ess == 0.0 or self.every >= MOST_THINNING:
+            return None
+        self.every *= 2
+        return Goal(self.draws * self.every, self.every)
+
+    @property
+    def expected(self) -> tuple[float, str]:
+        """The next goal, and what the last look found."""
+        return self.draws * self.every, f"ESS {self.ess:.0f} of {self.wanted:.0f}" if self.ess else ""
+
+    def found(self, draws: np.ndarray) -> Mapping[str, float]:
+        """Return what this made of the thinning."""
+        return {"thinned_by": self.every}
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """How far draws are thinned, what the last look found, and what looks took."""
+        return {name: getattr(self, name) for name in self._REMEMBERED}
+
+    def take_up(self, memory: Mapping[str, float]) -> None:
+        """Go on from what another one remembered."""
+        for name in self._REMEMBERED:
+            setattr(self, name, memory[name])
 
 
 class EffectiveDraws:

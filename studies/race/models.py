@@ -109,5 +109,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     **{name: functools.partial(tall_target, name) for name in TALL_DATA},
     **{f"pymc_{family.__name__}": functools.partial(regression, family) for family in FAMILIES},
     "pymc_varying_intercepts": varying_intercepts,
+    "pymc_few_rows": functools.partial(varying_intercepts, 40 * GROUPS),
     "smoke": functools.partial(dense, 1000, 3),
 }

@@ -83,7 +83,7 @@ def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int
         target_ess=ENOUGH,
         time_limit=limit,
         audit_every=None,
-        initvals=known.fit,
+        initvals=setting.law or known.fit,
         random_seed=seed,
         progressbar=False,
     )

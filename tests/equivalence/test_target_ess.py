@@ -6,8 +6,10 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.output.book import Settings
+from approxmcmc.runs import Plan, carry_out
 from approxmcmc.sampling import goals, recorder
-from approxmcmc.sampling.goals import EffectiveDraws, Goal
+from approxmcmc.sampling.goals import EffectiveDraws, Goal, ThinnedDraws
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic
 
@@ -186,6 +188,26 @@ class TestGoals:
         assert goals.capacity(50, 1e6) >= 4e6  # of which one asked for so many
         assert goals.capacity(10**6, 1.0) == goals.FEWEST_KEPT
         assert goals.capacity(3, 7.0) % goals.HALVED == 0
+
+
+class TestThinnedDraws:
+    """A number of draws that is kept, and thinned until it says enough."""
+
+    def test_they_are_those_of_a_thinned_run(self):
+        asked = Settings(draws=100, tune=20, chains=2, thin=3, seed=5, audit_every=None, enough=1e9)
+        thinned, _ = carry_out(Plan(TARGET, WALK, asked, TARGET.content_hash()), None, cores=1, progressbar=False)
+        assert thinned.posterior.attrs["thinned_by"] == 16 and thinned.posterior.attrs["thin"] == 48
+        assert_same(thinned, draw(draws=100, thin=48), but=("perf_counter_diff", "acceptance_rate"))
+
+    @pytest.mark.parametrize(("rate", "every"), [(0.5, 1), (0.06, 2), (0.01, 16), (0.001, 16), (0.0, 1)])
+    def test_they_are_thinned_no_further_than_they_need_be(self, rate, every):
+        """Of 4000 draws 400 are to be effective; without any movement nothing is gained."""
+        plan = ThinnedDraws(1000, 400, lambda draws, enough: rate * draws.size)
+        goal = plan.first()
+        while (there := plan.after(goal, lambda goal=goal: np.empty((4, goal.draws, 1)))) is not None:
+            assert there.draws == 1000 * there.every == 2 * goal.draws
+            goal = there
+        assert plan.found(np.empty((4, 1000, 1))) == {"thinned_by": every} and goal.every == every
 
 
 @pytest.mark.recompiles

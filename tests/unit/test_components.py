@@ -35,6 +35,7 @@ EXAMPLES = {  # of every public class; one without an example fails below
     "FactorizedTest": [amc.FactorizedTest()],
     "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
     "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
+    "Hamiltonian": [amc.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
     "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
     "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
     "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],

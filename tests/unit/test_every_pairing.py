@@ -88,6 +88,7 @@ def friends():
 FIT = {"center": np.zeros(2), "cov": 0.1 * np.eye(2)}
 PROPOSALS = {
     "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
+    "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
     "Independence": [amc.Independence(np.zeros(2), 0.1 * np.eye(2))],
     "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
     "Mixture": [
@@ -303,6 +304,7 @@ def build(example, parts, target, audit_every=2):
 
 
 GRADIENTS = (
+    amc.Hamiltonian,
     amc.Langevin,
     amc.StochasticGradientFisherScoring,
     amc.StochasticGradientHamiltonian,

@@ -1,0 +1,180 @@
+r"""Hamiltonian trajectories on all data: a velocity, a path of leapfrog steps, and its end as the proposal.
+
+With M = L L', v ~ N(0, I) and g the gradient of log p(theta | x), T times
+
+    v <- v + h/2 L' g(theta),    theta <- theta + h L v,    v <- v + h/2 L' g(theta).
+
+The map preserves volume and is its own inverse once the velocity is turned, so that
+
+.. math:: \log \frac{q(\theta \mid \theta')}{q(\theta' \mid \theta)} = \tfrac12 |v|^2 - \tfrac12 |v'|^2,
+
+minus the energy that the kicks put in. Step and length are drawn anew each time, so that no trajectory is periodic.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.vectors import assign
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick
+from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, write_gradient
+from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
+
+JITTER = 0.1  # of the step
+SHORTEST, LONGEST = 0.6, 1.4  # of the length
+# Energy put in by kicks with which a trajectory is rejected, both ways: no posterior is so deep, and whoever has less
+# is still near enough for the search of the place where a density becomes undefined, which halves the way 60 times.
+FARTHEST = 1e30
+
+
+class TrajectoryState(NamedTuple):
+    """Step, length and most steps; the preconditioner; and what is remembered: two points and their gradients."""
+
+    gradient: PosteriorGradient
+    step_size: float
+    length: float
+    most_steps: int
+    scale: np.ndarray
+    upper: np.ndarray
+    target_acceptance: float
+    log_factor: np.ndarray
+    velocity: np.ndarray
+    here: np.ndarray
+    slope: np.ndarray
+    there: np.ndarray
+    slope_there: np.ndarray
+
+
+@compiled
+def propose(
+    rng: np.random.Generator, state: TrajectoryState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Follow a trajectory, and return minus the energy that its kicks put in."""
+    scale, upper, velocity, there = state.scale, state.upper, state.velocity, state.there
+    recall(state, theta, count)
+    draw_velocity(rng, velocity)
+    h = state.step_size * math.exp(state.log_factor[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
+    length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
+    steps = min(state.most_steps, max(1, int(length / h + 0.5)))
+    assign(there, theta)
+    count[TOUCHED] += state.gradient.n_obs
+    work = kick(0.5 * h, scale, upper, state.slope, velocity)
+    for k in range(steps):
+        if not work < FARTHEST:
+            break
+        drift(h, scale, upper, velocity, there)
+        write_gradient(state.gradient, there, state.slope_there, count)
+        work += kick(h if k < steps - 1 else 0.5 * h, scale, upper, state.slope_there, velocity)
+    if work >= FARTHEST:
+        assign(out, theta)
+        return -math.inf
+    assign(out, there)  # a NaN: the sampler looks whether this is out of reach, or the gradient at fault
+    return -work
+
+
+@compiled
+def adapt_step_size(state: TrajectoryState, acceptance: float, step: int) -> None:
+    """Tune the step to the wanted acceptance rate."""
+    state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Hamiltonian(Component, Proposal):
+    r"""Propose the end of a Hamiltonian trajectory along the gradient on all data (hybrid or Hamiltonian Monte Carlo).
+
+    Parameters
+    ----------
+    step_size
+        h, the time of a leapfrog step, where velocities have variance 1: theta moves by about h L in a step, L L' = M.
+        In the metric of the posterior stable below 2. Each trajectory takes it times U(.9, 1.1).
+    length
+        The time of a trajectory, times U(.6, 1.4) for each; pi / 2 leads half way round in the metric of a normal
+        posterior, and to an independent point.
+    preconditioner
+        M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
+        identity. Masses are M^-1.
+    target_acceptance
+        Wanted acceptance rate in (0, 1), to which the tune phase moves h; frozen after. None: h as it is. 0.651 is best
+        in high dimension (Beskos et al. 2013), and more where curvature varies.
+    most_steps
+        A trajectory has at most so many steps, whatever its length.
+
+    Raises
+    ------
+    InvalidInputError
+        When a number is out of range, or M not symmetric positive definite.
+    IncompatibleError
+        When the target has no gradient or another dimension.
+
+    Notes
+    -----
+    Guarantee: with :class:`ExactTest`, exact. With :class:`AlwaysAccept`, biased, by order h^2. With other tests, as
+    the test says. Cost: a gradient on all data for each leapfrog step; that at theta is remembered.
+    A trajectory keeps its direction where Langevin steps walk at random: along a direction that M makes k times too
+    short it needs some k times the steps, and they k^2. Where the gradient becomes undefined a trajectory ends; see the
+    page on the architecture for what follows. One whose velocity grows beyond all measure is rejected.
+
+    References
+    ----------
+    Duane, Kennedy, Pendleton and Roweth (1987); Neal (2011), sections 3.2 and 4.2; Beskos et al. (2013).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
+    >>> hmc = amc.MetropolisHastings(amc.Hamiltonian(0.5, preconditioner=amc.laplace(target)), amc.ExactTest())
+    >>> trace = amc.sample(target, hmc, draws=100, tune=0, chains=1, random_seed=1, progressbar=False)
+    >>> bool(trace.sample_stats["accepted"].mean() > 0.8)
+    True
+    """
+
+    step_size: float
+    length: float = math.pi / 2.0
+    preconditioner: Any = None
+    target_acceptance: float | None = None
+    most_steps: int = 100
+
+    def __post_init__(self) -> None:
+        """Check the ranges; a Laplace approximation becomes its covariance."""
+        object.__setattr__(self, "step_size", checked_time(self.step_size, who="Hamiltonian"))
+        if not 0.0 < self.length < math.inf:
+            raise InvalidInputError(f"Hamiltonian: length is a time and must be positive, found {self.length!r}")
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who="Hamiltonian"))
+        if self.target_acceptance is not None and not 0.0 < self.target_acceptance < 1.0:
+            raise InvalidInputError(
+                f"Hamiltonian: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
+            )
+        object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps", who="Hamiltonian"))
+
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes; its state holds the logarithm of the tuned factor."""
+        known, dim = gradient_of(target, who="Hamiltonian"), target.variables.size
+        spread = spread_of(self.preconditioner, dim, who="Hamiltonian")
+        kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
+        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
+        settings = (gradient, self.step_size, self.length, self.most_steps, *spread, self.target_acceptance or 0.0)
+
+        def make_state() -> TrajectoryState:
+            return TrajectoryState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(5)))
+
+        records = ("gradient_evaluations",)
+        if self.target_acceptance is None:
+            return CompiledProposal(propose, make_state, forget=forget, records=records)
+        learns = (adapt_step_size, self._describe, self._restore)
+        return CompiledProposal(propose, make_state, *learns, forget=forget, records=records)
+
+    def _describe(self, state: TrajectoryState) -> Mapping[str, float]:
+        return {"step_size": self.step_size * math.exp(state.log_factor[0])}
+
+    def _restore(self, state: TrajectoryState, described: Mapping[str, float]) -> None:
+        state.log_factor[0] = math.log(described["step_size"] / self.step_size)
