@@ -158,8 +158,8 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
     axes.set_ylabel("total variation")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     caption = (
-        "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is vacuous, "
-        "and passes always. Where the matrices' laws are labelled heuristic below, they are those of the Gaussian "
+        "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is "
+        "vacuous. Where the matrices' laws are labelled heuristic below, they are those of the Gaussian "
         "regime: with few terms in a look the sampler itself may be farther off."
     )
     return [Figure(f"Distance and bounds: {name}", caption, figure, _rows(check))]
