@@ -49,7 +49,9 @@ def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
             yield Note(f"{name}: no cell is done yet.")
             continue
         yield Note(summary(name, check))
-        yield from [*_figure(name, check), _table(name, check), _ingredients(name, check)]
+        yield from _figure(name, check)
+        yield _table(name, check)
+        yield _ingredients(name, check)
 
 
 def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
