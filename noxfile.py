@@ -71,10 +71,9 @@ def _install(session: nox.Session, *selection: str) -> None:
     )
 
 
-# What runs without compilation: the unit and equivalence layers, and the files of planted bugs, each of which would be
-# another chain to compile.
+# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which would
+# be another chain to compile.
 PLAIN = [
-    "tests/unit",
     "tests/equivalence",
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
@@ -127,8 +126,8 @@ def reproduce(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests: all but the marked layers on the main Python, the unit layer and one of each kind on the other.
 
-    The same code also runs without compilation, where an index out of range raises, and there alone the tests marked
-    `recompiles`. Options after ``--`` go to pytest, instead of these choices.
+    The same code also runs without compilation, where an index out of range raises, the unit layer on the other Python;
+    and there alone the tests marked `recompiles`. Options after ``--`` go to pytest, instead of these choices.
     """
     _install(session, "--extra", "studies", "--extra", "nutpie", "--group", "test")  # nutpie: an adapter of studies
     if session.posargs:

@@ -1,4 +1,4 @@
-"""Sphinx settings. Every build works offline; a warning is an error (``python3 -m nox -s docs``).
+"""Sphinx settings. Every build works offline, and so do its pages; a warning is an error (``python3 -m nox -s docs``).
 
 Links into the pages of other libraries need their inventories, which are fetched: they are made where
 APPROXMCMC_DOCS_LINKS is set, as on the forge, and are plain text elsewhere.
@@ -6,13 +6,17 @@ APPROXMCMC_DOCS_LINKS is set, as on the forge, and are plain text elsewhere.
 
 import os
 import re
+import sys
 import warnings
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import Any
 
 import arviz as az
 
 import approxmcmc
+
+sys.path.insert(0, str(Path(__file__).with_name("_extensions")))
 
 for _name in approxmcmc.__all__:  # autodoc leaves out what fails to import, without a word
     getattr(approxmcmc, _name)
@@ -23,12 +27,12 @@ copyright = author
 release = version_of("approxmcmc")
 
 extensions = [
+    "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
@@ -75,6 +79,7 @@ def _warning(message: Any, category: type[Warning], *place: Any) -> str:
 
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
+html_math_renderer = "mathml"
 myst_heading_anchors = 3
 bibtex_bibfiles = ["refs.bib"]
 bibtex_default_style = "plain"

@@ -49,10 +49,10 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     -----
     The checks: how the run ended, and whether with the ESS that it was asked for; whether every chain moved; at how
     many proposals the log density was undefined; what the acceptance test says of its own decisions; the gates that
-    audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01), bulk and tail
-    ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires
-    in one `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute ``problems``, their
-    rows as JSON in ``diagnosis``.
+    audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01, or what chance
+    gives where that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of
+    an expansion. `sample` warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in
+    the posterior's attribute ``problems``, their rows as JSON in ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.

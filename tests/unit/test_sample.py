@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 import time
 
 import numpy as np
@@ -124,7 +123,6 @@ class TestStops:
         assert trace.posterior.sizes["draw"] == 0
         assert np.all(np.atleast_1d(trace.posterior.attrs["tuning_decisions_made"]) > 0)
 
-    @pytest.mark.skipif(signal.getsignal(signal.SIGINT) is signal.SIG_IGN, reason="interrupts are ignored here")
     def test_interrupt_returns_what_was_drawn(self, monkeypatch):
         interrupt_once_drawing(monkeypatch, chains=2)
         with pytest.warns(SamplingWarning, match="interrupted; [0-9]+ draws per chain are kept"):

@@ -8,19 +8,18 @@ to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
 import copy
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.batches import Data, bind_terms, datum_at, linear_predictor
+from approxmcmc.engine.batches import Data, bind_terms
 from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.passes import sum_over_blocks
-from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
+from approxmcmc.engine.sparse_rows import sparse_rows
 from approxmcmc.targets.expansion.linear_kernels import (
     NODES,
     add_up_signature,
@@ -30,55 +29,18 @@ from approxmcmc.targets.expansion.linear_kernels import (
     make_terms_on_grid,
     survey_signature,
 )
+from approxmcmc.targets.expansion.linear_residuals import (
+    make_add_residual_gradient,
+    make_linear_residuals,
+    predict_from_full_rows,
+    predict_from_sparse_rows,
+)
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
 FULL = 2  # arrays of data that are not packed: X and y
 LARGEST_LEVERAGE = 0.5  # variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right
-
-
-def predict_from_full_rows(
-    theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
-) -> None:
-    """Write linear predictors; rows = (X,)."""
-    linear_predictor(theta, rows[0], order, lo, hi, out)
-
-
-def predict_from_sparse_rows(
-    theta: np.ndarray,
-    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
-    order: np.ndarray,
-    lo: int,
-    hi: int,
-    out: np.ndarray,
-) -> None:
-    """Write linear predictors; rows = (base, values, columns)."""
-    sparse_predictor(theta, rows[0], rows[1], rows[2], order, lo, hi, out)
-
-
-def make_linear_residuals(
-    predict: Callable[..., None], loglik_eta: Callable[[float, float], float]
-) -> Callable[..., None]:
-    """Return the kernel of r_i; data = (*rows, y, expansion), `rows` what `predict` reads."""
-
-    def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
-        y, expansion = data[-2], data[-1]
-        n = hi - lo
-        predict(theta, data[:-2], order, lo, hi, out)
-        columns = np.empty((3, n))
-        for i in range(n):
-            datum = datum_at(order, lo + i)
-            columns[0, i] = y[datum]
-            columns[1, i] = expansion[datum, 0]
-            columns[2, i] = expansion[datum, 1]
-        responses, slope, bend = columns[0], columns[1], columns[2]
-        for i in range(n):
-            fitted = out[i] * (slope[i] + out[i] * bend[i])
-            out[i] = loglik_eta(out[i], responses[i]) - fitted
-
-    return linear_residuals
 
 
 def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
@@ -91,25 +53,6 @@ def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
     """Return the sum of the quadratics eta (a_i + b_i eta), of which gradient and Hessian at a centre are known."""
     value = here.gradient @ center - 0.5 * center @ here.hessian @ center
     return here._replace(value=float(value))
-
-
-def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return the kernel that adds grad r_i of some rows; data = (X, y, expansion)."""
-
-    def add_residual_gradient(
-        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
-    ) -> None:
-        X, y, expansion = data
-        eta = np.empty(hi - lo)
-        linear_predictor(theta, X, order, lo, hi, eta)
-        for place in range(lo, hi):
-            row = datum_at(order, place)
-            slope = derivatives_eta(eta[place - lo], y[row])[0]
-            slope -= expansion[row, 0] + 2.0 * eta[place - lo] * expansion[row, 1]
-            for j in range(theta.shape[0]):
-                out[j] += slope * X[row, j]
-
-    return add_residual_gradient
 
 
 class Sums(NamedTuple):

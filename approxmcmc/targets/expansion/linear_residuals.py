@@ -1,0 +1,73 @@
+"""Kernels of what the quadratics of a generalised linear model leave: r_i = f(eta) - eta (a_i + b_i eta), its gradient.
+
+Compiled in a chain; a row of the expansion is (a_i, b_i). Predictors come from full rows or from sparse ones.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from approxmcmc.engine.batches import Data, datum_at, linear_predictor
+from approxmcmc.engine.sparse_rows import sparse_predictor
+
+
+def predict_from_full_rows(
+    theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Write linear predictors; rows = (X,)."""
+    linear_predictor(theta, rows[0], order, lo, hi, out)
+
+
+def predict_from_sparse_rows(
+    theta: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    order: np.ndarray,
+    lo: int,
+    hi: int,
+    out: np.ndarray,
+) -> None:
+    """Write linear predictors; rows = (base, values, columns)."""
+    sparse_predictor(theta, rows[0], rows[1], rows[2], order, lo, hi, out)
+
+
+def make_linear_residuals(
+    predict: Callable[..., None], loglik_eta: Callable[[float, float], float]
+) -> Callable[..., None]:
+    """Return the kernel of r_i; data = (*rows, y, expansion), `rows` what `predict` reads."""
+
+    def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
+        y, expansion = data[-2], data[-1]
+        n = hi - lo
+        predict(theta, data[:-2], order, lo, hi, out)
+        columns = np.empty((3, n))
+        for i in range(n):
+            datum = datum_at(order, lo + i)
+            columns[0, i] = y[datum]
+            columns[1, i] = expansion[datum, 0]
+            columns[2, i] = expansion[datum, 1]
+        responses, slope, bend = columns[0], columns[1], columns[2]
+        for i in range(n):
+            fitted = out[i] * (slope[i] + out[i] * bend[i])
+            out[i] = loglik_eta(out[i], responses[i]) - fitted
+
+    return linear_residuals
+
+
+def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
+    """Return the kernel that adds grad r_i of some rows; data = (X, y, expansion)."""
+
+    def add_residual_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
+    ) -> None:
+        X, y, expansion = data
+        eta = np.empty(hi - lo)
+        linear_predictor(theta, X, order, lo, hi, eta)
+        for place in range(lo, hi):
+            row = datum_at(order, place)
+            slope = derivatives_eta(eta[place - lo], y[row])[0]
+            slope -= expansion[row, 0] + 2.0 * eta[place - lo] * expansion[row, 1]
+            for j in range(theta.shape[0]):
+                out[j] += slope * X[row, j]
+
+    return add_residual_gradient
