@@ -70,10 +70,10 @@ def risk_of(traces, reference, over: str):
 
 
 def risks(results) -> list:
-    """Draw risk against seconds and against data read, one figure for each data set."""
+    """Draw risk against seconds and against data read, one figure for each data set, and tabulate where it ends."""
     import pandas as pd
 
-    figures = []
+    pieces: list[Figure | Table] = []
     for name in results.study.targets:
         runs = {label: traces for (data, label), traces in results.traces().items() if data == name}
         if not runs:
@@ -101,8 +101,19 @@ def risks(results) -> list:
             "chains. Where a curve turns flat it has met its bias or the reference's error. "
             "Estimates that are not positive are left out."
         )
-        figures.append(Figure(f"Risk, {name}", caption, figure, pd.DataFrame(rows)))
-    return figures
+        data = pd.DataFrame(rows)
+        ends = data[data["over"] == "time"].groupby("sampler", sort=False).tail(1)
+        table = ends.drop(columns="over").rename(columns={"at": "seconds"})
+        pieces += [
+            Figure(f"Risk, {name}", caption, figure, data),
+            Table(
+                f"Risk at the end, {name}",
+                "Where the curves end, with 95 % bootstrap intervals over chains, too short for so few.",
+                table,
+                headings={"risk": "risk (posterior variances)"},
+            ),
+        ]
+    return pieces
 
 
 def setups(results) -> list:

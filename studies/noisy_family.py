@@ -216,7 +216,9 @@ def against_the_posterior(results: Any) -> list[Any]:
     caption = (
         "Bias in exact posterior standard deviations, Student intervals over chains. TV is over 24 bins of theta, of"
         " which chance leaves some: the rows of exchange and GIMH show how much. Standard deviation of the estimated "
-        f"likelihood in units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH."
+        f"likelihood in units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH. Under Cost "
+        "the likelihood of the lattice is one datum, which a proposal outside of the prior's interval leaves unread; "
+        "the pseudo-likelihood reads 16, one for each site."
     )
     drawn = "Draws of all chains (steps) and the exact posterior density (dashed)."
     frame = pd.DataFrame(curves)

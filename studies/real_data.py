@@ -28,9 +28,10 @@ PAINT = {RIGHT: COLOURS[2], TOLD: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9
 WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, heights of the reference
 
 
-def accepted(reference, preset: str):
-    """Return a reference that kept its gates, else None; preset smoke does not ask."""
-    return reference if reference["posterior"].attrs["gates_passed"] or preset == "smoke" else None
+def truth(results, name: str):
+    """Return the reference of a data set if it kept its gates, else None; preset smoke does not ask."""
+    reference = reference_of(results.target(name), name, results.preset)
+    return reference if reference["posterior"].attrs["gates_passed"] or results.preset == "smoke" else None
 
 
 @functools.cache
@@ -42,11 +43,7 @@ def runs_of(results):
 @functools.cache
 def verdicts(results):
     """Return (data set, sampler, run, verdict) of every run."""
-    truth = {name: reference_of(results.target(name), name, results.preset) for name in results.study.targets}
-    return [
-        (name, label, run, judge(run, accepted(truth[name], results.preset)))
-        for (name, label), run in runs_of(results).items()
-    ]
+    return [(name, label, run, judge(run, truth(results, name))) for (name, label), run in runs_of(results).items()]
 
 
 def matrix(results) -> list:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import ForeignSampler, Sampler, Target
 from approxmcmc.errors import StudyError
 from approxmcmc.study.knobs import Setting, Vary
 from approxmcmc.study.measures import MEASURES, Measure
@@ -135,7 +135,8 @@ class Declaration:
     Raises
     ------
     StudyError
-        If a name cannot name a file, a field is empty or out of range, or a preset replaces an unknown field.
+        If a name cannot name a file, a field is empty or out of range, a sampler is none, or a preset replaces an
+        unknown field.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Declaration:
             if getattr(self, field) < least:
                 raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
         self._check_estimands()
+        self._check_samplers()
         self._check_labels()
         self._check_bounds()
         self._check_paper_values()
@@ -184,6 +186,15 @@ class Declaration:
                 f"Study {self.name!r}: `average_over` names {sorted(unknown)}, which are not among the estimands "
                 f"{sorted(self.estimands or {})}."
             )
+
+    def _check_samplers(self) -> None:
+        for label, found in ((setting.label, setting.sampler) for setting in self.settings()):
+            if not isinstance(found, (Sampler, ForeignSampler)):
+                given = f"the class {found.__name__}, not an object" if isinstance(found, type) else repr(found)
+                raise StudyError(
+                    f"Study {self.name!r}: {label!r} needs a sampler of approxmcmc, your own derived from "
+                    f"approxmcmc.foreign.ForeignSampler, or `vary(...)` of a function that returns one; found {given}."
+                )
 
     def _check_labels(self) -> None:
         labels = [setting.label for setting in self.settings()]

@@ -7,6 +7,7 @@
         gold/<target>.json, .nc         gate report and gold standard of a target
         bias/<hash>.json, .nc           biases of a setting, from its draws
         provenance/<hash>.json          code, machine and software behind some records
+        pieces/<name>.json              what the study's analyses made of all this, for a page drawn again
         report/                         the page
 
 A cell folder without a record counts as none: whatever stopped the run, the next one removes it and starts the cell

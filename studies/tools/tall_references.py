@@ -56,11 +56,11 @@ def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
 
 
 def references(results: "StudyResults") -> list[Table]:
-    """Tabulate where the references come from, and the gates that they were held against."""
+    """Tabulate where the references of targets with finished cells come from, and the gates they were held against."""
     import pandas as pd
 
     rows = []
-    for name in results.study.targets:
+    for name in dict.fromkeys(name for name, _ in results.traces()):
         target, reference = results.target(name), reference_of(results.target(name), name, results.preset)
         attrs, moments = reference["posterior"].attrs, reference["reference_moments"]["beta"]
         report = GateReport.from_json(attrs["gates"])

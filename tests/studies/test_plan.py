@@ -61,6 +61,9 @@ def test_a_knob_needs_different_values(values):
         ({"average_over": ("mean",)}, "not among the estimands"),
         ({"samplers": {"a": ToySampler(), "a[]": ToySampler()}}, "found 'a\\[\\]'"),
         ({"presets": {"smoke": {"replicate": 1}}}, "did you mean 'replicates'"),
+        ({"samplers": {"walk": amc.RandomWalk(0.1)}}, r"'walk' needs a sampler .*found RandomWalk\("),
+        ({"samplers": {"walk": ToySampler}}, "found the class ToySampler, not an object"),
+        ({"samplers": {"nuts": vary(dict, a=knob(1, 2))}}, r"'nuts\[a=1\]' needs a sampler .*found {'a': 1}"),
     ],
 )
 def test_a_wrong_declaration_says_what_is_wrong(changes, message):

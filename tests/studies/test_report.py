@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -48,6 +47,7 @@ from studies.tools.log_risk import log_risk_against_time
 from studies.tools.marginals import pair_marginals
 from studies.tools.t_statistic import t_statistic
 from tests.fakes import autoregression, fake_trace
+from tests.studies.toys import ToySampler
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EPSILONS = (0.0, 0.05, 0.2)
@@ -80,6 +80,7 @@ class Results:
     gold: object
     preset: str = "quick"
     stale: bool = False
+    source: str = ""
 
     def traces(self):
         return self.made
@@ -146,7 +147,7 @@ def make_results(*, failed: bool = True, **overrides) -> Results:
         name="toy",
         reference="Nobody <and> Sons, section 1",
         targets={"toy": make_target},
-        samplers={"austerity": SimpleNamespace()},
+        samplers={"austerity": ToySampler()},
         estimands={"probability": probability},
         average_over=("probability",),
         budget=Budget(seconds=1.0),
@@ -667,9 +668,7 @@ def many_results() -> Results:
     for row in rows:
         if "[" not in row["label"]:
             row |= {"sampler": {"kind": "Foreign"}, "sampler_name": row["label"]}
-    study = dataclasses.replace(
-        few.study, samplers={"austerity": SimpleNamespace(), "nuts": SimpleNamespace(), "laplace": SimpleNamespace()}
-    )
+    study = dataclasses.replace(few.study, samplers=dict.fromkeys(("austerity", "nuts", "laplace"), ToySampler()))
     return Results(study, pd.DataFrame(rows), made, few.gold)
 
 

@@ -1,8 +1,10 @@
 """Verdicts on error bounds: each bound that the study declares, checked on its finished cells."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.kept import kept
+from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.svg import subplots
 
 if TYPE_CHECKING:
@@ -34,16 +36,22 @@ def bounds_section(results: "StudyResults") -> list[Section]:
     """Return the verdicts on the bounds that the study declares; nothing where it declares none."""
     if not results.study.bounds:
         return []
-    pieces: list[Figure | Table] = []
-    text = [RULES]
+    found = kept(results, "bounds", verdicts)
+    text = (RULES, *(piece.text for piece in found if isinstance(piece, Note)))
+    return [Section("Error bounds", text, pieces=tuple(piece for piece in found if not isinstance(piece, Note)))]
+
+
+def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
+    """Yield, for each bound that the study declares, a sentence, then what stands behind it."""
     for name in results.study.bounds:
         check = checked(results, name)
         if check is None:
-            text.append(f"{name}: no cell is done yet.")
+            yield Note(f"{name}: no cell is done yet.")
             continue
-        text.append(summary(name, check))
-        pieces += [*_figure(name, check), _table(name, check), _ingredients(name, check)]
-    return [Section("Error bounds", tuple(text), pieces=tuple(pieces))]
+        yield Note(summary(name, check))
+        yield from _figure(name, check)
+        yield _table(name, check)
+        yield _ingredients(name, check)
 
 
 def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
@@ -152,7 +160,9 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
     axes.set_ylabel("total variation")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     caption = (
-        "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is vacuous."
+        "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is "
+        "vacuous. Where the matrices' laws are labelled heuristic below, they are those of the Gaussian "
+        "regime: with few terms in a look the sampler itself may be farther off."
     )
     return [Figure(f"Distance and bounds: {name}", caption, figure, _rows(check))]
 

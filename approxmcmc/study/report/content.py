@@ -16,6 +16,7 @@ from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
+from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
@@ -129,13 +130,17 @@ def _style() -> Any:
 
 def _found(results: "StudyResults") -> _Found:
     contests = gather(results)
-    analysed = [piece for analysis in results.study.analyses for piece in analysis(results)] if contests else []
+    analysed = kept(results, "analyses", _analysed) if contests else []
     return _Found(
         contests,
         [contest for contest in contests if contest.reference is not None],
         tuple(piece.text for piece in analysed if isinstance(piece, Note)),
         tuple(piece for piece in analysed if not isinstance(piece, Note)),
     )
+
+
+def _analysed(results: "StudyResults") -> list[Figure | Table | Note]:
+    return [piece for analysis in results.study.analyses for piece in analysis(results)]
 
 
 def _head(results: "StudyResults", found: _Found) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, An
         styles[label] = {
             "color": COLOURS[kind % len(COLOURS)],
             "linestyle": DASHES[(i + i // len(COLOURS)) % len(DASHES)],
-            "marker": MARKERS[i % len(MARKERS)],
+            "marker": MARKERS[(i + i // len(MARKERS)) % len(MARKERS)],
         }
     if exact is not None:
         styles[exact] = {"color": INK, "linestyle": "-", "marker": "o", "linewidth": 2.4}

@@ -29,8 +29,15 @@ def slim(document: str) -> str:
 
 def rounded(document: str) -> str:
     """Return a picture with its coordinates to a hundredth of a point, its lines to a tenth; words stay as they are."""
-    coarse = re.sub(r'\bd="[^"]*"', lambda path: re.sub(r"(\d+\.\d)\d+", r"\1", path[0]).replace("\n", " "), document)
+    coarse = re.sub(r'\bd="[^"]*"', lambda path: _lines(re.sub(r"(\d+\.\d)\d+", r"\1", path[0])), document)
     return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
+
+
+def _lines(path: str) -> str:
+    """Return a path in one line without ".0"; where it has no curves, a line from point to point goes without its L."""
+    words = re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split()))
+    joined = words if re.search("[CQ]", words) else re.sub(r"(?<=\d) L (?=[-\d])", " ", words)
+    return re.sub(" ?([MLCQz]) ?", r"\1", joined)
 
 
 def _ids_in_use(document: str) -> str:

@@ -24,14 +24,14 @@ class Figure:
     caption
         What is drawn, with units and the meaning of the bands.
     figure
-        The matplotlib figure.
+        The matplotlib figure, or the SVG document that it became.
     data
         The plotted numbers; written as CSV next to the page.
     """
 
     title: str
     caption: str
-    figure: "matplotlib.figure.Figure"
+    figure: "matplotlib.figure.Figure | str"
     data: "pd.DataFrame"
 
 

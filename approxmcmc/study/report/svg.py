@@ -62,8 +62,10 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
     return figure, axes
 
 
-def svg_document(figure: "MatplotlibFigure") -> str:
-    """Return the figure as a standalone SVG document, the same bytes for the same figure."""
+def svg_document(figure: "MatplotlibFigure | str") -> str:
+    """Return the figure as a standalone SVG document, the same bytes for the same figure; a document as it is."""
+    if isinstance(figure, str):
+        return figure
     import matplotlib as mpl
 
     buffer = io.StringIO()

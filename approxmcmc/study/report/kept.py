@@ -1,0 +1,98 @@
+"""What a study's analyses made of its cells, kept in the store: a page that is drawn again reads it.
+
+Kept under a hash of all that it may depend on: every record and report of the store; the code of the package, of the
+study, of the folders beside it and of what was imported from outside the environment; the versions of the libraries.
+Where any of these differs it is made again. A study without a file keeps nothing: nobody can tell when it changes.
+"""
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.engine.code_version import PACKAGE, version
+from approxmcmc.study.json_files import read_json, write_bytes
+from approxmcmc.study.provenance import LIBRARIES
+from approxmcmc.study.report.pieces import Figure, Note, Table
+from approxmcmc.study.report.svg import svg_document
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from approxmcmc.study.results import StudyResults
+
+Piece = Figure | Table | Note
+KINDS = {kind.__name__: kind for kind in (Figure, Table, Note)}
+DRAWS_PICTURES = ("matplotlib", "pandas")
+
+
+def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], Iterable[Piece]]) -> list[Piece]:
+    """Return the pieces that ``make(results)`` returns, from the store where nothing has changed since.
+
+    A store that cannot be written costs only the time.
+    """
+    if not results.source:
+        return list(make(results))
+    path, state = results.store.folder / "pieces" / f"{name}.json", _state(results)
+    stored = read_json(path, "state", "pieces")
+    if stored is not None and stored["state"] == state:
+        return [_revived(piece) for piece in stored["pieces"]]
+    pieces = list(make(results))
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        content = {"state": state, "pieces": [_plain(piece) for piece in pieces]}
+        write_bytes(path, json.dumps(content, default=_number_or_text).encode())
+    return pieces
+
+
+def _state(results: "StudyResults") -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr([(name, version(name)) for name in (*LIBRARIES, *DRAWS_PICTURES)]).encode())
+    for path in [*_code(Path(results.source).resolve()), *_reports(results.store.folder)]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _reports(folder: Path) -> Iterator[Path]:
+    """Yield what the store says of its plan, cells, gold standards and biases: each names its draws by their hash."""
+    yield folder / "plan.json"
+    for part in ("cells", "gold", "bias"):
+        yield from sorted((folder / part).rglob("*.json"))
+
+
+def _code(study: Path) -> list[Path]:
+    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    imported = {path for path in files if not any(map(path.is_relative_to, (sys.prefix, sys.base_prefix)))}
+    beside = study.parent.glob("*/**/*.py")
+    return sorted(path for path in {study, *beside, *PACKAGE.rglob("*.py"), *imported} if path.is_file())
+
+
+def _plain(piece: Piece) -> dict[str, Any]:
+    fields = {"kind": type(piece).__name__, **vars(piece)}
+    if not isinstance(piece, Note):
+        fields["data"] = {"columns": list(piece.data.columns), "rows": piece.data.to_numpy(dtype=object).tolist()}
+    if isinstance(piece, Figure):
+        fields["figure"] = svg_document(piece.figure)
+    return fields
+
+
+def _revived(fields: dict[str, Any]) -> Piece:
+    kind = KINDS[fields.pop("kind")]
+    if "data" in fields:
+        fields["data"] = _frame(**fields["data"])
+    piece: Piece = kind(**fields)
+    return piece
+
+
+def _frame(columns: list[Any], rows: list[list[Any]]) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _number_or_text(value: Any) -> Any:
+    """Return what JSON has no word for: numbers and arrays of numpy, and other objects as a page prints them."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,50 @@
+"""How long auxiliary chains must be: statistics after n updates beside those after many more, at draws of theta."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.contracts.records import COUNT_NAMES
+from approxmcmc.study.report import Table
+from approxmcmc.study.report.intervals import mean_interval
+
+LONGEST = 64_000
+
+
+def auxiliary_lengths(
+    target: Any, thetas: np.ndarray, names: Sequence[str], lengths: Sequence[int], *, repeats: int, random_seed: int
+) -> Table:
+    """Tabulate by how much the mean statistics at `thetas`, shape (n, dim), miss those of the longest chains."""
+    import pandas as pd
+
+    rng = np.random.default_rng(random_seed)
+    far = statistics_after(target, thetas, LONGEST, repeats, rng)
+    rows = []
+    for n_updates in lengths:
+        missing = (statistics_after(target, thetas, n_updates, repeats, rng) - far).mean(axis=1) / far.std(axis=(0, 1))
+        row: dict[str, Any] = {"updates": n_updates}
+        for name, shifts in zip(names, missing.T, strict=True):
+            row |= mean_interval(shifts).columns(name)
+        rows.append(row)
+    caption = (
+        f"Statistics of auxiliary graphs after so many updates from the observed graph, minus those after {LONGEST:,}, "
+        f"in standard deviations of the latter: means over {len(thetas)} draws of the reference with {repeats} graphs "
+        "each, Student intervals over draws. What differs from 0 pulls the posterior: a chain that is too short stays "
+        "near the observed graph."
+    )
+    return Table("How long the auxiliary chains must be", caption, pd.DataFrame(rows))
+
+
+def statistics_after(
+    target: Any, thetas: np.ndarray, n_updates: int, repeats: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the statistics of auxiliary graphs, shape (len(thetas), repeats, dim)."""
+    simulator = target.build_simulator(amc.Auxiliary(n_updates, "observed"))
+    state, count = simulator.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    found = np.zeros((len(thetas), repeats, thetas.shape[1]))
+    for theta, graphs in zip(thetas, found, strict=True):
+        for statistics in graphs:
+            simulator.simulate(rng, theta, state, statistics, count)
+    return found
