@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
     `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. What no clock can change:
     `starts`, shape (chains, dim), where the chains were after a fixed number of steps, and `memory`, the steps for an
-    effective draw in the first level.
+    effective draw in the first level. `effective` is the effective draws of the whole trial.
     """
 
     seconds_per_step: float
@@ -48,6 +48,7 @@ class Measured(NamedTuple):
     compile_seconds: float
     starts: np.ndarray
     memory: float
+    effective: float
 
     @property
     def seconds_per_draw(self) -> float:
@@ -120,6 +121,7 @@ class Trial:
             self.compile_seconds,
             self.starts,
             memory,
+            ess,
         )
 
     def _accumulated_error(self, seconds: float) -> float:

@@ -111,7 +111,7 @@ class FakeTrial:
 
     def measure(self, worth, *, audited):
         seconds, error = (1e-6, 0.5) if audited else (1e-4, 0.0)
-        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts, 1.0)
+        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts, 1.0, 100.0)
 
 
 def test_less_time_is_a_price_in_risk(logistic):
@@ -224,7 +224,7 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
     goal = prices.checked_goal(None, None, None, 1)
     independent, langevin, _, _, core_rows, _ = TALL
-    found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0)  # 40 s to 400 draws, a share of 6 s
+    found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
     plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
     assert module._why_not_tried(made, best, goal, 5.0) == ""
@@ -232,3 +232,14 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     assert module._why_not_tried(plain, best, goal, 7.0) == ""
     slow = prices.Entry(langevin, 41.0, has_set_up=False)
     assert "cannot ask less" in module._why_not_tried(slow, best, goal, 7.0)
+
+
+def test_a_trial_with_few_effective_draws_promises_nothing():
+    """Independent draws of a funnel stick, and a short trial that sees it once or twice takes them for fast."""
+    goal = prices.checked_goal(None, None, None, 1)
+    independent, langevin, *_ = TALL
+    other = prices.Entry(langevin, 0.01, has_set_up=False)
+    for effective, said in ((7.0, ""), (100.0, "not tried: independent draws and a walk, exact test answers in 0.3 s")):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        best = prices.Entry(independent, 0.001, has_set_up=False, price=0.3, measured=found)
+        assert module._why_not_tried(other, best, goal, 0.0) == said
