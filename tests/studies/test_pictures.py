@@ -1,5 +1,7 @@
 """What the studies' pictures compute: places of nodes, marginals, exact cells, noises of a step."""
 
+import itertools
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import xarray as xr
 
 from approxmcmc.datasets import florentine_business
+from approxmcmc.study.report import pictures
 from studies import sgld_mixture
 from studies.tools.chain_figures import FEWEST, chain_figures, draw_marginals, grid_marginals
 from studies.tools.network_figure import distances, layout, network_figure
@@ -78,3 +81,25 @@ def test_weights_count_in_a_summary():
 def test_steps_fall_from_the_first_to_the_last_of_the_paper():
     steps = sgld_mixture.falling_steps()
     assert steps.at(0) == pytest.approx(0.01) and steps.at(1_000_000) == pytest.approx(0.0001)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kept"),
+    [
+        ("M 1.0 2.5 L 1.4 2.5 L 0.0 0.0 z", "M1 2.5l.4 0-1.4-2.5z"),
+        ("M 10 20.5 L 10.5 21.0 L 30 21.0 M 0.5 0.25 L 0.5 7", "M10 20.5l.5.5 19.5 0M.5 .2l0 6.8"),
+        ("M 0 3.5", "M0 3.5"),
+        ("M 1 2 C 3.0 4 5 6 7 8", "M1 2C3 4 5 6 7 8"),
+    ],
+)
+def test_a_path_in_few_characters(drawn, kept):
+    assert pictures.rounded(f'<path d="{drawn}"/>') == f'<path d="{kept}"/>'
+
+
+def test_a_long_path_does_not_drift(rng):
+    points = np.round(np.cumsum(rng.standard_normal((5000, 2)), axis=0), 1)
+    path = pictures.rounded('<path d="M ' + " L ".join(f"{x} {y}" for x, y in points) + '"/>')
+    start, way = path.split("l", 1)
+    numbers = [float(number) for number in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", start + " " + way)]
+    np.testing.assert_allclose(list(itertools.accumulate(numbers[::2])), points[:, 0], atol=1e-8)
+    np.testing.assert_allclose(list(itertools.accumulate(numbers[1::2])), points[:, 1], atol=1e-8)

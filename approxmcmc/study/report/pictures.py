@@ -34,10 +34,23 @@ def rounded(document: str) -> str:
 
 
 def _lines(path: str) -> str:
-    """Return a path in one line without ".0"; where it has no curves, a line from point to point goes without its L."""
-    words = re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split()))
-    joined = words if re.search("[CQ]", words) else re.sub(r"(?<=\d) L (?=[-\d])", " ", words)
-    return re.sub(" ?([MLCQz]) ?", r"\1", joined)
+    """Return a path in few characters; where it has no curves, each point as its way from the one before."""
+    if re.search("[CQ]", path):
+        return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
+    return 'd="' + "".join(_ways(part) for part in re.findall("M[^M\"]*", path)) + '"'
+
+
+def _ways(part: str) -> str:
+    """Return a piece of a path, ``M x y L x y ... z``, with the points after the first relative to the one before."""
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", part)]
+    ways = [_short(there - here) for here, there in zip(numbers, numbers[2:], strict=False)]
+    way = re.sub(r" (?=-)|(?<=\.\d) (?=\.)", "", " ".join(ways))
+    start = " ".join(map(_short, numbers[:2]))
+    return f"M{start}{'l' if ways else ''}{way}{'z' if 'z' in part else ''}"
+
+
+def _short(number: float) -> str:
+    return re.sub(r"\b0\.", ".", f"{round(number, 1) + 0.0:g}")
 
 
 def _ids_in_use(document: str) -> str:
