@@ -37,7 +37,7 @@ def _lines(path: str) -> str:
     """Return a path in few characters; where it has no curves, each point as its way from the one before."""
     if re.search("[CQ]", path):
         return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
-    return 'd="' + "".join(_ways(part) for part in re.findall("M[^M\"]*", path)) + '"'
+    return 'd="' + "".join(_ways(part) for part in re.findall('M[^M"]*', path)) + '"'
 
 
 def _ways(part: str) -> str:
