@@ -13,6 +13,7 @@ model that has an answer in the folder is not run again.
 import argparse
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 import time
@@ -72,7 +73,7 @@ def _timed(make: Callable[[Situation], Setting], known: Situation) -> tuple[Sett
 
 
 def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int) -> float:
-    """Return 400 times the seconds of an effective draw."""
+    """Return 400 times the seconds of an effective draw; infinity where tuning took all of the limit."""
     trace = amc.sample(
         setting.target,
         setting.sampler,
@@ -87,6 +88,8 @@ def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int
         random_seed=seed,
         progressbar=False,
     )
+    if not trace["posterior"].sizes["draw"]:
+        return math.inf
     ess = float(trace["posterior"].attrs["smallest_ess"])
     return ENOUGH * float(trace["sample_stats"]["perf_counter_diff"].sum()) / max(ess, 1.0)
 

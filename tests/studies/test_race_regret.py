@@ -1,11 +1,15 @@
 """The default choice in hindsight: its arithmetic on made-up times, and one model from end to end."""
 
 import json
+import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import xarray as xr
 
 from studies.race import regret as module
-from studies.race.regret import in_hindsight, markdown, run, table
+from studies.race.regret import in_hindsight, markdown, run, seconds_of_draws, table
 
 
 def made_up(model, chosen, **seconds):
@@ -41,6 +45,14 @@ def test_a_model_with_an_answer_is_not_run_again_and_a_failure_is(tmp_path, monk
     assert run(["a", "b"], tmp_path, **settings)["model"].tolist() == ["a", "b"]
     assert asked == ["a", "b", "b"]
     assert json.loads((tmp_path / "b.json").read_text())["chosen"] == "w"
+
+
+def test_a_limit_that_tuning_takes_is_no_quick_answer(monkeypatch):
+    empty = xr.Dataset({"theta": (("chain", "draw"), np.empty((2, 0)))}, attrs={"smallest_ess": 0.0})
+    trace = xr.DataTree.from_dict({"posterior": empty})
+    monkeypatch.setattr(module.amc, "sample", lambda *given, **settings: trace)
+    setting = SimpleNamespace(target=None, sampler=None, law=None)
+    assert seconds_of_draws(setting, SimpleNamespace(fit=None), limit=1.0, seed=1) == math.inf
 
 
 @pytest.mark.needs_jit
