@@ -76,7 +76,7 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
 def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
     """Write a tree to one netCDF file, whole or not at all, compressed or as fast as can be."""
     storable = _with_storable_attrs(tree)
-    with whole_file(path) as temporary, _without_a_cluster():
+    with whole_file(path) as temporary, without_a_cluster():
         try:
             storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable) if compressed else {})
         except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
@@ -84,7 +84,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> Non
 
 
 @contextlib.contextmanager
-def _without_a_cluster() -> Iterator[None]:
+def without_a_cluster() -> Iterator[None]:
     """Let a file be written without Dask's scheduler: xarray asks one that is active for a lock, and fails without.
 
     The file has a name that nobody else knows.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.output.files import without_a_cluster
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.json_files import read_json, write_json
 from approxmcmc.study.knobs import Setting
@@ -59,7 +60,7 @@ def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> 
     path.unlink(missing_ok=True)
     path.with_suffix(".nc").unlink(missing_ok=True)
     if found is not None:
-        with whole_file(path.with_suffix(".nc")) as temporary:
+        with whole_file(path.with_suffix(".nc")) as temporary, without_a_cluster():
             found.to_netcdf(temporary, engine="netcdf4")
     write_json(path, report)
 
