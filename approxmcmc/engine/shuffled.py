@@ -27,8 +27,8 @@ def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
 
 def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
     """Return the integers as which rows are moved: the largest that divide every number of every array by row."""
-    short = any(array.dtype.itemsize == 4 for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved)
-    return np.int32 if short else np.int64
+    sizes = [array.dtype.itemsize for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved]
+    return np.dtype(f"i{min(sizes, default=8)}").type
 
 
 def check_place(place: str, *, who: str) -> None:
@@ -47,7 +47,7 @@ def shuffled_copy(
     Parameters
     ----------
     data
-        C-contiguous arrays of 8-byte numbers, or of 4-byte numbers.
+        C-contiguous arrays of numbers or truth values, of 1, 2, 4 or 8 bytes each.
     permutation
         Row numbers in their new order; shape (N,).
     place

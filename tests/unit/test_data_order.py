@@ -208,6 +208,19 @@ def test_reshuffles_move_whole_rows(rng):
         np.testing.assert_array_equal(copy_x, X[copy_y])
 
 
+@pytest.mark.parametrize("narrow", [bool, np.float32])
+def test_rows_of_several_widths_move_together(rng, narrow):
+    """As the constants of a PyMC model have them: truth values beside numbers."""
+    wide, few, none = rng.random((1000, 3)), (10 * rng.random(1000)).astype(narrow), np.empty((1000, 0), np.int32)
+    permutation = rng.permutation(1000)
+    data, rows = shuffled_copy((wide, few, none), permutation, "memory")
+    assert {array.dtype.itemsize for array in rows} == {min(4, few.itemsize)}
+    shuffle_rows(rng, rows, 1000)
+    where = np.argsort(data[0][:, 0])[np.argsort(np.argsort(wide[:, 0]))]
+    np.testing.assert_array_equal(data[0][where], wide)
+    np.testing.assert_array_equal(data[1][where], few)
+
+
 def test_a_reshuffle_forgets_the_terms_kept():
     reader = Reader(np.arange(1.0, 13.0), 4, period=2)
     evaluated = [len(reader.decide([12])[1]) for _ in range(5)]
