@@ -95,7 +95,23 @@ class FixedDraws:
         """Remember nothing: there are no looks."""
 
 
-class ThinnedDraws:
+class _Looks:
+    """What looks at the draws leave behind, by which a run that was killed goes on: the attributes `_REMEMBERED`."""
+
+    _REMEMBERED: tuple[str, ...]
+
+    @property
+    def memory(self) -> Mapping[str, float]:
+        """What the looks so far left behind."""
+        return {name: getattr(self, name) for name in self._REMEMBERED}
+
+    def take_up(self, memory: Mapping[str, float]) -> None:
+        """Go on from what another one remembered."""
+        for name in self._REMEMBERED:
+            setattr(self, name, memory[name])
+
+
+class ThinnedDraws(_Looks):
     """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they hold so many effective ones.
 
     Each look keeps every second draw and runs the chains to twice their length, to 16 times at the most. Chains in
@@ -131,18 +147,8 @@ class ThinnedDraws:
         """Return what this made of the thinning."""
         return {"thinned_by": self.every}
 
-    @property
-    def memory(self) -> Mapping[str, float]:
-        """How far draws are thinned, what the last look found, and what looks took."""
-        return {name: getattr(self, name) for name in self._REMEMBERED}
 
-    def take_up(self, memory: Mapping[str, float]) -> None:
-        """Go on from what another one remembered."""
-        for name in self._REMEMBERED:
-            setattr(self, name, memory[name])
-
-
-class EffectiveDraws:
+class EffectiveDraws(_Looks):
     """Draws until the smallest ESS reaches a target, and at most so many per chain.
 
     `smallest_ess` takes draws, shape (chains, draws, dim), and an ESS below which a bound from above will do;
@@ -205,16 +211,6 @@ class EffectiveDraws:
             "ess_seconds": self.seconds,
             "thinned_by": self.every,
         }
-
-    @property
-    def memory(self) -> Mapping[str, float]:
-        """What the last look found, how many there were and what they took, and what they foretell."""
-        return {name: getattr(self, name) for name in self._REMEMBERED}
-
-    def take_up(self, memory: Mapping[str, float]) -> None:
-        """Go on from what another one remembered."""
-        for name in self._REMEMBERED:
-            setattr(self, name, memory[name])
 
 
 def capacity(dim: int, effective: float) -> int:
