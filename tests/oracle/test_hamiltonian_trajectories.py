@@ -107,7 +107,10 @@ def test_a_trajectory_is_its_own_inverse_and_preserves_volume():
     back, v_back, ratio_back, _ = _step(part, there, -v_there)
     np.testing.assert_allclose(np.r_[back, v_back], np.r_[theta, -v], atol=1e-12)
     assert ratio_back == pytest.approx(-ratio, abs=1e-12)
-    flow = lambda z: np.concatenate(_step(part, z[:2], z[2:])[:2])  # noqa: E731
+
+    def flow(z):
+        return np.concatenate(_step(part, z[:2], z[2:])[:2])
+
     z, h = np.r_[theta, v], 1e-5
     jacobian = np.array([(flow(z + h * unit) - flow(z - h * unit)) / (2.0 * h) for unit in np.eye(4)])
     assert abs(np.linalg.det(jacobian)) == pytest.approx(1.0, abs=1e-8)
