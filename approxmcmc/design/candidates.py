@@ -6,7 +6,6 @@ above what another one was measured to need is never compiled.
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,12 +18,11 @@ from approxmcmc.contracts import (
     Sampler,
     Target,
 )
-from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories, why_no_gradient
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.design.normal_by_pilot import trajectories, why_no_gradient
+from approxmcmc.design.survey import Situation
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
-from approxmcmc.targets import CoreRows, Laplace
-from approxmcmc.targets.expansion.pilot import run_pilot
+from approxmcmc.targets import Laplace
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
@@ -32,55 +30,6 @@ SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was f
 EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, bounds; else for each parameter
 PILOT_PASSES = 6000  # 750 trajectories, each of some 8 gradients
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Situation:
-    """What is known of a target before anything is tried.
-
-    Parameters
-    ----------
-    target
-        The posterior.
-    fit
-        The normal law at the mode or, with a `decrement` of NaN, of a pilot; None where theta has none.
-    pass_seconds
-        Seconds in which all terms are evaluated once.
-    seed
-        Of pilot chains.
-    """
-
-    target: Target
-    fit: Laplace | None
-    pass_seconds: float
-    seed: int = 0
-
-    @property
-    def dim(self) -> int:
-        """Length of theta."""
-        return int(self.target.variables.size)
-
-    @property
-    def law(self) -> Laplace:
-        """The normal law, for candidates that need one."""
-        if self.fit is None:
-            raise IncompatibleError(f"{self.target!r} has no normal approximation")
-        return self.fit
-
-    @property
-    def has_mode(self) -> bool:
-        """Whether the normal law is that at a mode."""
-        return not math.isnan(self.law.decrement)
-
-    @functools.cached_property
-    def pilot(self) -> Laplace:
-        """The normal law of a pilot chain, whether there is a mode or not."""
-        return normal_by_pilot(self.target, random_seed=self.seed) if self.has_mode else self.law
-
-    @functools.cached_property
-    def core_rows(self) -> CoreRows:
-        """The posterior with its core rows, shared by the candidates that differ in the test alone."""
-        return CoreRows(self.target, at=run_pilot(self.target, fit=self.law))
 
 
 class Floor(NamedTuple):
@@ -189,6 +138,8 @@ def _pilot(known: Situation) -> Floor:
 
 def _expansion(known: Situation) -> Floor:
     """Return the floor of core rows: passes for first and second derivatives, and next to nothing for a draw."""
+    if known.has_core_rows:
+        return Floor(0.0, SURROGATE_STEP)
     closed_form = isinstance(known.target, LinearTarget | PredictorsTarget)
     passes = EXPANSION_PASSES * (1 if closed_form else known.dim)
     return Floor(known.pass_seconds * passes, SURROGATE_STEP)

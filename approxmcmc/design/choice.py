@@ -22,22 +22,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, Target
-from approxmcmc.design.candidates import Candidate, Setting, Situation, candidates
-from approxmcmc.design.normal_by_pilot import normal_by_pilot
+from approxmcmc.contracts import Target
+from approxmcmc.design.candidates import Candidate, Setting, candidates
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Goal, checked_goal
+from approxmcmc.design.survey import Situation, survey
 from approxmcmc.design.trial import ENOUGH, Trial
-from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
-from approxmcmc.targets import Laplace, laplace
 
 NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.1, 0.5  # seconds that nobody minds: for one, for all
-TIMED_ROWS = 1 << 17  # at a time, to price a pass over all
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
 
@@ -147,11 +144,17 @@ def choose_sampler(
     entries = [_entry(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
         best = _best(entries, goal)
+        for entry in waiting:
+            entry.floor, entry.has_set_up = _floor(entry.candidate, known, goal)
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
         entry.verdict = _why_not_tried(entry, best, goal, _spent(entries, best))
-        if not entry.verdict:
-            _try(entry, known, goal, best, chains, seed)
+        if not entry.verdict and (trial := _trial(entry, known, goal, best, chains, seed)):
+            hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
+            _measure(entry, trial, goal, best, hope)
+    while unfinished := _contenders(entries, goal):
+        for entry, trial in unfinished:
+            _measure(entry, trial, goal, _best(entries, goal), math.inf)
     chosen = _best(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
@@ -176,43 +179,15 @@ def _seed(random_seed: Any) -> int:
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
 
 
-def survey(target: Any, seed: int) -> Situation:
-    """Find the mode, or what stands in for it, and time a pass over the data."""
-    if not isinstance(target, Target):
-        raise IncompatibleError(
-            f"choose_sampler needs a target, found {type(target).__name__}; give a pm.Model to from_pymc first"
-        )
-    if isinstance(target, (DiscreteTarget, DoublyIntractableTarget)):
-        return Situation(target, None, 0.0)
-    fit = _normal_law(target, seed)
-    compiled = target.compile()
-    return Situation(target, fit, _pass_seconds(compiled, fit.mode), seed)
-
-
-def _pass_seconds(compiled: CompiledTarget, theta: np.ndarray) -> float:
-    """Return the seconds in which one thread evaluates all terms, from some rows at a time."""
-    rows = min(compiled.n_obs, TIMED_ROWS)
-    seconds: list[float] = []
-    while len(seconds) < 2 or (len(seconds) < 5 and sum(seconds) < 0.01):
-        lo = len(seconds) * rows % (compiled.n_obs - rows + 1)
-        out, began = np.empty(rows), time.perf_counter()
-        compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, lo + rows, out)
-        seconds.append(time.perf_counter() - began)
-    return min(seconds) * compiled.n_obs / rows
-
-
-def _normal_law(target: Any, seed: int) -> Laplace:
-    try:
-        return laplace(target)
-    except InvalidInputError:
-        return normal_by_pilot(target, random_seed=seed)
-
-
 def _entry(candidate: Candidate, known: Situation, goal: Goal) -> Entry:
     """Return a candidate with its price at best, and why a target cannot have it."""
+    return Entry(candidate, *_floor(candidate, known, goal), candidate.why_not(known))
+
+
+def _floor(candidate: Candidate, known: Situation, goal: Goal) -> tuple[float, bool]:
+    """Return the price at best, and whether a set-up may take longer; less once another one has made what it needs."""
     floor = candidate.floor(known)
-    price, has_set_up = goal.price(floor.set_up, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
-    return Entry(candidate, price, has_set_up, candidate.why_not(known))
+    return goal.price(floor.set_up, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
 
 
 def _spent(entries: list[Entry], best: Entry | None) -> float:
@@ -240,36 +215,59 @@ def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -
     return ""
 
 
-def _try(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains: int, seed: int) -> None:
-    """Make the candidate and measure it; an entry that failed says why."""
+def _trial(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains: int, seed: int) -> Trial | None:
+    """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
 
     def hopeless(seconds_per_step: float) -> bool:
         return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
-
-    def worth(seconds_per_draw: float) -> float:
-        fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        return max(SHARE_OF_TRIAL * goal.seconds(fastest), LEAST_TRIAL)
 
     detail("trying %s", entry.candidate.name)
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
-            setting = entry.candidate.make(known)
+            entry.setting = entry.candidate.make(known)
             entry.set_up_seconds = time.perf_counter() - began
-            law = setting.law or known.fit
-            draw = law.draw if law else start_law(setting.target, setting.sampler)
-            trial = Trial(setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
-            found = trial.measure(worth, audited=not entry.exact)
+            law = entry.setting.law or known.fit
+            draw = law.draw if law else start_law(entry.setting.target, entry.setting.sampler)
+            trial = Trial(entry.setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
     except ApproxMCMCError as error:
         entry.verdict = f"not possible: {error}"
-        return
+        return None
     entry.trial_seconds = time.perf_counter() - began - entry.set_up_seconds - trial.compile_seconds
-    if found is None:
+    if trial.gave_up:
         entry.verdict = "given up after a few steps: each takes too long"
+        return None
+    return trial
+
+
+def _measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: float) -> None:
+    """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
+
+    A trial that hope has cut short is kept, and goes on where no rival was better.
+    """
+
+    def worth(seconds_per_draw: float) -> float:
+        fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
+        budget = goal.seconds(fastest)
+        return max(SHARE_OF_TRIAL * (budget if goal.time_limit else min(budget, hope)), LEAST_TRIAL)
+
+    began = time.perf_counter()
+    try:
+        found = trial.measure(worth, audited=not entry.exact)
+    except ApproxMCMCError as error:
+        entry.verdict, entry.measured, entry.unfinished = f"not possible: {error}", None, None
         return
-    entry.setting, entry.measured = setting, found
-    entry.price = goal.price(0.0, found.seconds_per_draw, found.error)
+    entry.trial_seconds += time.perf_counter() - began
+    entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
+    entry.unfinished = trial if math.isfinite(hope) else None
+
+
+def _contenders(entries: list[Entry], goal: Goal) -> list[tuple[Entry, Trial]]:
+    """Return the trials that were cut short, of those that may still be the best: a short trial is off by a factor."""
+    best = _best(entries, goal)
+    near = NEARLY * best.price if best else 0.0
+    return [(entry, entry.unfinished) for entry in entries if entry.unfinished and entry.price <= near]
 
 
 def _best(entries: list[Entry], goal: Goal) -> Entry | None:

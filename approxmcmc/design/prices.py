@@ -10,7 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from approxmcmc.design.candidates import Candidate, Setting
-from approxmcmc.design.trial import Measured
+from approxmcmc.design.trial import Measured, Trial
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
 
@@ -69,7 +69,10 @@ class Goal(NamedTuple):
 
 @dataclasses.dataclass
 class Entry:
-    """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found."""
+    """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found.
+
+    `unfinished` is a trial that was cut short, because a rival could be better.
+    """
 
     candidate: Candidate
     floor: float
@@ -78,6 +81,7 @@ class Entry:
     price: float = math.nan
     setting: Setting | None = None
     measured: Measured | None = None
+    unfinished: Trial | None = None
     set_up_seconds: float = 0.0
     trial_seconds: float = 0.0
 

@@ -83,6 +83,7 @@ class Trial:
         self.chains = [program.start(theta, each, BURN_IN) for theta, each in zip(points, own, strict=True)]
         self.draws = np.empty((chains, 0, self.dim))
         self.seconds, self.touched = 0.0, 0.0
+        self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0
         self.gave_up = False
         self._burn_in(hopeless)
 
@@ -98,30 +99,27 @@ class Trial:
         self.starts = self.draws[:, -1].copy()
         self._forget()
 
-    def measure(self, worth: Callable[[float], float], *, audited: bool) -> Measured | None:
+    def measure(self, worth: Callable[[float], float], *, audited: bool) -> Measured:
         """Run level after level, as long as one costs less than `worth(seconds per effective draw)`; then audit.
 
-        None where the trial was given up.
+        Called again it goes on.
         """
-        if self.gave_up:
-            return None
-        memory = 0.0
-        for steps in LEVELS:
+        for steps in self.levels:
             self._advance(steps)
-            ess = self._ess()
-            n_steps = self.draws[..., 0].size
-            memory = memory or n_steps / ess
-            if ess >= ENOUGH or 2.0 * self.seconds > worth(self.seconds / ess):
+            self.ess = self._ess()
+            self.memory = self.memory or self.draws[..., 0].size / self.ess
+            if self.ess >= ENOUGH or 2.0 * self.seconds > worth(self.seconds / self.ess):
                 break
+        n_steps = self.draws[..., 0].size
         return Measured(
             self.seconds / n_steps,
             self.touched / n_steps,
-            ess / n_steps,
-            self._accumulated_error(worth(self.seconds / ess)) if audited else 0.0,
+            self.ess / n_steps,
+            self._accumulated_error(worth(self.seconds / self.ess)) if audited else 0.0,
             self.compile_seconds,
             self.starts,
-            memory,
-            ess,
+            self.memory,
+            self.ess,
         )
 
     def _accumulated_error(self, seconds: float) -> float:
@@ -142,7 +140,7 @@ class Trial:
             errors.append(found["audit_acceptance_error"])
             noises.append(found["audit_acceptance_noise"])
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
-        return off * self.draws[..., 0].size / self._ess()
+        return off * self.draws[..., 0].size / self.ess
 
     def _advance(self, steps: int) -> None:
         """Make so many steps of each chain, in turn."""

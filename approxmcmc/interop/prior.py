@@ -22,18 +22,26 @@ class PriorOfPyMC(Prior):
         super().__init__(math.inf, None, who="PyMCTarget")
         self.scale, self.source = math.nan, source
         self.graph = simplify(log_prior_of(source))
+        self._kernels: dict[str, Any] = {}
 
     def normal(self, dim: int) -> None:
         """Return None: it is no normal law, as far as anybody looked."""
 
     def compile(self, dim: int) -> Any:
-        """Compile the graph."""
-        return log_prior_kernel(numba_function([self.source.theta], [self.graph], (self.source.initial_point(),)))
+        """Compile the graph, once for this object."""
+        if "value" not in self._kernels:
+            self._kernels["value"] = log_prior_kernel(self._function(self.graph))
+        return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile its gradient."""
-        gradient = pytensor.grad(self.graph, self.source.theta)
-        return prior_gradient_kernel(numba_function([self.source.theta], [gradient], (self.source.initial_point(),)))
+        """Compile its gradient, likewise."""
+        if "gradient" not in self._kernels:
+            gradient = pytensor.grad(self.graph, self.source.theta)
+            self._kernels["gradient"] = prior_gradient_kernel(self._function(gradient))
+        return self._kernels["gradient"]
+
+    def _function(self, graph: Any) -> Any:
+        return numba_function([self.source.theta], [graph], (self.source.initial_point(),))
 
     def identity(self) -> str:
         """Return the hash of the model."""

@@ -26,9 +26,9 @@ import numpy as np
 import pandas as pd
 
 import approxmcmc as amc
-from approxmcmc.design.candidates import Setting, Situation, candidates
-from approxmcmc.design.choice import survey
+from approxmcmc.design.candidates import Setting, candidates
 from approxmcmc.design.prices import TOO_BIASED
+from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.whole_files import whole_file
 from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS

@@ -12,8 +12,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.design import choice as module
 from approxmcmc.design import choose_sampler, prices
-from approxmcmc.design.candidates import TALL, Situation
+from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
+from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import Measured
 
 pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
@@ -104,7 +105,7 @@ def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, 
 class FakeTrial:
     """A trial that measured: a biased sampler is a hundred times as fast, with an error of .5."""
 
-    compile_seconds = 0.0
+    compile_seconds, gave_up = 0.0, False
 
     def __init__(self, setting, draw_start, *, chains, random_seed, hopeless):
         self.starts = np.zeros((chains, setting.target.variables.size))

@@ -1,5 +1,6 @@
 """What all targets share whose rows see theta through a few linear predictors."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,8 @@ class PredictorsTarget(TallDataTarget):
 
     def batch_kernel(self, function: Callable[..., Any], name: str, signature: Any) -> Any:
         """Return a batch kernel around one of the batch functions of the likelihood."""
-        known = OfRows(self.likelihood.n_predictors, self.likelihood.compile(name, self.responses))
-        return with_context(function, signature, known, fastmath=True)
+        of_rows = self.likelihood.compile(name, self.responses)
+        return _around(function, signature, self.likelihood.n_predictors, of_rows)
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
@@ -55,3 +56,8 @@ class PredictorsTarget(TallDataTarget):
         """Say the sizes."""
         K, dim = self.design.n_predictors, self.variables.size
         return f"{type(self).__name__}(n_obs={self.n_obs}, {K} predictor{'s' if K > 1 else ''}, dim={dim})"
+
+
+@functools.lru_cache(maxsize=64)  # a target is compiled for each piece that asks for it, twenty times in a choice
+def _around(function: Callable[..., Any], signature: Any, n_predictors: int, of_rows: Callable[..., Any]) -> Any:
+    return with_context(function, signature, OfRows(n_predictors, of_rows), fastmath=True)
