@@ -22,10 +22,10 @@ import numpy as np
 import xarray as xr
 from scipy.special import erf
 
+from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
 FEWEST_AUDITS = 20  # for a standard error
-ENOUGH_AUDITS = 50  # Covertype's wrong answer was seen in 97 of 100 runs
 LARGEST_ERROR = 0.05  # of an acceptance probability
 LARGEST_DRIFT = 1.0  # nat
 STANDARD_ERRORS = 3.0  # of scores that are 0 for draws of the posterior

@@ -3,11 +3,12 @@
 A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one, the first left out. With S the seconds of
 sampling,
 
-    n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(400, T / t_a)),    at most one for each kept draw:
+    n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(50, T' / t_a), min(400, T / t_a)),
 
-a tenth of the time with its pilot, at least 100 audits, and where these take longer than the chains did, as many as fit
-into S again, but 20; and 400 where they fit into T = 0.3 s that nobody notices, since 100 leave errors of a walk that
-forgets in 20 steps, and is 15 % too wide, in doubt one time in three. n is fixed before the first audit counts; only a
+at most one for each kept draw: a tenth of the time with its pilot, at least 100 audits, and where these take longer
+than the chains did, as many as fit into S again, but 20; 50, without which nothing is told, where they fit into
+T' = 1 s; and 400 where they fit into T = 0.3 s that nobody notices, since 100 leave errors of a walk that forgets in 20
+steps, and is 15 % too wide, in doubt one time in three. n is fixed before the first audit counts; only a
 time limit and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over
 chains and draws with a random offset.
 
@@ -21,11 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
-from approxmcmc.contracts.records import AUDIT_COUNTS
+from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
 
 SHARE = 0.1  # of the sampling time
 PLENTY, WANTED, FEWEST = 400, 100, 20
 UNNOTICED = 0.3  # seconds
+LEAST = 1.0  # seconds that audits may take to reach a verdict, however short the run was
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
@@ -45,8 +47,8 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pil
     (1000, 100, 20)
     """
     in_share, fitting = (SHARE * seconds - pilot) / seconds_of_one, seconds / seconds_of_one
-    unnoticed = min(PLENTY, UNNOTICED / seconds_of_one)
-    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)), unnoticed)), n_draws)
+    unnoticed, telling = min(PLENTY, UNNOTICED / seconds_of_one), min(ENOUGH_AUDITS, LEAST / seconds_of_one)
+    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)), telling, unnoticed)), n_draws)
 
 
 class Policy(NamedTuple):

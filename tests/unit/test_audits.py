@@ -30,7 +30,9 @@ class TestNumber:
             (5.0, 0.01, 10**6, 100),  # at least 100
             (0.5, 0.01, 10**6, 50),  # as many as fit in the sampling time
             (0.001, 0.1, 10**6, 20),  # but 20
-            (0.001, 0.01, 10**6, 30),  # as many as fit in .3 s
+            (0.001, 0.0025, 10**6, 120),  # as many as fit in .3 s
+            (0.001, 0.01, 10**6, 50),  # the 50 that a verdict needs
+            (0.001, 0.025, 10**6, 40),  # or as many of them as fit in 1 s
             (0.001, 0.0001, 10**6, 400),  # and 400 are plenty
             (100.0, 0.01, 30, 30),  # one for each draw
         ],
