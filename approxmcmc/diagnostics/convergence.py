@@ -8,9 +8,8 @@ how chains move in the law that they have; that this law is biased, they cannot 
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import arviz_stats as az
 import numpy as np
 import xarray as xr
 from scipy import special
@@ -38,9 +37,28 @@ class Measure(NamedTuple):
     digits: str
 
 
-R_HAT = Measure("R-hat", az.rhat, 1, ".4g")
-BULK = Measure("bulk ESS", lambda draws: az.ess(draws, method="bulk"), -1, ".0f")
-TAIL = Measure("tail ESS", lambda draws: az.ess(draws, method="tail", prob=(0.05, 0.95)), -1, ".0f")
+# ArviZ is imported where it computes: it takes most of a second, and chains can start without it.
+def _r_hat(draws: np.ndarray) -> Any:
+    import arviz_stats as az
+
+    return az.rhat(draws)
+
+
+def _bulk_ess(draws: np.ndarray) -> Any:
+    import arviz_stats as az
+
+    return az.ess(draws, method="bulk")
+
+
+def _tail_ess(draws: np.ndarray) -> Any:
+    import arviz_stats as az
+
+    return az.ess(draws, method="tail", prob=(0.05, 0.95))
+
+
+R_HAT = Measure("R-hat", _r_hat, 1, ".4g")
+BULK = Measure("bulk ESS", _bulk_ess, -1, ".0f")
+TAIL = Measure("tail ESS", _tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):

@@ -9,7 +9,6 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import arviz_stats as az
 import numpy as np
 import xarray as xr
 
@@ -134,6 +133,8 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
 
 
 def _moments(name: str, values: np.ndarray) -> Reference:
+    import arviz_stats as az  # as in `convergence`: not before there are draws
+
     chains, draws, _ = values.shape
     dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values)})
     mcse = np.asarray(az.mcse(dataset, method="mean")["f"])

@@ -7,7 +7,6 @@ the array is there in name: what is read of it is computed then, and nothing els
 import itertools
 from typing import Any
 
-import arviz_stats as az
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray
@@ -123,6 +122,8 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     >>> amc.loo_subsample(trace, target, observations=100).n_data_points
     500
     """
+    import arviz_stats as az  # as in `convergence`: not before there are draws
+
     compiled = target.compile()
 
     def at_the_mean(observed: xr.DataArray, data: xr.DataTree) -> xr.DataArray:

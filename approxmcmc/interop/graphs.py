@@ -138,8 +138,10 @@ def value_of(leaf: Any) -> Any:
 
 
 def evaluate(variable: Any) -> Any:
-    """Return the value of a variable without parameters."""
-    return value_of(variable) if isinstance(variable, SharedVariable | TensorConstant) else variable.eval()
+    """Return the value of a variable without parameters, by code that nobody compiles for it."""
+    if isinstance(variable, SharedVariable | TensorConstant):
+        return value_of(variable)
+    return variable.eval(mode="FAST_COMPILE")
 
 
 def sum_trailing(terms: Any) -> Any:

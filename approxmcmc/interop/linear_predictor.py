@@ -24,7 +24,7 @@ from scipy.special import gammaln
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
-from approxmcmc.interop.graphs import simplify
+from approxmcmc.interop.graphs import evaluate, simplify
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
 from approxmcmc.interop.prior import prior_of
@@ -236,7 +236,7 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     """Return the scale of a normal law where it is one number."""
     if set(source.values) & set(ancestors([scale])):
         return None
-    found = np.unique(scale.eval())
+    found = np.unique(evaluate(scale))
     return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytensor
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.interop.graphs import simplify
+from approxmcmc.interop.graphs import evaluate, simplify
 from approxmcmc.interop.kernels import log_prior_kernel, numba_function, prior_gradient_kernel
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.targets.normal_prior import NormalPrior
@@ -67,7 +67,7 @@ def prior_of(source: ModelOfPyMC) -> Prior:
         parents = set(ancestors(node.inputs)) & set(model.free_RVs)
         if changed or parents or law not in ("NormalRV", "FlatRV"):
             return PriorOfPyMC(source)
-        mean, scale = [p.eval() for p in node.op.dist_params(node)] if law == "NormalRV" else (0.0, math.inf)
+        mean, scale = [evaluate(p) for p in node.op.dist_params(node)] if law == "NormalRV" else (0.0, math.inf)
         means.append(np.broadcast_to(mean, shape).ravel())
         scales.append(np.broadcast_to(scale, shape).ravel())
     return NormalPrior(np.concatenate(means), np.concatenate(scales))

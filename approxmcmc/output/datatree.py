@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import arviz_base as az
 import numpy as np
 import xarray as xr
 
@@ -195,6 +194,8 @@ def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
 
 
 def _dataset(arrays: Mapping[str, Any], *, attrs: Mapping[str, Any], **options: Any) -> xr.Dataset:
+    import arviz_base as az  # half a second, that no chain has to wait for
+
     # ArviZ's convention checks warn whenever there are more chains than draws; a run stopped early is that, rightly.
     options.setdefault("sample_dims", ["chain", "draw"])
     library = sys.modules[__name__.partition(".")[0]]
