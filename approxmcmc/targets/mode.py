@@ -12,7 +12,7 @@ standard deviations from that of all, a distance that two Newton steps on all da
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ RUNAWAY = 1e-3
 # Rows that the search begins with: so many, so many for each parameter, and such a share of all; and none where that is
 # more than a quarter of the data.
 FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
+TOO_FAR = 10.0  # times the distance that may be expected: then these rows mislead
 Progress = Callable[[int, float], None]
 
 
@@ -60,6 +61,14 @@ class Mode:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return theta."""
         return np.array(self.theta, dtype=dtype)
+
+
+class Guess(NamedTuple):
+    """The mode by some rows, the precision there, and how many posterior sds all data may be expected to move it."""
+
+    theta: np.ndarray
+    precision: np.ndarray
+    distance: float
 
 
 def find_mode(
@@ -112,7 +121,7 @@ def find_mode(
     if max_passes is None:
         max_passes = 100 * _passes_for_a_step(posterior)
     guess = _mode_of_some_rows(posterior, theta) if start is None else None
-    found = None if guess is None else _climb_from_guess(posterior, *guess, tolerance, max_passes, progress)
+    found = None if guess is None else _climb_from_guess(posterior, guess, tolerance, max_passes, progress)
     if found is None:
         theta = _climb(posterior, theta, tolerance)
         found = _newton(posterior, theta, tolerance, max_passes, progress)
@@ -149,8 +158,8 @@ def _passes_for_a_step(posterior: Posterior) -> int:
     return int((posterior.target.variables.size + 3) ** (2 if posterior.expansion.gradients is None else 1))
 
 
-def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the mode by some rows that stand for all, and the precision there; None of few data, or without a mode."""
+def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
+    """Return the mode by some rows that stand for all; None of few data, or without a mode."""
     n_obs = posterior.target.n_obs
     wanted = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
     if wanted > LARGEST_SHARE * n_obs:
@@ -162,21 +171,24 @@ def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> tuple[np.ndar
         theta, here, _ = _newton(some, near, off, 20 * _passes_for_a_step(some), None)
     except (InvalidInputError, NotFiniteError):
         return None
-    return theta, -here.hessian
+    return Guess(theta, -here.hessian, float(off * np.sqrt(theta.size)))
 
 
 def _climb_from_guess(
     posterior: Posterior,
-    theta: np.ndarray,
-    precision: np.ndarray,
+    guess: Guess,
     tolerance: float,
     max_passes: int,
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
-    """Return what Newton's method finds from the mode of some rows; None where it finds nothing."""
+    """Return what Newton's method finds from the mode of some rows; None where it finds nothing, or that is far off.
+
+    Rare categories are in few of the rows or in none. What these say of them is then so far from what all rows say that
+    Newton's steps find no hold there: on the one-hot columns of KDD99 100 passes found nothing, 15 from the origin did.
+    """
     try:
-        theta = _climb(posterior, theta, tolerance, inverse(precision))
-        return _newton(posterior, theta, tolerance, max_passes, progress)
+        theta = _climb(posterior, guess.theta, tolerance, inverse(guess.precision))
+        return _newton(posterior, theta, tolerance, max_passes, progress, farthest=TOO_FAR * guess.distance)
     except (InvalidInputError, NotFiniteError):
         if posterior.expansion.passes > max_passes:
             raise
@@ -219,9 +231,18 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
 
 def _newton(
-    posterior: Posterior, theta: np.ndarray, tolerance: float, max_passes: int, progress: Progress | None
+    posterior: Posterior,
+    theta: np.ndarray,
+    tolerance: float,
+    max_passes: int,
+    progress: Progress | None,
+    *,
+    farthest: float = np.inf,
 ) -> tuple[np.ndarray, Quadratic, float]:
-    """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement."""
+    """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement.
+
+    A start whose decrement is above `farthest` is refused.
+    """
     here, decrement = posterior.at(theta), np.inf
     while posterior.expansion.passes <= max_passes:
         bends_down = is_positive_definite(-here.hessian)
@@ -234,9 +255,10 @@ def _newton(
             if bends_down:
                 return theta, here, decrement
             break
-        moved = _line_search(posterior, theta, here, step, decrement, max_passes)
+        moved = _line_search(posterior, theta, here, step, decrement, max_passes) if decrement <= farthest else None
         if moved is None:
             break
+        farthest = np.inf
         theta, here = moved
     shape = "bends down" if is_positive_definite(-here.hessian) else "is flat or bends up"
     raise InvalidInputError(

@@ -190,8 +190,20 @@ class TestMode:
     def test_a_guess_that_leads_nowhere_is_left(self, few_rows, monkeypatch):
         target = logistic(2000, 3)
         right = mode.find_mode(target).theta
-        monkeypatch.setattr(mode, "_mode_of_some_rows", lambda posterior, theta: (np.full(3, 1e6), np.eye(3)))
+        guess = mode.Guess(np.full(3, 1e6), np.eye(3), math.inf)
+        monkeypatch.setattr(mode, "_mode_of_some_rows", lambda posterior, theta: guess)
         np.testing.assert_allclose(mode.find_mode(target).theta, right, atol=1e-4)
+
+    def test_a_guess_much_farther_off_than_expected_costs_one_pass(self, few_rows, monkeypatch):
+        """As where rare categories are in few of the rows; steps from there find no hold on all data."""
+        target = logistic(2000, 3)
+        monkeypatch.setattr(mode, "_mode_of_some_rows", lambda posterior, theta: None)
+        right = mode.find_mode(target)
+        guess = mode.Guess(right.theta + 3.0, right.precision, 2.0)  # some 60 posterior sds away
+        monkeypatch.setattr(mode, "_mode_of_some_rows", lambda posterior, theta: guess)
+        found = mode.find_mode(target)
+        assert found.passes == right.passes + 1
+        np.testing.assert_array_equal(found.theta, right.theta)
 
 
 class TestSetUp:
