@@ -23,24 +23,24 @@ from approxmcmc.design.survey import Situation
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
 
 SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was faster
-EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, bounds; else for each parameter
 PILOT_PASSES = 6000  # 750 trajectories, each of some 8 gradients
+TRIAL_STEPS = 400  # of four chains, half of them to burn in
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
 
 
 class Floor(NamedTuple):
     """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
 
-    `foretold` says that the set-up will hardly take longer, being nothing but passes over the data.
+    `foretold` says that the set-up will hardly take longer, being nothing but passes over the data. `trial` are the
+    seconds of the shortest trial, after which an answer is so much later.
     """
 
     set_up: float
     per_draw: float
     foretold: bool = False
+    trial: float = 0.0
 
 
 class Setting(NamedTuple):
@@ -125,31 +125,36 @@ def _no_mode(known: Situation) -> str:
     return "" if known.has_mode else "the posterior has no mode to expand at"
 
 
-def _passes(count: Callable[[int], float]) -> Callable[[Situation], Floor]:
-    """Return the floor of a candidate that reads all data `count(dim)` times for an effective draw."""
-    return lambda known: Floor(0.0, known.pass_seconds * count(known.dim))
+def _passes(count: Callable[[int], float], step: int = 1) -> Callable[[Situation], Floor]:
+    """Return the floor of who reads all data `count(dim)` times for an effective draw, and `step` times in a step."""
+
+    def floor(known: Situation) -> Floor:
+        return Floor(0.0, known.pass_seconds * count(known.dim), trial=known.pass_seconds * TRIAL_STEPS * step)
+
+    return floor
 
 
 def _pilot(known: Situation) -> Floor:
     """Return the floor of trajectories: a pilot, unless there was one, and d^(1/4) gradients and a density for each."""
     set_up = PILOT_PASSES * known.pass_seconds if known.has_mode else 0.0
-    return Floor(set_up, known.pass_seconds * (1.0 + known.dim**0.25), foretold=True)
+    step = known.pass_seconds * (1.0 + known.dim**0.25)
+    return Floor(set_up, step, foretold=True, trial=TRIAL_STEPS * step)
 
 
 def _expansion(known: Situation) -> Floor:
     """Return the floor of core rows: passes for first and second derivatives, and next to nothing for a draw."""
     if known.has_core_rows:
         return Floor(0.0, SURROGATE_STEP)
-    closed_form = isinstance(known.target, LinearTarget | PredictorsTarget)
-    passes = EXPANSION_PASSES * (1 if closed_form else known.dim)
-    return Floor(known.pass_seconds * passes, SURROGATE_STEP)
+    return Floor(known.expansion_seconds, SURROGATE_STEP)
 
 
 # Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
 TALL = (
     Candidate("independent draws and a walk, exact test", True, _independent_draws, _passes(lambda dim: 1.0)),
     # A step reads the data twice, for gradient and density, and forgets at most half its variance.
-    Candidate("Langevin steps, exact test", True, _langevin, _passes(lambda dim: 1.5 * dim ** (1 / 3)), _no_gradient),
+    Candidate(
+        "Langevin steps, exact test", True, _langevin, _passes(lambda dim: 1.5 * dim ** (1 / 3), 2), _no_gradient
+    ),
     Candidate("Hamiltonian trajectories, exact test", True, _trajectories, _pilot, _no_gradient),
     # Best efficiencies of walks are near .33 / d.
     Candidate("random walk, exact test", True, _exact_walk, _passes(lambda dim: max(1.0, float(dim)))),

@@ -7,6 +7,7 @@
        seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
    s the seconds of an effective draw, the risk in squared posterior standard deviations.
+   Trials are short while a rival could be better, see `contest`.
 4. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
    the answer is near, or trials have taken their share of the budget.
 5. Exact, where that is nearly as fast; else the fastest whose predicted error is allowed.
@@ -23,18 +24,12 @@ import numpy as np
 import pandas as pd
 
 from approxmcmc.contracts import Target
-from approxmcmc.design.candidates import Candidate, Setting, candidates
+from approxmcmc.design.candidates import Setting, candidates
+from approxmcmc.design.contest import begin, best_of, contenders, enter, floor_of, measure, spent, why_not_tried
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Goal, checked_goal
 from approxmcmc.design.survey import Situation, survey
-from approxmcmc.design.trial import ENOUGH, Trial
-from approxmcmc.engine.messages import detail
-from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 
-NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
-SHARE_OF_TRIALS = 0.15  # of the budget
-SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
-LEAST_TRIAL, LEAST_FOR_TRIALS = 0.1, 0.5  # seconds that nobody minds: for one, for all
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
 
@@ -141,21 +136,21 @@ def choose_sampler(
     goal = checked_goal(time_limit, target_ess, bias, min(chains, cores))
     seed, began = _seed(random_seed), time.perf_counter()
     known = survey(target, seed)
-    entries = [_entry(one, known, goal) for one in candidates(target)]
+    entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
-        best = _best(entries, goal)
+        best = best_of(entries, goal)
         for entry in waiting:
-            entry.floor, entry.has_set_up = _floor(entry.candidate, known, goal)
+            entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
-        entry.verdict = _why_not_tried(entry, best, goal, _spent(entries, best))
-        if not entry.verdict and (trial := _trial(entry, known, goal, best, chains, seed)):
+        entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
+        if not entry.verdict and (trial := begin(entry, known, goal, best, chains, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
-            _measure(entry, trial, goal, best, hope)
-    while unfinished := _contenders(entries, goal):
+            measure(entry, trial, goal, best, hope)
+    while unfinished := contenders(entries, goal):
         for entry, trial in unfinished:
-            _measure(entry, trial, goal, _best(entries, goal), math.inf)
-    chosen = _best(entries, goal)
+            measure(entry, trial, goal, best_of(entries, goal), math.inf)
+    chosen = best_of(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
@@ -177,108 +172,6 @@ def made_again(target: Target, name: str, *, random_seed: Any = None) -> Setting
 def _seed(random_seed: Any) -> int:
     """Return a seed for trials, apart from the one of the run that follows."""
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
-
-
-def _entry(candidate: Candidate, known: Situation, goal: Goal) -> Entry:
-    """Return a candidate with its price at best, and why a target cannot have it."""
-    return Entry(candidate, *_floor(candidate, known, goal), candidate.why_not(known))
-
-
-def _floor(candidate: Candidate, known: Situation, goal: Goal) -> tuple[float, bool]:
-    """Return the price at best, and whether a set-up may take longer; less once another one has made what it needs."""
-    floor = candidate.floor(known)
-    return goal.price(floor.set_up, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
-
-
-def _spent(entries: list[Entry], best: Entry | None) -> float:
-    """Return the seconds that trials have taken; the set-up of the best is not lost."""
-    return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
-
-
-def _why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -> str:
-    """Return why a candidate need not be tried, or nothing."""
-    if not entry.exact and goal.bias == 0.0:
-        return "not tried: it is biased, and exact was asked for"
-    if best is None or best.measured is None:
-        return ""
-    # With fewer effective draws a trial promises nothing: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.
-    if best.price < goal.near and best.measured.effective >= ENOUGH:
-        return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
-    prefers = goal.prefers_exact and entry.exact != best.exact
-    if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
-        return f"not tried: it cannot ask less than {entry.floor:.2g}"
-    # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
-    if entry.has_set_up and spent > max(
-        SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
-    ):
-        return "not tried: trials have taken their share of the budget"
-    return ""
-
-
-def _trial(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains: int, seed: int) -> Trial | None:
-    """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
-
-    def hopeless(seconds_per_step: float) -> bool:
-        return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
-
-    detail("trying %s", entry.candidate.name)
-    began = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
-            entry.setting = entry.candidate.make(known)
-            entry.set_up_seconds = time.perf_counter() - began
-            law = entry.setting.law or known.fit
-            draw = law.draw if law else start_law(entry.setting.target, entry.setting.sampler)
-            trial = Trial(entry.setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
-    except ApproxMCMCError as error:
-        entry.verdict = f"not possible: {error}"
-        return None
-    entry.trial_seconds = time.perf_counter() - began - entry.set_up_seconds - trial.compile_seconds
-    if trial.gave_up:
-        entry.verdict = "given up after a few steps: each takes too long"
-        return None
-    return trial
-
-
-def _measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: float) -> None:
-    """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
-
-    A trial that hope has cut short is kept, and goes on where no rival was better.
-    """
-
-    def worth(seconds_per_draw: float) -> float:
-        fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        budget = goal.seconds(fastest)
-        return max(SHARE_OF_TRIAL * (budget if goal.time_limit else min(budget, hope)), LEAST_TRIAL)
-
-    began = time.perf_counter()
-    try:
-        found = trial.measure(worth, audited=not entry.exact)
-    except ApproxMCMCError as error:
-        entry.verdict, entry.measured, entry.unfinished = f"not possible: {error}", None, None
-        return
-    entry.trial_seconds += time.perf_counter() - began
-    entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
-    entry.unfinished = trial if math.isfinite(hope) else None
-
-
-def _contenders(entries: list[Entry], goal: Goal) -> list[tuple[Entry, Trial]]:
-    """Return the trials that were cut short, of those that may still be the best: a short trial is off by a factor."""
-    best = _best(entries, goal)
-    near = NEARLY * best.price if best else 0.0
-    return [(entry, entry.unfinished) for entry in entries if entry.unfinished and entry.price <= near]
-
-
-def _best(entries: list[Entry], goal: Goal) -> Entry | None:
-    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap."""
-    allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
-    exact = [entry for entry in allowed if entry.exact]
-    cheapest = min(allowed, key=lambda entry: entry.price, default=None)
-    if goal.prefers_exact and exact and cheapest is not None:
-        nearest = min(exact, key=lambda entry: entry.price)
-        return nearest if nearest.price <= NEARLY * cheapest.price else cheapest
-    return cheapest
 
 
 def _judge(entries: list[Entry], chosen: Entry, goal: Goal) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import time
+import timeit
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,14 @@ from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.engine.gradients import ALL_ROWS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import CoreRows, Laplace, laplace
+from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.pilot import run_pilot
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
 
 TIMED_ROWS = 1 << 17  # at a time, to price a pass over all
+FEW_ROWS = 256  # likewise for gradients row by row
+EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, and bounds
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,6 +66,21 @@ class Situation:
     def pilot(self) -> Laplace:
         """The normal law of a pilot chain, whether there is a mode or not."""
         return normal_by_pilot(self.target, random_seed=self.seed) if self.has_mode else self.law
+
+    @functools.cached_property
+    def expansion_seconds(self) -> float:
+        """Seconds in which every row is expanded, at best: by closed forms, differences of gradients, or of terms.
+
+        Gradients row by row are measured: one of PyTensor's code takes as long as 20 rows of a pass.
+        """
+        if isinstance(self.target, LinearTarget | PredictorsTarget):
+            return EXPANSION_PASSES * self.pass_seconds
+        expansion, theta = GeneralExpansion(self.target, 2), self.law.mode
+        if expansion.gradients is None:
+            return self.dim**2 * self.pass_seconds
+        rows = min(expansion.n_rows, FEW_ROWS)
+        seconds = min(timeit.repeat(lambda: expansion.slopes(theta, 0, rows), number=1, repeat=3))
+        return 2.0 * self.dim * seconds * expansion.n_rows / rows
 
     @functools.cached_property
     def core_rows(self) -> CoreRows:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.design import choice as module
-from approxmcmc.design import choose_sampler, prices
+from approxmcmc.design import choose_sampler, contest, prices
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
@@ -83,8 +82,8 @@ def test_the_table_tells_what_was_measured(logistic):
 def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     """The rows that are tried are made equally fast but for the biased one, which is much faster."""
     monkeypatch.setattr(prices, "SOON", 0.0)
-    monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
-    monkeypatch.setattr(module, "Trial", FakeTrial)
+    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(contest, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
     assert choice.table["exact"].iloc[0] == exact
     biased = choice.table[~choice.table["exact"]].iloc[0]
@@ -93,8 +92,8 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
 
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
     monkeypatch.setattr(prices, "SOON", 0.0)
-    monkeypatch.setattr(module, "SHARE_OF_TRIALS", math.inf)
-    monkeypatch.setattr(module, "Trial", FakeTrial)
+    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(contest, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
     assert choice.table["exact"].iloc[0]
     assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
@@ -207,11 +206,28 @@ def test_a_pilot_whose_passes_are_foretold_is_no_set_up_to_be_afraid_of():
     fit = amc.targets.Laplace(np.zeros(16), np.eye(16))
     known = Situation(SimpleNamespace(variables=SimpleNamespace(size=16)), fit, 1e-3)
     goal = prices.checked_goal(None, None, None, 1)
-    assert one.floor(known) == (6.0, 3e-3, True)
-    entry = module._entry(dataclasses.replace(one, why_not=lambda known: ""), known, goal)
-    assert entry.floor == pytest.approx(6.0 + 400 * 3e-3) and not entry.has_set_up
+    assert one.floor(known) == (6.0, 3e-3, True, pytest.approx(400 * 3e-3))
+    entry = contest.enter(dataclasses.replace(one, why_not=lambda known: ""), known, goal)
+    assert entry.floor == pytest.approx(6.0 + 800 * 3e-3) and not entry.has_set_up
     without_mode = dataclasses.replace(known, fit=dataclasses.replace(fit, decrement=math.nan))
     assert one.floor(without_mode).set_up == 0.0 and without_mode.pilot is without_mode.fit
+
+
+def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
+    fit = amc.targets.Laplace(np.zeros(2), np.eye(2))
+    assert Situation(logistic, fit, 1e-3).expansion_seconds == pytest.approx(10e-3)
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0] - theta[1]) ** 2
+
+    def grad_loglik(theta, data, i, out):
+        out[:] += data[0][i] - theta[0] - theta[1]
+
+    given = {"data": (Y,), "n_obs": N, "dim": 2}
+    without = amc.Target(loglik, lambda theta: 0.0, **given)
+    assert Situation(without, fit, 1e-3).expansion_seconds == pytest.approx(4e-3)
+    known = Situation(amc.Target(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given), fit, math.nan)
+    assert known.expansion_seconds > 0.0  # measured
 
 
 def test_separable_classes_under_a_flat_prior_are_called_improper():
@@ -228,11 +244,44 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
     plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
-    assert module._why_not_tried(made, best, goal, 5.0) == ""
-    assert "share of the budget" in module._why_not_tried(made, best, goal, 7.0)
-    assert module._why_not_tried(plain, best, goal, 7.0) == ""
+    assert contest.why_not_tried(made, best, goal, 5.0) == ""
+    assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
+    assert contest.why_not_tried(plain, best, goal, 7.0) == ""
     slow = prices.Entry(langevin, 41.0, has_set_up=False)
-    assert "cannot ask less" in module._why_not_tried(slow, best, goal, 7.0)
+    assert "cannot ask less" in contest.why_not_tried(slow, best, goal, 7.0)
+
+
+def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
+    known = Situation(SimpleNamespace(), None, 1.0)
+    vars(known)["expansion_seconds"] = 10.0
+    goal = prices.checked_goal(None, None, None, 1)
+    (*_, biased) = TALL
+    assert contest.floor_of(biased, known, goal) == (pytest.approx(10.0 + 400 * 5e-6), True)
+    vars(known)["core_rows"] = None  # made
+    assert contest.floor_of(biased, known, goal) == (pytest.approx(400 * 5e-6), False)
+
+
+def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(logistic, monkeypatch):
+    """Only where the price is within a factor of 2 of the best; without a rival's hope it is not cut short again."""
+    goal = prices.checked_goal(None, 1e6, None, 1)
+
+    class Told:
+        def __init__(self, seconds):
+            self.seconds, self.worths = seconds, []
+
+        def measure(self, worth, *, audited):
+            self.worths.append(worth(self.seconds))
+            return Measured(self.seconds, 1.0, 1.0, 0.0, 0.0, np.zeros((1, 1)), 1.0, 100.0)
+
+    entries = [prices.Entry(one, 0.01, has_set_up=False) for one in TALL[:3]]
+    trials = [Told(seconds) for seconds in (1e-4, 1.5e-4, 1e-2)]
+    for entry, trial in zip(entries, trials, strict=True):
+        contest.measure(entry, trial, goal, None, hope=1.0)
+    assert [entry for entry, _ in contest.contenders(entries, goal)] == entries[:2]
+    for entry, trial in contest.contenders(entries, goal):
+        contest.measure(entry, trial, goal, entries[0], hope=math.inf)
+    assert not contest.contenders(entries, goal)
+    assert [trial.worths for trial in trials] == [[0.1, pytest.approx(5.0)]] * 2 + [[0.1]]
 
 
 def test_a_trial_with_few_effective_draws_promises_nothing():
@@ -243,4 +292,4 @@ def test_a_trial_with_few_effective_draws_promises_nothing():
     for effective, said in ((7.0, ""), (100.0, "not tried: independent draws and a walk, exact test answers in 0.3 s")):
         found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
         best = prices.Entry(independent, 0.001, has_set_up=False, price=0.3, measured=found)
-        assert module._why_not_tried(other, best, goal, 0.0) == said
+        assert contest.why_not_tried(other, best, goal, 0.0) == said

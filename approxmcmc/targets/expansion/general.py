@@ -196,7 +196,8 @@ class GeneralExpansion(Expansion):
         self.compiled.log_terms(theta, self.compiled.data, self.rows, lo, hi, out)
         return out
 
-    def _slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+    def slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        """Return the gradients of some terms by the target's own, row by row; shape (rows, dim)."""
         out = np.zeros((hi - lo, self.dim))
         self.gradients(theta, self.gradient_data, lo, hi, self.rows, out)
         return out
@@ -211,12 +212,12 @@ class GeneralExpansion(Expansion):
         return self.weight * sum_over_blocks(block, self.n_rows)
 
     def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        out[:, 0], out[:, 1 : 1 + self.dim] = self._values(theta, lo, hi), self._slopes(theta, lo, hi)
+        out[:, 0], out[:, 1 : 1 + self.dim] = self._values(theta, lo, hi), self.slopes(theta, lo, hi)
         if self.order == 1:
             return
         hessian = np.empty((hi - lo, self.dim, self.dim))
         for j, shift in enumerate(np.diag(steps)):
-            up, down = self._slopes(theta + shift, lo, hi), self._slopes(theta - shift, lo, hi)
+            up, down = self.slopes(theta + shift, lo, hi), self.slopes(theta - shift, lo, hi)
             hessian[:, j] = (up - down) / (2.0 * steps[j])
         hessian = 0.5 * (hessian + hessian.transpose(0, 2, 1))
         hessian[:, range(self.dim), range(self.dim)] *= 0.5
