@@ -261,6 +261,14 @@ def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
     assert contest.floor_of(biased, known, goal) == (pytest.approx(400 * 5e-6), False)
 
 
+def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic):
+    *_, exact, biased = TALL
+    for target, per_draw in ((logistic, 5e-6), (SimpleNamespace(), 1.0)):
+        known = Situation(target, None, 1.0)
+        vars(known)["core_rows"] = None  # made
+        assert exact.floor(known).per_draw == per_draw and biased.floor(known).per_draw == 5e-6
+
+
 def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(logistic, monkeypatch):
     """Only where the price is within a factor of 2 of the best; without a rival's hope it is not cut short again."""
     goal = prices.checked_goal(None, 1e6, None, 1)
