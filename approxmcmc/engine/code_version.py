@@ -31,6 +31,15 @@ def code_version() -> str:
     return digest.hexdigest()
 
 
+@functools.cache
+def source_version() -> str:
+    """Return a hash of the same files to the letter: .2 s sooner, and another one for another comment."""
+    digest = hashlib.blake2b(version("approxmcmc").encode(), digest_size=8)
+    for path in sorted(_files_that_draw()):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
 def _files_that_draw() -> Iterator[Path]:
     for room in ROOMS_THAT_DRAW:
         yield from (PACKAGE / room).rglob("*.py")

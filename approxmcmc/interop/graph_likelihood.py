@@ -16,7 +16,7 @@ from pytensor.printing import debugprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.code_version import code_version, version
+from approxmcmc.engine.code_version import source_version, version
 from approxmcmc.engine.compile import allocating, closure, kernel
 from approxmcmc.engine.row_reader import row_reader
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
@@ -155,7 +155,7 @@ def content_of(identity: str, inputs: Sequence[Any], outputs: Sequence[Any], lin
     text = str(debugprint(numbered, print_type=True, file="str"))
     if identity.startswith(UNREADABLE) or ADDRESS.search(text):
         return None
-    versions = (code_version(), *(version(name) for name in ("pytensor", "pymc", "scipy", "numpy")))
+    versions = (source_version(), *(version(name) for name in ("pytensor", "pymc", "scipy", "numpy")))
     flags = (str(pytensor.config.numba__fastmath), pytensor.config.floatX)
     return content_hash(identity, text, len(inputs), list(lines), versions, flags)
 

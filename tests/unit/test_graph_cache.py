@@ -39,7 +39,7 @@ def test_equal_models_have_one_name_and_others_another(name_of, monkeypatch):
     assert name == name_of(likelihood())
     others = {name_of(likelihood(scale=2.0)), name_of(likelihood(counts=COUNTS + 1)), name_of(likelihood(), "slopes")}
     assert len({name, *others}) == 4
-    monkeypatch.setattr(module, "code_version", lambda: "another")
+    monkeypatch.setattr(module, "source_version", lambda: "another")
     assert name_of(likelihood()) != name
 
 
