@@ -59,6 +59,9 @@ class Measured(NamedTuple):
 class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` runs them further.
 
+    Seconds are those of the processor, which other work on the machine does not lengthen; `spent` are those of all
+    steps and audits, without the first step, which loads code and data.
+
     Raises
     ------
     NotFiniteError
@@ -82,7 +85,7 @@ class Trial:
         points, _ = starting_points(program, setting.target.variables, draw_start, None, own)
         self.chains = [program.start(theta, each, BURN_IN) for theta, each in zip(points, own, strict=True)]
         self.draws = np.empty((chains, 0, self.dim))
-        self.seconds, self.touched = 0.0, 0.0
+        self.seconds, self.touched, self.spent = 0.0, 0.0, 0.0
         self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0
         self.gave_up = False
         self._burn_in(hopeless)
@@ -91,6 +94,7 @@ class Trial:
         """Run the chains in; stop after a glance where `hopeless(seconds per step)`."""
         self._advance(1)  # loads code and data
         self._forget()
+        self.spent = 0.0
         self._advance(GLANCE)
         if hopeless(self.seconds / self.draws[..., 0].size):
             self.gave_up = True
@@ -128,10 +132,10 @@ class Trial:
         auditors = [make(draws) for make, draws in zip(makers, self.draws, strict=True) if make is not None]
         if not auditors:
             return math.nan
-        began = time.perf_counter()
+        began = time.thread_time()
         errors: list[float] = []
         noises: list[float] = []
-        while len(errors) < FEWEST_AUDITS or (len(errors) < MOST_AUDITS and time.perf_counter() - began < seconds):
+        while len(errors) < FEWEST_AUDITS or (len(errors) < MOST_AUDITS and time.thread_time() - began < seconds):
             k = len(errors) % len(auditors)
             place = len(errors) * self.draws.shape[1] // MOST_AUDITS
             found = auditors[k](self.draws[k, place], BURN_IN + place)
@@ -139,6 +143,7 @@ class Trial:
                 return math.nan
             errors.append(found["audit_acceptance_error"])
             noises.append(found["audit_acceptance_noise"])
+        self.spent += time.thread_time() - began
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
         return off * self.draws[..., 0].size / self.ess
 
@@ -148,9 +153,10 @@ class Trial:
         for chain in self.chains:
             draws, counts = np.empty((steps, self.dim)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
             values = np.empty((steps, len(VALUE_NAMES)))
-            began = time.perf_counter()
+            began = time.thread_time()
             made = chain.advance(steps, 1, draws, counts, values)
-            self.seconds += time.perf_counter() - began
+            took = time.thread_time() - began
+            self.seconds, self.spent = self.seconds + took, self.spent + took
             self._refuse_failure(chain, made, steps)
             self.touched += float(counts[:, TOUCHED].sum())
             rows.append(draws)
