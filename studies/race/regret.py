@@ -6,8 +6,8 @@ effective draws of the worst parameter, or to a limit of seconds, from which its
     seconds to an answer = set-up + 400 x seconds of sampling / ESS,    regret = seconds of the chosen / least seconds.
 
 Set-up is what a candidate makes of the target; compilation and tuning are left out for all. Seconds are those of the
-processor. Candidates take turns, and a candidate's time is its median over rounds. A biased candidate competes unless its predicted error was not allowed. A
-model that has an answer in the folder is not run again.
+processor. Candidates take turns, and a candidate's time is its median over rounds. A biased candidate competes unless
+its predicted error was not allowed. A model that has an answer in the folder is not run again.
 """
 
 import argparse
