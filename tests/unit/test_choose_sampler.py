@@ -299,7 +299,7 @@ def test_a_trial_with_few_effective_draws_promises_nothing():
     goal = prices.checked_goal(None, None, None, 1)
     independent, langevin, *_ = TALL
     other = prices.Entry(langevin, 0.01, has_set_up=False)
-    for effective, said in ((7.0, ""), (100.0, "not tried: independent draws and a walk, exact test answers in 0.3 s")):
+    for effective, said in ((7.0, ""), (100.0, "not tried: independent draws and a walk, exact test answers in 0.1 s")):
         found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
-        best = prices.Entry(independent, 0.001, has_set_up=False, price=0.3, measured=found)
+        best = prices.Entry(independent, 0.001, has_set_up=False, price=0.1, measured=found)
         assert contest.why_not_tried(other, best, goal, 0.0) == said
