@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import CompiledTarget, Target
 from approxmcmc.engine.dask_client import active_client
 from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.partitions import Partitions, spans
@@ -112,6 +112,9 @@ def parts_of(target: Target) -> Partitions | None:
 def _why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty where it has not."""
     here = "this process makes the passes over all data itself, though a Dask client is active: "
+    if not target.terms_are_likelihood:
+        who = type(target).__name__
+        return here + f"the terms of a {who} are made where its numbers by row lie; its density takes no such pass"
     if not isinstance(target, TallDataTarget):
         return here + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a Target"
     if target.given is None:
@@ -150,10 +153,11 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
 
 def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
     """Return the first and the last term of a part."""
-    compiled, out = part.keep(_compiled), np.empty(2)
+    compiled, out = part.keep(compiled_of), np.empty(2)
     compiled.log_terms(theta, compiled.data, np.array([0, len(part) - 1]), 0, 2, out)
     return out
 
 
-def _compiled(target: Target) -> Any:
+def compiled_of(target: Target) -> CompiledTarget:
+    """Return what a part keeps of its target for terms."""
     return target.compile()
