@@ -3,9 +3,10 @@
     log pi(theta) = log p(theta) + sum_i log p(x_i|theta),
     l_i = log p(x_i|theta') - log p(x_i|theta),    i = 1 ... N.
 
-A term is the same number, bit by bit, wherever it is made, and so is what a test decides on the terms; sums over parts
-agree to rounding. The terms of an expansion, `CoreRows` or `ControlVariate`, are made where its numbers by row lie,
-here; its density is that of the plain target, which has parts.
+A term of the library's kernels is the same number, bit by bit, wherever it is made, and so is what a test decides on
+the terms; of a model of PyMC it is so to its last bits. Sums over parts agree to rounding. The terms of an expansion,
+`CoreRows` or `ControlVariate`, are made where its numbers by row lie, here; its density is that of the plain target,
+which has parts.
 """
 
 import functools
