@@ -25,7 +25,7 @@ from approxmcmc.errors import ClusterWarning
 from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.parts import Part, compiled_of, parts_of
 
-STATES = 32  # pairs at which a task looks: a worker that dies takes the work of one task with it
+STATES = 32  # or pairs of them, at which a task looks: a worker that dies takes the work of one task with it
 
 
 class AllRows:
@@ -52,12 +52,13 @@ class AllRows:
         return AllRows(self.target.target)
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood at each of some thetas, shape (k, dim), in one pass for all."""
+        """Return log prior + log-likelihood at each of some thetas, shape (k, dim), a pass for each 32."""
         plain = self._of_density
         found = plain._log_priors(thetas)
         inside = np.flatnonzero(found > -np.inf)
-        if inside.size:
-            found[inside] += plain._pass(log_likelihoods, thetas[inside])
+        for some in np.array_split(inside, -(-len(inside) // STATES) or 1):
+            if some.size:
+                found[some] += plain._pass(log_likelihoods, thetas[some])
         return found
 
     def log_ratios(self, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:

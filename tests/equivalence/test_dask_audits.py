@@ -92,7 +92,7 @@ def audits(trace, target, sampler):
 @pytest.mark.parametrize("make", TARGETS)
 def test_densities_are_those_of_one_process(make, client, rng):
     target = make(rng)
-    thetas = target.initial_point() + 0.2 * rng.normal(size=(6, target.variables.size))
+    thetas = target.initial_point() + 0.2 * rng.normal(size=(40, target.variables.size))  # in two passes
     alone = AllRows(target).log_densities(thetas)
     with client.as_current():
         rows = AllRows(target)
