@@ -175,16 +175,18 @@ class WalkedSteps(Auditor):
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
         """Audit steps from some thetas, in one pass."""
         proposed = np.array([theta + self.rng.standard_normal(len(self.spread)) @ self.spread for theta in thetas])
-        return [
-            {
-                "audited_acceptance": math.exp(min(log_ratio, 0.0)),
-                "audited_log_ratio": log_ratio,
-                "audited_energy_change": log_ratio,
-            }
-            if log_ratio < math.inf
-            else None
-            for log_ratio in self.rows.log_ratios(thetas, proposed).tolist()
-        ]
+        return [of_a_walk(log_ratio) for log_ratio in self.rows.log_ratios(thetas, proposed).tolist()]
+
+
+def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
+    """Return what all data say of a symmetric step; None where a log density is NaN, or infinite at theta'."""
+    if not log_ratio < math.inf:
+        return None
+    return {
+        "audited_acceptance": math.exp(min(log_ratio, 0.0)),
+        "audited_log_ratio": log_ratio,
+        "audited_energy_change": log_ratio,
+    }
 
 
 def compare(

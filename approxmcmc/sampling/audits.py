@@ -130,7 +130,8 @@ def audit(
         return time.perf_counter() - started
 
     started = time.perf_counter()
-    at_once = sum(auditor.at_once for auditor in auditors) if any(auditor.at_once > 1 for auditor in auditors) else 1
+    wants = [auditor.at_once for auditor in auditors]
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other where nothing is gained
     wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
     return records, {
         "audit_policy": "auto",
