@@ -130,6 +130,25 @@ class TestThreads:
         assert found[1] == -np.inf
         np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], rtol=1e-12)
 
+    def test_ratios_are_those_of_the_densities_and_none_is_read_outside_the_support(self):
+        target = amc.targets.LogisticRegression(
+            logistic(N, 3).X, logistic(N, 3).y, prior=lambda beta: -np.inf if beta[0] > 5.0 else -beta[1]
+        )
+        thetas, proposed = np.array([THETA, THETA, -THETA]), np.array([-THETA, [6.0, 0.0, 0.0], 0.5 * THETA])
+        rows = AllRows(target)
+        found = rows.log_ratios(thetas, proposed)
+        assert found[1] == -np.inf
+        expected = rows.log_densities(proposed[[0, 2]]) - rows.log_densities(thetas[[0, 2]])
+        np.testing.assert_allclose(found[[0, 2]], expected, rtol=1e-11)
+        for k in (0, 2):
+            terms, at_theta = rows.differences(thetas[k], proposed[k])
+            prior = thetas[k, 1] - proposed[k, 1]
+            np.testing.assert_allclose(
+                [prior + terms.sum(), at_theta - thetas[k, 1]],
+                [found[k], rows.log_densities(thetas[k, None])[0]],
+                rtol=1e-11,
+            )
+
     def test_a_row_without_a_finite_value_is_named(self):
         y = np.where(np.arange(N) == 433, -9.0, 1.0)
         target = amc.targets.GLMTarget(lambda eta, y: eta if y > 0.0 else math.nan, np.ones((N, 1)), y)
