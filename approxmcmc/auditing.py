@@ -18,6 +18,7 @@ from approxmcmc.output.origin import adapted_by_chain, check_origin
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.samplers.audits import WalkedSteps
 from approxmcmc.sampling import audits
+from approxmcmc.targets.all_rows import AllRows
 
 
 def audit(
@@ -145,8 +146,8 @@ def _auditors(
             f"audit: {target!r} has no audits of stored draws: {why}. Audit the decisions of the chain while they are "
             "made, sample(..., audit_every=100), or ask bias(trace, target, sampler) for the biases themselves"
         )
-    compiled = target.compile()
-    return [WalkedSteps(compiled, chain, rng) for chain, rng in zip(draws, own, strict=True)]
+    rows = AllRows(target)
+    return [WalkedSteps(rows, chain, rng) for chain, rng in zip(draws, own, strict=True)]
 
 
 def _with_records(trace: xr.DataTree, records: Mapping[str, np.ndarray], attrs: Mapping[str, Any]) -> xr.DataTree:

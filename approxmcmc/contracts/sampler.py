@@ -17,11 +17,21 @@ class Streams(NamedTuple):
     start: np.random.Generator
 
 
-Auditor = Callable[[np.ndarray, int], Mapping[str, float] | None]
-"""Audits a step from theta, shape (dim,): ``auditor(theta, number of the step) -> records by name``.
+class Auditor(abc.ABC):
+    """Audits steps of a finished chain; it draws from the chain's stream for audits, and leaves the chain as it is."""
 
-None where a log density was NaN. It draws from the chain's stream for audits alone, and leaves the chain as it is.
-"""
+    @abc.abstractmethod
+    def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
+        """Audit step `number` from theta, shape (dim,): return records by name, None where a log density was NaN."""
+
+    @property
+    def at_once(self) -> int:
+        """How many audits should be asked for together, where a pass over the data may look at many."""
+        return 1
+
+    def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
+        """Audit steps from some thetas, shape (k, dim), with the random numbers of one after the other."""
+        return [self(theta, int(number)) for theta, number in zip(thetas, numbers, strict=True)]
 
 
 class Chain(Protocol):

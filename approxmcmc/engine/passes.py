@@ -49,20 +49,33 @@ def sum_over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = B
     return functools.reduce(operator.add, over_blocks(work, n_obs, block))  # type: ignore[arg-type]  # T adds up
 
 
-def log_densities(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
-    """Return log prior + log-likelihood on all data at each of some thetas, shape (k, dim), in one pass for all."""
-    found = np.array([float(target.log_prior(theta)) for theta in thetas])
-    inside = np.flatnonzero(found > -np.inf)
+def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
+    """Return the sum of all terms at each of some thetas, shape (k, dim), in one pass for all."""
 
     def block(lo: int, hi: int) -> np.ndarray:
-        sums, out = np.zeros(len(inside)), np.empty(TILE)
+        sums, out = np.zeros(len(thetas)), np.empty(TILE)
         for start in range(lo, hi, TILE):
             stop = min(start + TILE, hi)
-            for place, k in enumerate(inside):
-                target.log_terms(thetas[k], target.data, ALL_ROWS, start, stop, out)
-                sums[place] += out[: stop - start].sum()
+            for k, theta in enumerate(thetas):
+                target.log_terms(theta, target.data, ALL_ROWS, start, stop, out)
+                sums[k] += out[: stop - start].sum()
         return sums
 
-    if inside.size:
-        found[inside] += sum_over_blocks(block, target.n_obs)
-    return found
+    return sum_over_blocks(block, target.n_obs)
+
+
+def log_likelihood_ratios(target: CompiledTarget, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+    """Return sum_i l_i of some pairs of states, shape (k, dim) each, in one pass for all."""
+
+    def block(lo: int, hi: int) -> np.ndarray:
+        sums, (here, there) = np.zeros(len(thetas)), np.empty((2, TILE))
+        for start in range(lo, hi, TILE):
+            stop = min(start + TILE, hi)
+            for k, pair in enumerate(zip(thetas, proposed, strict=True)):
+                for theta, out in zip(pair, (here, there), strict=True):
+                    target.log_terms(theta, target.data, ALL_ROWS, start, stop, out)
+                with np.errstate(invalid="ignore"):  # infinite terms at both states
+                    sums[k] += (there - here)[: stop - start].sum()
+        return sums
+
+    return sum_over_blocks(block, target.n_obs)

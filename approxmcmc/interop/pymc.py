@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
 from approxmcmc.interop.graphs import merge_branches, simplify
 from approxmcmc.interop.kernels import (
     gradient_kernel,
@@ -37,6 +38,8 @@ from approxmcmc.interop.prior import log_prior_of
 from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
 from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
+from approxmcmc.targets.given import kept, with_sources
+from approxmcmc.targets.made_of_rows import MadeOfRows
 
 CHECKED_POINTS = 3
 IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"
@@ -132,8 +135,10 @@ def from_pymc(
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
     if data is not None:
-        rows = {name: checked_array(given, name, who="from_pymc", keep_float32=True) for name, given in data.items()}
-        return PyMCTarget(ModelOfPyMC(model, row_dim, scale_effects=False, data=rows), deterministics=deterministics)
+        given = with_sources(dict(data))
+        rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
+        source = ModelOfPyMC(model, row_dim, scale_effects=False, data=rows)
+        return PyMCTarget(source, deterministics=deterministics, given=given)
     source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
     found = _find_structure(source) if structure and not deterministics else "it was not looked for"
     return found if isinstance(found, StructuredTarget) else PyMCTarget(source, deterministics=deterministics)
@@ -184,18 +189,23 @@ def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
         return f"its graph was not understood ({first_line(error)})"
 
 
-class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
+class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
     """A PyMC model, read row by row; made by :func:`from_pymc`."""
 
-    def __init__(self, source: ModelOfPyMC, *, deterministics: bool = False) -> None:
+    def __init__(
+        self, source: ModelOfPyMC, *, deterministics: bool = False, given: Mapping[str, Any] | None = None
+    ) -> None:
         self.source = source
+        self.given = kept({name: given[name] for name in source.rows.names}) if given else None
         self.n_obs, self.data = source.rows.n_obs, source.rows.data
         self._theta = source.theta
         [terms] = source.over_flat([source.rows.terms()])
-        self._terms: Any = merge_branches(simplify(terms))
+        example = self.initial_point(), *(np.array(array[:4]) for array in self.data)
+        self._graph = GraphOfRows(self._theta, source.rows.inputs, merge_branches(simplify(terms)), example)
         self._prior: Any = simplify(log_prior_of(source))
         self.variables = self._describe_variables(deterministics)
-        self._compile_terms()
+        with self._on_rows_alone():
+            _ = self._graph.function
         self._check_rows()
         if source.rows.is_given:
             self._check_given()
@@ -205,16 +215,14 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
         wanted = [v for v in source.model.deterministics if not source.rows.leaves & set(ancestors([v]))]
         return source.describe(wanted if deterministics else [])
 
-    def _compile_terms(self) -> None:
-        inputs = [self._theta, *self.source.rows.inputs]
-        example = (self.initial_point(), *(array[:4] for array in self.data))
-        with self._on_rows_alone():
-            self._terms_function = numba_function(inputs, [self._terms], example)
+    def without_rows(self) -> TermsOfGraph:
+        """Return the graph of the terms: of all that passes over the rows need, what travels."""
+        return TermsOfGraph(self._graph, self.n_obs, repr(self))
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
         """Return the terms of some of the rows that the model holds."""
         with self._on_rows_alone():
-            return np.asarray(self._terms_function(theta, *(array[rows] for array in self.source.rows.own))[0])
+            return np.asarray(self._graph.function(theta, *(array[rows] for array in self.source.rows.own))[0])
 
     @contextlib.contextmanager
     def _on_rows_alone(self) -> Iterator[None]:
@@ -258,7 +266,7 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
     def _check_given(self) -> None:
         """Evaluate all rows that were given, in blocks, by code that checks the bounds of arrays."""
         inputs = [self._theta, *self.source.rows.inputs]
-        function = pytensor.function(inputs, self._terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        function = pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
         undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
         for point, theta in enumerate(self._points(np.random.default_rng(0))):
             for lo in range(0, self.n_obs, ROWS_AT_ONCE):
@@ -309,12 +317,12 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
 
     @functools.cached_property
     def _compiled(self) -> CompiledTarget:
-        terms = log_terms_kernel(self._terms_function, self.data)
+        terms = log_terms_kernel(self._graph.function, self.data)
         return CompiledTarget(terms, log_prior_kernel(self._prior_function), self.data, self.n_obs)
 
     @functools.cached_property
     def _compiled_gradient(self) -> CompiledGradient:
-        gradient = gradient_kernel(self._gradient_function, self.data)
+        gradient = gradient_kernel(self._graph.gradient, self.data)
         return CompiledGradient(gradient, prior_gradient_kernel(self._prior_gradient_function), self.data, self.n_obs)
 
     @functools.cached_property
@@ -324,12 +332,6 @@ class PyMCTarget(TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
     @functools.cached_property
     def _prior_gradient_function(self) -> Any:
         return numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
-
-    @functools.cached_property
-    def _gradient_function(self) -> Any:
-        inputs = [self._theta, *self.source.rows.inputs]
-        example = (self.initial_point(), *(array[:4] for array in self.data))
-        return numba_function(inputs, [pt.grad(self._terms.sum(), self._theta)], example)
 
 
 def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:

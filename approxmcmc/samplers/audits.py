@@ -13,17 +13,18 @@ its place, and audits judge the draws alone.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTarget, CompiledTest, Streams
-from approxmcmc.engine.batches import full_terms, scale_of
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
+from approxmcmc.engine.batches import scale_of
 from approxmcmc.engine.evidence import Evidence
 from approxmcmc.engine.term_table import write_pair
 from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
+from approxmcmc.targets.all_rows import AllRows
 
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
@@ -54,12 +55,12 @@ class AuditedStep(NamedTuple):
     log_ratios: np.ndarray
 
 
-class TestedSteps:
-    """The audits of a chain whose test looks at the log ratio; see `Auditor`."""
+class TestedSteps(Auditor):
+    """The audits of a chain whose test looks at the log ratio: one at a time, and of each all terms are kept."""
 
     def __init__(
         self,
-        target: CompiledTarget,
+        rows: AllRows,
         test: CompiledTest,
         judge: Judge,
         step: Callable[..., int],
@@ -67,7 +68,7 @@ class TestedSteps:
         state: Any,
         rng: np.random.Generator,
     ) -> None:
-        self.target, self.test, self.judge, self.step, self.state, self.rng = target, test, judge, step, state, rng
+        self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
         self.refresh = refresh
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
@@ -86,7 +87,7 @@ class TestedSteps:
         if found is None:
             return None
         proposed, log_q_ratio = found
-        log_prior_ratio, terms, total, here = compare(self.target, theta, proposed, self.judge.temperature)
+        log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature)
         log_rest = log_prior_ratio + log_q_ratio
         if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
@@ -151,11 +152,11 @@ class TestedSteps:
         }
 
 
-class WalkedSteps:
-    """The audits of draws that no test has judged: steps of a symmetric random walk; see `Auditor`."""
+class WalkedSteps(Auditor):
+    """The audits of draws that no test has judged: steps of a symmetric random walk."""
 
-    def __init__(self, target: CompiledTarget, draws: np.ndarray, rng: np.random.Generator) -> None:
-        self.target, self.rng = target, rng
+    def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
+        self.rows, self.rng = rows, rng
         some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE) or 1]
         # z'(draws - mean) has the covariance of the draws, whatever its rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
@@ -163,36 +164,48 @@ class WalkedSteps:
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit a step from theta."""
-        proposed = theta + self.rng.standard_normal(len(self.spread)) @ self.spread
-        log_prior_ratio, _, total, _ = compare(self.target, theta, proposed, 1.0)
-        log_ratio = log_prior_ratio + total
-        if not log_ratio < math.inf:
-            return None
-        return {
-            "audited_acceptance": math.exp(min(log_ratio, 0.0)),
-            "audited_log_ratio": log_ratio,
-            "audited_energy_change": log_ratio,
-        }
+        [found] = self.of_many(theta[None], np.array([number]))
+        return found
+
+    @property
+    def at_once(self) -> int:
+        """As many as a pass should look at."""
+        return self.rows.at_once
+
+    def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
+        """Audit steps from some thetas, in one pass."""
+        proposed = np.array([theta + self.rng.standard_normal(len(self.spread)) @ self.spread for theta in thetas])
+        return [of_a_walk(log_ratio) for log_ratio in self.rows.log_ratios(thetas, proposed).tolist()]
+
+
+def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
+    """Return what all data say of a symmetric step; None where a log density is NaN, or infinite at theta'."""
+    if not log_ratio < math.inf:
+        return None
+    return {
+        "audited_acceptance": math.exp(min(log_ratio, 0.0)),
+        "audited_log_ratio": log_ratio,
+        "audited_energy_change": log_ratio,
+    }
 
 
 def compare(
-    target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, temperature: float
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float
 ) -> tuple[float, np.ndarray, float, float]:
     """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
     The last number is the log-likelihood at theta. Outside the support the first is -inf, the terms are 0 and the
     last is NaN: nothing was evaluated. A sum that is NaN or +inf is that of no density.
     """
+    target = rows.compiled
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
         return log_prior, np.zeros(target.n_obs), 0.0, math.nan
-    here, there = (full_terms(target.log_terms, x, target.data, target.n_obs) for x in (theta, proposed))
-    with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
-        at_theta = float(here.sum())
-        there -= here
-        there /= temperature
-        total = float(there.sum())
-    return float(log_prior - target.log_prior(theta)), there, total, at_theta
+    terms, at_theta = rows.differences(theta, proposed)
+    terms /= temperature
+    with np.errstate(invalid="ignore"):  # infinite terms of both signs make NaN, and no audit
+        total = float(terms.sum())
+    return float(log_prior - target.log_prior(theta)), terms, total, at_theta
 
 
 def kurtosis_of(differences: np.ndarray) -> float:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, SamplingResult, Target, Variables
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.targets.all_rows import AllRows
 
 
 def weighted_draws(
@@ -60,15 +60,7 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
     if isinstance(target, DoublyIntractableTarget):  # refused where its normaliser is unknown
         return target.log_densities, target.n_obs, target.variables
     if isinstance(target, Target):
-        compiled = target.compile()
-
-        def of_one(theta: np.ndarray) -> float:
-            prior = float(compiled.log_prior(theta))
-            if not prior > -np.inf:
-                return prior
-            return prior + float(full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum())
-
-        return lambda states: np.array([of_one(theta) for theta in states]), target.n_obs, target.variables
+        return AllRows(target).log_densities, target.n_obs, target.variables
     law = log_law(target, "target")
     return lambda states: np.asarray(law(states[:, 0] if states.shape[1] == 1 else states)).reshape(-1), 1, None
 

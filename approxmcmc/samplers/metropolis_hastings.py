@@ -16,7 +16,6 @@ from approxmcmc.contracts import (
     AcceptanceTest,
     Auditor,
     CompiledProposal,
-    CompiledTarget,
     CompiledTest,
     Component,
     DiscreteTarget,
@@ -30,7 +29,6 @@ from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
-from approxmcmc.engine.passes import log_densities
 from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy, word_of
 from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -38,6 +36,7 @@ from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, metropolis_hastings_step
 from approxmcmc.samplers.replication import compile_replicate
+from approxmcmc.targets.all_rows import AllRows
 
 END = 2**62  # the number of a step after any other
 
@@ -111,10 +110,10 @@ class MetropolisHastings(Component, ProposalSampler):
         if not test.uses_ratio or test.is_tested is not None:
             _refuse_tuning(self.proposal, self.test)
         proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
-        compiled = target.compile()
-        schedule = data_schedule(self.test, test, compiled.n_obs, self.shuffled_copy)
+        rows = AllRows(target)
+        schedule = data_schedule(self.test, test, rows.compiled.n_obs, self.shuffled_copy)
         return MetropolisHastingsProgram(
-            compiled, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
+            rows, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
         )
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> "Audits | None":
@@ -191,7 +190,7 @@ class MetropolisHastingsProgram:
 
     def __init__(
         self,
-        target: CompiledTarget,
+        rows: AllRows,
         proposal: CompiledProposal,
         test: CompiledTest,
         audit_every: int | str | None,
@@ -199,7 +198,8 @@ class MetropolisHastingsProgram:
         audits: "Audits | None" = None,
         step: Callable[..., int] | None = None,
     ) -> None:
-        self.target, self.proposal, self.test, self.schedule = target, proposal, test, schedule
+        self.rows, self.proposal, self.test, self.schedule = rows, proposal, test, schedule
+        self.target = target = rows.compiled
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
@@ -269,7 +269,7 @@ class MetropolisHastingsProgram:
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
-        return log_densities(self.target, thetas)
+        return self.rows.log_densities(thetas)
 
     def log_likelihood(self, theta: np.ndarray) -> float:
         """Return the sum of all terms at `theta`."""
@@ -302,12 +302,12 @@ class MetropolisHastingsProgram:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
         judge = self.audits.judge if self.audits else None
         if judge is None:
-            return WalkedSteps(self.target, draws, rng)
+            return WalkedSteps(self.rows, draws, rng)
         # It proposes and reads no data: any order will do. A step at the chain's end is tested, and tells its q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
-        return TestedSteps(self.target, self.test, judge, self.loop, self.proposal.refresh, state, rng)
+        return TestedSteps(self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng)
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""

@@ -115,22 +115,26 @@ def audit(
     n_chains, n_draws = shape = draws.shape[:2]
     records: dict[str, np.ndarray] = {}
 
-    def audit_one(place: int, book: bool) -> float:
-        """Audit one of the kept draws, all chains in a row; return the seconds that it took."""
+    def audit_some(places: np.ndarray, book: bool) -> float:
+        """Audit some of the kept draws, all chains in a row; return the seconds that it took."""
         started = time.perf_counter()
-        chain, draw = divmod(place, n_draws)
-        try:
-            found = auditors[chain](draws[chain, draw], tune + (draw + 1) * thin)
-        except Exception:  # raised by a function of the user's: no reason to lose the draws
-            found = None
-        for name, value in (found or {}).items() if book else ():
-            if name not in records:
-                records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
-            records[name][chain, draw] = value
+        for chain, auditor in enumerate(auditors):
+            some = places[places // n_draws == chain] % n_draws
+            try:
+                found = auditor.of_many(draws[chain, some], tune + (some + 1) * thin) if some.size else []
+            except Exception:  # raised by a function of the user's: no reason to lose the draws
+                found = []
+            for draw, audited in zip(some, found if book else [], strict=False):
+                for name, value in (audited or {}).items():
+                    if name not in records:
+                        records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
+                    records[name][chain, draw] = value
         return time.perf_counter() - started
 
     started = time.perf_counter()
-    wanted, made = _audit_all(audit_one, n_chains * n_draws, policy, rng, deadline)
+    wants = [auditor.at_once for auditor in auditors]
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other where nothing is gained
+    wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
     return records, {
         "audit_policy": "auto",
         "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
@@ -141,13 +145,14 @@ def audit(
 
 
 def _audit_all(
-    audit_one: Callable[[int, bool], float],
+    audit_some: Callable[[np.ndarray, bool], float],
     n_draws: int,
     policy: Policy,
     rng: np.random.Generator,
     deadline: float | None,
+    at_once: int,
 ) -> tuple[int, int]:
-    """Run the pilot and the audits; return how many were planned and made."""
+    """Run the pilot and the audits, so many at once; return how many were planned and made."""
     made = planned = 0
     try:
         if not n_draws:
@@ -156,15 +161,17 @@ def _audit_all(
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
                 return planned, made
-            pilot.append(audit_one(int(rng.integers(n_draws)), False))
+            pilot.append(audit_some(rng.integers(n_draws, size=1), False))
         seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one pays for what is cached
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
-        for place in rng.permutation(places):  # so that a cut leaves no part of the run without audits
+        places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
+        for start in range(0, planned, at_once):
             if _late(deadline, seconds_of_one):
                 break
-            audit_one(int(place), True)
-            made += 1
+            some = places[start : start + at_once]
+            audit_some(some, True)
+            made += len(some)
     except KeyboardInterrupt:  # what was drawn and audited is kept
         pass
     return planned, made

@@ -119,8 +119,8 @@ class Store:
         (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
         place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)
         write_json(folder / "record.json", record)
-        for path in folder.glob("attempts-*.tmp"):
-            path.unlink()
+        for path in folder.glob("*.tmp"):  # the notes of attempts, and what a worker that died was writing
+            path.unlink(missing_ok=True)
 
     def count_attempt(self, key: str, run_id: str) -> int:
         """Note that a run begins a cell, and return how often it has; above 1, a process has died."""

@@ -5,7 +5,6 @@ that holds none. So passes over all rows know nothing of clusters: they are what
 each part.
 """
 
-import copy
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,27 +12,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import CompiledTarget, Target
 from approxmcmc.engine.dask_client import active_client
 from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.engine.partitions import Partitions, spans
 from approxmcmc.errors import ClusterWarning, IncompatibleError
 from approxmcmc.sources import DataSource
 from approxmcmc.targets.given import each, leaves
-from approxmcmc.targets.tall_data import TallDataTarget
+from approxmcmc.targets.made_of_rows import MadeOfRows
 
 
 class Recipe(NamedTuple):
     """A target without its rows, and where these are read."""
 
-    target: TallDataTarget
+    target: Any
     given: Any
 
 
 class Part:
     """The target that some rows make, the number of the first, and what passes over them keep here."""
 
-    def __init__(self, target: TallDataTarget, first_row: int) -> None:
+    def __init__(self, target: Target, first_row: int) -> None:
         self.target, self.first_row = target, first_row
         self._kept: dict[Any, Any] = {}
 
@@ -52,12 +51,9 @@ class Part:
         return {**self.__dict__, "_kept": {}}
 
 
-def recipe_of(target: TallDataTarget) -> Recipe:
+def recipe_of(target: MadeOfRows) -> Recipe:
     """Return what it takes to make parts of a target; small, since it travels to every worker."""
-    bare = copy.copy(target)
-    for name in ("given", *target.by_row):
-        vars(bare).pop(name, None)
-    return Recipe(bare, target.given)
+    return Recipe(target.without_rows(), target.given)
 
 
 def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
@@ -101,7 +97,7 @@ def parts_of(target: Target) -> Partitions | None:
         if any(is_mapped(array) for array in target.compile().data):
             warnings.warn(f"{target!r}: {reason}", ClusterWarning, stacklevel=2)
         return None
-    assert isinstance(target, TallDataTarget)
+    assert isinstance(target, MadeOfRows)
     first = next(_by_row(target))
     parts = Partitions(client, make_part, recipe_of(target), spans(first.offsets))
     _compare_ends(target, parts)
@@ -112,7 +108,10 @@ def parts_of(target: Target) -> Partitions | None:
 def _why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty where it has not."""
     here = "this process makes the passes over all data itself, though a Dask client is active: "
-    if not isinstance(target, TallDataTarget):
+    if not target.terms_are_likelihood:
+        who = type(target).__name__
+        return here + f"the terms of a {who} are made where its numbers by row lie; its density takes no such pass"
+    if not isinstance(target, MadeOfRows):
         return here + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a Target"
     if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
@@ -121,7 +120,7 @@ def _why_here(target: Target) -> str:
     return ""
 
 
-def _by_row(target: TallDataTarget) -> Iterator[Any]:
+def _by_row(target: Any) -> Iterator[Any]:
     """Yield what a target was given that has a place for each row."""
     return (leaf for leaf in leaves(target.given) if np.ndim(leaf) and len(leaf) == target.n_obs)
 
@@ -150,10 +149,11 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
 
 def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
     """Return the first and the last term of a part."""
-    compiled, out = part.keep(_compiled), np.empty(2)
+    compiled, out = part.keep(compiled_of), np.empty(2)
     compiled.log_terms(theta, compiled.data, np.array([0, len(part) - 1]), 0, 2, out)
     return out
 
 
-def _compiled(target: Target) -> Any:
+def compiled_of(target: Target) -> CompiledTarget:
+    """Return what a part keeps of its target for terms."""
     return target.compile()

@@ -4,7 +4,7 @@ import abc
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, difference_prior_gra
 from approxmcmc.engine.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
+from approxmcmc.targets.made_of_rows import MadeOfRows
 
 SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
 
@@ -111,7 +112,9 @@ class Prior:
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 
-class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget):
+class TallDataTarget(
+    MadeOfRows, Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget
+):
     """A posterior whose likelihood is a product of N terms that arrays describe.
 
     Subclasses set `variables`, `data` (contiguous arrays), `n_obs` and `prior`, and compile their terms.
@@ -119,14 +122,6 @@ class TallDataTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     data: tuple[np.ndarray, ...]
     prior: Prior
-    given: Any = None
-    """Sources in the place of the data, in tuples and mappings, where some of these came from sources."""
-    by_row: tuple[str, ...] = ("data",)
-    """Attributes that have a place for each row, or hold what has."""
-
-    def with_rows(self, given: Any, n_obs: int) -> Self:
-        """Return the model of other rows: arrays, as `given` has sources, with so many rows."""
-        raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
     @abc.abstractmethod
     def _log_terms(self) -> Any:

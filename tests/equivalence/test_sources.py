@@ -14,9 +14,9 @@ from approxmcmc.contracts import BoundedTarget
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import log_densities
 from approxmcmc.errors import InvalidInputError, MissingExtraError
 from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray, layout
+from approxmcmc.targets.all_rows import AllRows
 
 N, NAMES = 240, ["a", "b", "c"]
 SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.05, 64, order="blocks"))
@@ -142,7 +142,7 @@ def every_sum(target, theta):
     bounds = target.likelihood_bound("tuned", theta).sums if isinstance(target, BoundedTarget) else ()
     terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
     norms = [target.row_norms()] if isinstance(target, amc.targets.LogisticRegression) else []
-    return [log_densities(compiled, theta[None]), terms, slope, fit.theta, fit.precision, *bounds, *norms]
+    return [AllRows(target).log_densities(theta[None]), terms, slope, fit.theta, fit.precision, *bounds, *norms]
 
 
 @pytest.mark.parametrize("bound", ["tuned", "untuned", "taylor"])

@@ -14,6 +14,7 @@ again.
 import argparse
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -166,8 +167,10 @@ def study(faults: list[str], rng: np.random.Generator, folder: Path, files: str)
         first, wanted = finish(), int(rng.integers(2, 7))
         wait_until(lambda n=wanted, run=first: len(recorded()) >= n or run.poll() is not None, "the first cells")
         if fault == "two runners":
+            first.send_signal(signal.SIGSTOP)  # else it may be done before the second has imported what it needs
             second = cluster.start("client", *command, str(base), log="second")
             found |= {"second": ended(second), "second says": cluster.said("second")}
+            first.send_signal(signal.SIGCONT)
         cluster.make(fault)
         began, known = time.monotonic(), recorded()
         found |= {"exit codes": [ended(first)], "message": cluster.said(log)}

@@ -6,6 +6,7 @@ import xarray as xr
 
 from approxmcmc.diagnostics.gates import gates
 from approxmcmc.samplers.audits import WalkedSteps
+from approxmcmc.targets.all_rows import AllRows
 from tests.models import normal_mean
 
 pytestmark = pytest.mark.statistical
@@ -14,10 +15,10 @@ RUNS, AUDITS = 200, 100
 
 def share_that_fires(rng, target, draws_of):
     """Return in which share of runs of 100 audits a gate on the draws fires; the draws are independent."""
-    compiled, fired = target.compile(), 0
+    rows, fired = AllRows(target), 0
     for _ in range(RUNS):
         draws = draws_of(AUDITS)[:, None]
-        auditor = WalkedSteps(compiled, draws, rng)
+        auditor = WalkedSteps(rows, draws, rng)
         found = [auditor(theta, 0) for theta in draws]
         stats = {name: (("chain", "draw"), [[one[name] for one in found]]) for name in found[0]}
         fired += any(gate.fires for gate in gates(xr.Dataset(stats, attrs={"n_obs": target.n_obs})))

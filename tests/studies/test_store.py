@@ -131,6 +131,15 @@ def test_cleaning_removes_what_a_kill_left_and_nothing_else(store, record, rng):
     assert store.clean() == 0
 
 
+def test_a_cell_that_is_made_again_in_the_same_run_keeps_nothing_of_a_dead_worker(store, record, rng):
+    """Nobody cleans before the next run."""
+    folder = store.cell_folder(record["key"])
+    store.count_attempt(record["key"], "run")
+    (folder / ".draws.tmp.0123.tmp").write_bytes(b"half")
+    store.write_cell(record, trace(rng))
+    assert sorted(path.name for path in folder.iterdir()) == ["draws.nc", "record.json"]
+
+
 # --- what cannot be read or written ---
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import runs
-from approxmcmc.contracts import SamplingResult
+from approxmcmc.contracts import Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
 from approxmcmc.samplers.audits import kurtosis_of
 from approxmcmc.sampling import audits
@@ -44,6 +44,16 @@ class TestNumber:
         assert number_of_audits(100.0, 0.01, 10**6, pilot=1.0) == 900
 
 
+class By(Auditor):
+    """Audits by a function."""
+
+    def __init__(self, audit):
+        self.audit = audit
+
+    def __call__(self, theta, number):
+        return self.audit(theta, number)
+
+
 class Clock:
     """A clock that audits alone move."""
 
@@ -57,7 +67,7 @@ class Clock:
             self.audited.append((float(theta[0]), number))
             return {"decisions_audited": 1, "audited_acceptance": 0.5}
 
-        return audit
+        return By(audit)
 
 
 def result(n_draws=1000, seconds=10.0):
@@ -112,7 +122,7 @@ class TestPolicy:
                     raise KeyboardInterrupt
                 return audit(theta, number)
 
-            return interrupted
+            return By(interrupted)
 
         chains = [types.SimpleNamespace(auditor=auditor)] * 2
         found = audit_draws(result(), chains, np.random.default_rng(0), tune=0, thin=1)
@@ -125,7 +135,7 @@ class TestPolicy:
                     raise ZeroDivisionError
                 return {"decisions_audited": 1}
 
-            return audit
+            return By(audit)
 
         chains = [types.SimpleNamespace(auditor=auditor)] * 2
         found = audit_draws(result(seconds=0.0), chains, np.random.default_rng(0), tune=0, thin=1)

@@ -8,10 +8,10 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import arrays_hashed_once, content_hash, hashing
 from approxmcmc.engine import passes
-from approxmcmc.engine.passes import log_densities, over_blocks, sum_over_blocks
+from approxmcmc.engine.passes import over_blocks, sum_over_blocks
 from approxmcmc.errors import NotFiniteError
-from approxmcmc.samplers import metropolis_hastings
-from approxmcmc.targets import mode
+from approxmcmc.targets import all_rows, mode
+from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.expansion import linear_kernels
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
@@ -83,7 +83,7 @@ class TestThreads:
             *linear.at(THETA),
             *general.at(THETA),
             general.log_likelihood(THETA),
-            log_densities(target.compile(), np.array([THETA, -THETA])),
+            AllRows(target).log_densities(np.array([THETA, -THETA])),
             numbers,
             survey,
             survey.spreads(),
@@ -124,11 +124,30 @@ class TestThreads:
             logistic(N, 3).X, logistic(N, 3).y, prior=lambda beta: -np.inf if beta[0] > 5.0 else 0.0
         )
         thetas = np.array([THETA, [6.0, 0.0, 0.0], -THETA])
-        found = log_densities(target.compile(), thetas)
+        found = AllRows(target).log_densities(thetas)
         eta = target.X @ thetas.T
         expected = (target.y[:, None] * eta - np.logaddexp(0.0, eta)).sum(axis=0)
         assert found[1] == -np.inf
         np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], rtol=1e-12)
+
+    def test_ratios_are_those_of_the_densities_and_none_is_read_outside_the_support(self):
+        target = amc.targets.LogisticRegression(
+            logistic(N, 3).X, logistic(N, 3).y, prior=lambda beta: -np.inf if beta[0] > 5.0 else -beta[1]
+        )
+        thetas, proposed = np.array([THETA, THETA, -THETA]), np.array([-THETA, [6.0, 0.0, 0.0], 0.5 * THETA])
+        rows = AllRows(target)
+        found = rows.log_ratios(thetas, proposed)
+        assert found[1] == -np.inf
+        expected = rows.log_densities(proposed[[0, 2]]) - rows.log_densities(thetas[[0, 2]])
+        np.testing.assert_allclose(found[[0, 2]], expected, rtol=1e-11)
+        for k in (0, 2):
+            terms, at_theta = rows.differences(thetas[k], proposed[k])
+            prior = thetas[k, 1] - proposed[k, 1]
+            np.testing.assert_allclose(
+                [prior + terms.sum(), at_theta - thetas[k, 1]],
+                [found[k], rows.log_densities(thetas[k, None])[0]],
+                rtol=1e-11,
+            )
 
     def test_a_row_without_a_finite_value_is_named(self):
         y = np.where(np.arange(N) == 433, -9.0, 1.0)
@@ -221,13 +240,13 @@ class TestSetUp:
 
     def test_starts_of_all_chains_take_one_pass(self, monkeypatch):
         seen = []
-        right = metropolis_hastings.log_densities
+        right = all_rows.log_likelihoods
 
         def counted(target, thetas):
             seen.append(len(thetas))
             return right(target, thetas)
 
-        monkeypatch.setattr(metropolis_hastings, "log_densities", counted)
+        monkeypatch.setattr(all_rows, "log_likelihoods", counted)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(epsilon=0.05, batch_size=50))
         amc.sample(
             logistic(N, 3), sampler, draws=1, tune=0, chains=3, random_seed=1, audit_every=None, progressbar=False

@@ -3,6 +3,7 @@
 import copy
 import tracemalloc
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
@@ -16,6 +17,7 @@ from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.sources import Arrays
+from approxmcmc.targets.parts import recipe_of
 
 pytestmark = pytest.mark.needs_jit
 N, FEW = 400, 8
@@ -86,6 +88,17 @@ def of_rows(target, rows):
 def test_other_rows_are_another_target(target):
     same, other = (of_rows(target, {**rows_of(), "y": rows_of()["y"] + shift}) for shift in (0.0, 1.0))
     assert same.content_hash() == target.content_hash() != other.content_hash()
+
+
+def test_what_travels_to_workers_is_the_graph_without_rows(target):
+    recipe = recipe_of(target)
+    assert list(recipe.given) == target.source.rows.names
+    travels = cloudpickle.dumps(recipe.target)
+    some = {name: source.rows(10, 20) for name, source in recipe.given.items()}
+    part = cloudpickle.loads(travels).with_rows(some, 10)
+    assert len(travels) < 50_000 and part.n_obs == 10 and "function" not in vars(part.graph)
+    for array, whole in zip(part.data, target.data, strict=True):
+        np.testing.assert_array_equal(array, whole[10:20])
 
 
 def test_the_twin_is_refused_since_it_holds_other_rows(target):

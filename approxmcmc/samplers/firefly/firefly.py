@@ -27,6 +27,7 @@ from approxmcmc.samplers.firefly.slice import slice_update
 from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate, metropolis_update
 from approxmcmc.samplers.firefly.z_update import ZUpdate
 from approxmcmc.samplers.slice.line import Slice
+from approxmcmc.targets.all_rows import AllRows
 
 BOUNDS = ("tuned", "untuned", "taylor", "own")
 
@@ -113,14 +114,14 @@ class Firefly(Component, ProposalSampler):
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(f"Firefly: {target!r} has discrete states; use Gibbs")
         point, mode_attrs = touching_point(target, self.bound, self.at)
-        compiled = target.compile()
-        bound, bound_attrs = checked_bound(target, compiled, self.bound, point)
+        rows = AllRows(target)
+        bound, bound_attrs = checked_bound(target, rows.compiled, self.bound, point)
 
         def theta_update(bright: Bright) -> CompiledThetaUpdate:
             return self._theta_update(JointTarget(target, bound, bright))
 
         z_update = self.z_update.build_z_update()
-        return FireflyProgram(compiled, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
+        return FireflyProgram(rows, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
 
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
         """Compile what moves theta at fixed z."""

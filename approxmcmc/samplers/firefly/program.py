@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, CompiledTarget, Streams
+from approxmcmc.contracts import CompiledBound, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.passes import log_densities
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.firefly.bright import Bright, new_bright
 from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity
@@ -18,6 +17,7 @@ from approxmcmc.samplers.firefly.state import FireflyState
 from approxmcmc.samplers.firefly.step import firefly_step
 from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate
 from approxmcmc.samplers.firefly.z_update import CompiledZUpdate
+from approxmcmc.targets.all_rows import AllRows
 
 
 class FireflyProgram:
@@ -28,13 +28,14 @@ class FireflyProgram:
 
     def __init__(
         self,
-        target: CompiledTarget,
+        rows: AllRows,
         bound: CompiledBound,
         theta_update: Callable[[Bright], CompiledThetaUpdate],
         z_update: CompiledZUpdate,
         attrs: Mapping[str, Any],
     ) -> None:
-        self.target, self.theta_update, self.z_update = target, theta_update, z_update
+        self.rows, self.theta_update, self.z_update = rows, theta_update, z_update
+        self.target = target = rows.compiled
         self.attrs: Mapping[str, Any] = attrs
         self.joint = JointDensity(target.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)
         bright = new_bright(np.zeros(target.n_obs, dtype=bool), np.zeros(target.n_obs))
@@ -69,7 +70,7 @@ class FireflyProgram:
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
-        return log_densities(self.target, thetas)
+        return self.rows.log_densities(thetas)
 
     def gaps(self, theta: np.ndarray) -> np.ndarray:
         """Return log p(x_i|theta) - log B_i(theta) of all data."""

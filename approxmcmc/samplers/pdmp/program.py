@@ -10,12 +10,12 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts import Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.passes import log_densities
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, new_flight
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import PDMPState, pdmp_step, row_rate, slope_of
 from approxmcmc.targets import Laplace
+from approxmcmc.targets.all_rows import AllRows
 
 NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_COUNTS}
 PREDICTION_DRAWS = 1000  # of the normal approximation
@@ -29,7 +29,7 @@ class PDMPProgram:
     ) -> None:
         self.dynamics, self.setting, self.spacing, self.who = dynamics, setting, spacing, who
         self.split = split(target, fit, dynamics.norm, who=who)
-        self.target = target.compile()
+        self.rows = AllRows(target)
         self.count_names, self.value_names = names_recorded(
             {*CORE_COUNTS, "gradient_evaluations", "events", "row_events"} - NOT_COUNTED,
             {"perf_counter_diff", "expected_reads"},
@@ -71,7 +71,7 @@ class PDMPProgram:
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
-        return log_densities(self.target, thetas)
+        return self.rows.log_densities(thetas)
 
     def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
         """Return None: its process is exact in law."""

@@ -16,6 +16,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.metropolis_hastings import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.slice.line import Slice, SliceState
 from approxmcmc.samplers.slice.step import slice_step
+from approxmcmc.targets.all_rows import AllRows
 
 
 @compiled
@@ -96,13 +97,13 @@ class SliceSampler(Component, Sampler):
             raise IncompatibleError(f"SliceSampler: {target!r} has discrete states; use Gibbs")
         test = self.test.build_test(target)
         line = CompiledProposal(propose_nothing, self.move.state_maker(target.variables.size))
-        compiled_target = target.compile()
+        rows = AllRows(target)
         return MetropolisHastingsProgram(
-            compiled_target,
+            rows,
             line,
             test,
             audit_every,
-            data_schedule(self.test, test, compiled_target.n_obs),
+            data_schedule(self.test, test, rows.compiled.n_obs),
             audits=Audits(None) if isinstance(audit_every, str) and test.is_audited else None,
             step=slice_step(test),
         )

@@ -1,0 +1,104 @@
+"""A target on all its rows, at given states: by this process, or in parts by the workers of a Dask cluster.
+
+    log pi(theta) = log p(theta) + sum_i log p(x_i|theta),
+    l_i = log p(x_i|theta') - log p(x_i|theta),    i = 1 ... N.
+
+A term of the library's kernels is the same number, bit by bit, wherever it is made, and so is what a test decides on
+the terms; of a model of PyMC it is so to its last bits. Sums over parts agree to rounding. The terms of an expansion,
+`CoreRows` or `ControlVariate`, are made where its numbers by row lie, here; its density is that of the plain target,
+which has parts.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTarget, Target
+from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.partitions import Partitions
+from approxmcmc.engine.passes import log_likelihood_ratios, log_likelihoods
+from approxmcmc.errors import ClusterWarning
+from approxmcmc.targets.expansion.expanded import ExpandedTarget
+from approxmcmc.targets.parts import Part, compiled_of, parts_of
+
+STATES = 32  # or pairs of them, at which a task looks: a worker that dies takes the work of one task with it
+
+
+class AllRows:
+    """A compiled target, and its passes over all rows; those that a lost cluster owes are made by this process."""
+
+    def __init__(self, target: Target) -> None:
+        self.target, self.compiled = target, target.compile()
+
+    @functools.cached_property
+    def parts(self) -> Partitions | None:
+        """Parts of the rows, where a cluster makes the passes."""
+        return parts_of(self.target)
+
+    @property
+    def at_once(self) -> int:
+        """How many pairs of states one pass should look at: a task costs a cluster as much as a million cheap rows."""
+        return 1 if self._of_density.parts is None else STATES
+
+    @functools.cached_property
+    def _of_density(self) -> "AllRows":
+        """The plain target of an expansion, where that has parts; else this one."""
+        if not isinstance(self.target, ExpandedTarget) or parts_of(self.target.target) is None:
+            return self
+        return AllRows(self.target.target)
+
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log prior + log-likelihood at each of some thetas, shape (k, dim), a pass for each 32."""
+        plain = self._of_density
+        found = plain._log_priors(thetas)
+        inside = np.flatnonzero(found > -np.inf)
+        for some in np.array_split(inside, -(-len(inside) // STATES) or 1):
+            if some.size:
+                found[some] += plain._pass(log_likelihoods, thetas[some])
+        return found
+
+    def log_ratios(self, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+        """Return log pi(theta') - log pi(theta) of some pairs of states, shape (k, dim) each, in one pass for all."""
+        plain = self._of_density
+        found = plain._log_priors(proposed)
+        inside = np.flatnonzero(found != -np.inf)
+        if inside.size:
+            found[inside] -= plain._log_priors(thetas[inside])
+            found[inside] += plain._pass(log_likelihood_ratios, thetas[inside], proposed[inside])
+        return found
+
+    def _log_priors(self, thetas: np.ndarray) -> np.ndarray:
+        return np.array([float(self.compiled.log_prior(theta)) for theta in thetas])
+
+    def differences(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the terms l_i, shape (n_obs,), and the log-likelihood at theta: one pass."""
+        terms = np.empty(self.compiled.n_obs)
+        at_theta = self._pass(compare_terms, theta, proposed, terms=terms)
+        return terms, at_theta
+
+    def _pass(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
+        """Return the sum of ``function(compiled target of some rows, *arguments, **by_row)``."""
+        if self.parts is not None:
+            try:
+                return self.parts.total(_on_part, function, *arguments, **by_row)
+            except ConnectionError as error:  # no reason to lose the draws of a run
+                warnings.warn(f"{error}. This process goes on with the passes", ClusterWarning, stacklevel=2)
+                self.parts = None
+        return function(self.compiled, *arguments, **by_row)
+
+
+def _on_part(part: Part, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
+    return function(part.keep(compiled_of), *arguments, **by_row)
+
+
+def compare_terms(target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray) -> float:
+    """Write the terms l_i of some rows; return the log-likelihood at theta."""
+    here = full_terms(target.log_terms, theta, target.data, target.n_obs)
+    target.log_terms(proposed, target.data, ALL_ROWS, 0, target.n_obs, terms)
+    with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
+        terms -= here
+        return float(here.sum())
