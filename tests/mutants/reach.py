@@ -1,15 +1,16 @@
-"""What each test of the table calls: a mutant of a function runs on the tests that call it, the quickest first.
+"""What each test of the table calls: a mutant of a function runs on the tests that call it first, then on the others.
 
 The tests of a file run once on the tree as it is, where they must pass. Python's monitoring notes the functions of the
-package that a test calls; what tests keep in caches is forgotten between them, or only the first would seem to call it.
-A function that is called by an import belongs to all tests. The record is kept until the test file or the package
-changes. A test that takes longer than `SLOW` is left out, and a mutant that the quickest tests have not killed within
-`LONG` seconds survives: tests that bite are quick.
+package that a test calls. What another test has put into a cache it does not call: so the other tests of a file follow
+those that do. A function that is called by an import belongs to all tests. The record is kept until the test file or
+the package changes.
+
+Tests that bite are quick: one that takes longer than `SLOW` is left out, and a mutant that the quickest have not killed
+within `LONG` seconds survives.
 """
 
 import ast
 import functools
-import gc
 import hashlib
 import importlib
 import itertools
@@ -18,6 +19,7 @@ import multiprocessing
 import signal
 import sys
 import time
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ import pytest
 from tests.mutants.forks import run_pytest
 from tests.mutants.tables import PACKAGE, ROOT, STORE, files_of, modules, name_of
 
-SLOW, LONG = 6.0, 12.0  # seconds of a processor, without compilation
+SLOW, LONG = 6.0, 8.0  # seconds of a processor, without compilation
 MONITOR = sys.monitoring.PROFILER_ID
 
 
@@ -57,9 +59,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
-        """Run one test on its own: with empty caches, and so many seconds."""
-        for cache in [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]:
-            cache.cache_clear()
+        """Run one test, for so many seconds."""
         self.called, self.running = set(), item.nodeid
         sys.monitoring.restart_events()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
@@ -122,20 +122,20 @@ def function_at(node, line, outer="", inside=None):
 
 
 def reaching(tests):
-    """Return a function of a module's function: the seconds of the tests that call it, the quickest first.
+    """Return a function of a module's function: the seconds of the tests that its mutants run on, in their order.
 
     For the module outside its functions, ``None``, these are all tests.
     """
     records = [recorded(file, [test for test in tests if test.split("::")[0] == file]) for file in files_of(tests)]
 
     def of(function):
-        found = {
-            name: seconds
-            for one in records
-            for name, (seconds, called) in one["tests"].items()
-            if function is None or function in called or function in one["always"]
-        }
-        quickest = sorted(found.items(), key=lambda test: test[1])
+        first, then = {}, {}
+        for one in records:
+            calls = {name: function in (None, *called, *one["always"]) for name, (_, called) in one["tests"].items()}
+            if any(calls.values()):
+                for name, (seconds, _) in one["tests"].items():
+                    (first if calls[name] else then)[name] = seconds
+        quickest = [*sorted(first.items(), key=itemgetter(1)), *sorted(then.items(), key=itemgetter(1))]
         spent = itertools.accumulate(seconds for _, seconds in quickest)
         return dict(test for test, until in zip(quickest, spent, strict=True) if until <= LONG)
 

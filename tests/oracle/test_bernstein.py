@@ -11,7 +11,6 @@ from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.api import sample
 from approxmcmc.contracts import AcceptanceTest, CompiledTermRange
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.term_range import constant_range
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
@@ -233,16 +232,15 @@ def test_a_range_that_says_nothing_reads_all(reach, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "answer"), [(UNDEFINED, (-1, 0.0)), (IMPOSSIBLE, (0, -math.inf)), (CERTAIN, (1, math.inf))]
-)
-def test_a_term_that_is_no_number_answers_at_once(outcome, answer):
-    found = decide_once(BernsteinTest(0.9, 2, 1.0), TERMS, 0.0, 0.0, outcome=outcome)
-    assert found == (*answer, {"decisions_made": 1, "decision_rounds": 1}, {})
-
-
-@pytest.mark.parametrize(
     ("given", "expected"),
-    [(3.0, bound(3.0)), (1.0, bound(1.0)), (0.9, math.inf), ("observed", bound(1.0)), (math.nan, math.inf)],
+    [
+        (3.0, bound(3.0)),
+        (1.0, bound(1.0)),
+        (0.9, math.inf),
+        (-0.5, math.inf),
+        ("observed", bound(1.0)),
+        (math.nan, math.inf),
+    ],
 )
 def test_the_half_width_of_a_look(given, expected):
     """The distance at which a look decides, infinite where the terms break their range or it says nothing."""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from approxmcmc.acceptance import SequentialTTest, sequential_t
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean
@@ -94,14 +93,6 @@ def test_one_decision_and_what_it_writes():
     tight = SequentialTTest(1e-9, 2, tol=0.9)
     close = np.array([1.0, 1.5, 3.0, 10.0])  # N s = sqrt(2) / 2
     assert decide_once(tight, close, 4.0 * 1.0, 0.0)[:3] == (1, 5.0, booked(1, 2, tolerance_stops=1))
-
-
-@pytest.mark.parametrize(
-    ("outcome", "answer"), [(UNDEFINED, (-1, 0.0)), (IMPOSSIBLE, (0, -math.inf)), (CERTAIN, (1, math.inf))]
-)
-def test_a_term_that_is_no_number_answers_at_once(outcome, answer):
-    found = decide_once(SequentialTTest(0.2, 2), TERMS, 0.0, 0.0, outcome=outcome)
-    assert found == (*answer, {"decisions_made": 1, "decision_rounds": 1}, {})
 
 
 def test_the_half_width_of_a_look():
