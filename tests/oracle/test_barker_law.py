@@ -1,4 +1,4 @@
-"""With what probability the minibatch Barker test accepts: enumeration against its decisions, and the Gaussian regime."""
+"""How often the minibatch Barker test accepts: enumeration against its decisions, and the Gaussian regime."""
 
 import numpy as np
 import pytest
