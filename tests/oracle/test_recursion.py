@@ -323,8 +323,9 @@ def test_the_ends_of_the_type_one_error():
     assert epsilon_for_type_one_error(0.0, **LOOKS) == 0.0
     assert epsilon_for_type_one_error(1.0, **LOOKS) == 0.5
     assert epsilon_for_type_one_error(0.0, batch_size=20, n_obs=10) == 0.0
-    with pytest.raises(InvalidInputError, match="only look"):
-        epsilon_for_type_one_error(0.05, batch_size=20, n_obs=10)
+    for wanted in (0.05, 1.0):
+        with pytest.raises(InvalidInputError, match="only look"):
+            epsilon_for_type_one_error(wanted, batch_size=20, n_obs=10)
     with pytest.raises(InvalidInputError, match="between 0 and 1"):
         epsilon_for_type_one_error(1.2, **LOOKS)
 
