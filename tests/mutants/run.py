@@ -83,15 +83,28 @@ class Judged(NamedTuple):
     survivors: Counter
 
 
-def sampled(items, most):
-    """Return how many mutants there are, and at most so many of them, in an order that the changes alone decide."""
+def is_told(mutation, lines):
+    """Return whether a change can be told, and is one.
+
+    An index 0 becomes 1, not -1: in an array of one number, and among the axes of a vector, both are the same. The star
+    in a signature is no operator.
+    """
+    (row, start), (_, stop) = mutation.start_pos, mutation.end_pos
+    around = lines[row - 1][max(start - 1, 0) : stop + 1]
+    if mutation.operator_name == "core/NumberReplacer":
+        return not (around == "[0]" and mutation.occurrence % 2)
+    return not around.endswith("*,")
+
+
+def in_order(items, lines):
+    """Return the mutants in an order that the changes alone decide."""
 
     def key(item):
         [change] = item.mutations
         return hashlib.blake2b(f"{change.operator_name} {change.occurrence}".encode()).digest()
 
     mine = [item for item in items if item.mutations[0].operator_name in OPERATORS]
-    return len(mine), sorted(mine, key=key)[:most]
+    return sorted((item for item in mine if is_told(item.mutations[0], lines)), key=key)
 
 
 def judge(module, tests, deadline, workers, most):
@@ -101,9 +114,9 @@ def judge(module, tests, deadline, workers, most):
     with use_db(store, WorkDB.Mode.create) as results:
         if new:
             init([Path(path)], results, {})
-        total, mine = sampled(results.work_items, most)
+        mine = in_order(results.work_items, (ROOT / path).read_text(encoding="utf-8").splitlines())
         pending = {item.job_id for item in results.pending_work_items}
-        waiting = [item for item in mine if item.job_id in pending]
+        waiting = [item for item in mine[:most] if item.job_id in pending]
         n_left = len(waiting)
         if waiting and time.monotonic() < deadline:
             seconds = reaching(tests)
@@ -117,9 +130,10 @@ def judge(module, tests, deadline, workers, most):
                 n_left -= 1
                 if time.monotonic() > deadline:
                     break
-        judged = results.completed_work_items
+        told = {item.job_id for item in mine}
+        judged = [(item, result) for item, result in results.completed_work_items if item.job_id in told]
     survivors = Counter(change(path, item.mutations[0])[1] for item, result in judged if not result.is_killed)
-    return Judged(total, len(judged), n_left, survivors)
+    return Judged(len(mine), len(judged), n_left, survivors)
 
 
 def faults_of(module, judged, listed):
