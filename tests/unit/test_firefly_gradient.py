@@ -12,6 +12,7 @@ from tests.models import logistic
 from tests.planting import plain
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("touching", [None, np.array([0.5, -0.5, 0.2])], ids=["untuned", "tuned"])
 def test_the_gradient_is_that_of_the_joint_density(touching):
     """Of prior, bound, and the odds of every second datum."""

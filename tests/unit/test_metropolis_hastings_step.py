@@ -1,6 +1,7 @@
 """The step of Metropolis-Hastings around parts that are written out: what it asks, answers, moves and counts."""
 
 import math
+import types
 from typing import Any
 
 import numpy as np
@@ -151,3 +152,16 @@ def test_without_a_ratio_no_prior_is_read(monkeypatch):
 def test_what_a_part_leaves_out_has_a_default():
     assert plain(module.weigh_alike)(None) == 0.0 and plain(module.always_tested)(None) is True
     assert math.isnan(plain(module.unknown_log_likelihood)(None))
+
+
+def test_what_the_parts_bring_is_used(monkeypatch):
+    monkeypatch.setattr(module, "make_step", lambda *parts: parts)
+    monkeypatch.setattr(module, "make_decision", lambda test: "decision")
+    test = {"threshold": "u", "probability": "p", "uses_ratio": True, "is_audited": False}
+    own = types.SimpleNamespace(propose="q", move="m", adapt="a", weight="w")
+    found = module.metropolis_hastings_step(own, types.SimpleNamespace(is_tested="t", log_likelihood="l", **test))
+    assert found == ("q", "m", "t", "a", "w", "decision", "u", "p", "l", True, False)
+    bare = types.SimpleNamespace(propose="q", move=None, adapt=None, weight=None)
+    found = module.metropolis_hastings_step(bare, types.SimpleNamespace(is_tested=None, log_likelihood=None, **test))
+    defaults = "q", module.always_tested, module.adapt_nothing, module.weigh_alike, "decision", "u", "p"
+    assert found == ("q", *defaults, module.unknown_log_likelihood, True, False)
