@@ -1,12 +1,12 @@
 """The table of the mutants' tests is whole, and the list of equivalent mutants is about code that there is."""
 
-from tests.mutants.tables import ANY, PACKAGE, ROOT, files_of, mapped_tests, modules, read
+from tests.mutants.tables import ANY, PACKAGE, ROOT, files_of, mapped_tests, modules, read, shared_tests
 
 
 def test_every_module_has_tests_that_exist():
     table = mapped_tests()
     assert set(table) == set(modules()) and all(table.values())
-    files = {file for tests in table.values() for file in files_of(tests)}
+    files = {file for tests in (*table.values(), shared_tests()) for file in files_of(tests)}
     assert [file for file in files if not (ROOT / file).is_file()] == []
 
 

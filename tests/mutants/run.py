@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 
 from tests.mutants.forks import PASSED, outcomes
 from tests.mutants.reach import function_at, reaching
-from tests.mutants.tables import ROOT, STORE, equivalents, files_of, mapped_tests, modules
+from tests.mutants.tables import ROOT, STORE, equivalents, files_of, mapped_tests, modules, shared_tests
 
 NAMES = ("mutants", "judged", "killed", "same", "survive", "left", "seconds")
 SAMPLE = 10  # of each module: what two hours are enough for
@@ -119,7 +119,7 @@ def judge(module, tests, deadline, workers, most):
         waiting = [item for item in mine[:most] if item.job_id in pending]
         n_left = len(waiting)
         if waiting and time.monotonic() < deadline:
-            seconds = reaching(tests)
+            seconds = reaching([*tests, *shared_tests()])
             jobs = (
                 (item.job_id, path, change(path, item.mutations[0])[0], seconds(place(module, item.mutations[0])))
                 for item in waiting

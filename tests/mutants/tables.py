@@ -19,9 +19,13 @@ def read(name):
 
 
 def mapped_tests():
-    """Return the tests of each module: its own, and those that all modules share."""
-    table = read("modules.toml")
-    return {module: [*tests, *table["shared"]] for module, tests in table["tests"].items()}
+    """Return the tests of each module, beside those that all share."""
+    return read("modules.toml")["tests"]
+
+
+def shared_tests():
+    """Return the tests of what all modules have in common."""
+    return read("modules.toml")["shared"]
 
 
 def files_of(tests):
