@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from approxmcmc.samplers.pdmp import flight
+from approxmcmc.samplers.pdmp import flight, step
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCE, BOUNCY, REFRESH
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
@@ -122,3 +122,32 @@ def test_a_bounce_keeps_the_length():
     one.next_turn[0] = BOUNCE
     plain(BOUNCY.turn)(None, one)
     assert math.hypot(*one.velocity) == pytest.approx(math.sqrt(10.0))
+
+
+def test_the_radius_after_a_flight():
+    one = flying((1.0, -3.0))
+    assert plain(step.radius_after)(one, 4.25, 0.2) == pytest.approx(0.7**2 + 2.6**2)
+    assert plain(step.radius_after)(one, 0.0, -1.0) == 0.0  # rounding leaves nothing below
+
+
+@pytest.mark.parametrize(
+    ("totals", "u", "order"),
+    [
+        ((1.0, 2.0, 3.0), 0.0, 0),  # at abs(phi) = 2 the classes have 1, 4 and 12 of 17
+        ((1.0, 2.0, 3.0), 0.9 / 17, 0),
+        ((1.0, 2.0, 3.0), 1.1 / 17, 1),
+        ((1.0, 2.0, 3.0), 4.9 / 17, 1),
+        ((1.0, 2.0, 3.0), 5.1 / 17, 2),
+        ((0.0, 2.0, 3.0), 0.0, 1),
+        ((1.0, 2.0, 0.0), 1.0, 1),  # rounding has gone past the last that holds a row
+        ((1.0, 0.0, 0.0), 1.0, 0),
+    ],
+)
+def test_a_row_is_drawn_from_a_class_by_its_share(totals, u, order, monkeypatch):
+    rows = types.SimpleNamespace(totals=np.array(totals), first=np.array([0, 10, 30, 60]), table=np.arange(60))
+    state = types.SimpleNamespace(split=rows, row=np.full(1, 7), weight=None)
+    seen = []
+    monkeypatch.setattr(step, "draw_rows", lambda rng, table, *_: seen.extend(table))
+    found = plain(step.draw_row)(scripted(random=[u]), state, 4.0)
+    assert found == (order, rows.first[order] + 7)
+    assert seen == list(range(rows.first[order], rows.first[order + 1]))
