@@ -51,3 +51,9 @@ def test_pairs_are_those_that_are_wanted_and_possible_and_differ():
     assert [each.tolist() for each in _pairs(model, None)] == [[0, 2], [2, 0]]
     wanted = np.array([[True, True, True], [True, True, True], [False, False, True]])
     assert [each.tolist() for each in _pairs(model, wanted)] == [[0], [2]]
+
+
+def test_a_constant_of_total_variation_is_half_that_of_the_norm():
+    factor = amc.bounds.mitrophanov_factor
+    for C, rho in ((0.7, 0.9), (3.0, 0.4)):
+        assert factor(C, rho, distance="tv") == factor(2.0 * C, rho) > factor(C, rho)
