@@ -218,7 +218,7 @@ def faults(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Change the kernels in one place at a time, and see that their tests fail; two hours, and the next run goes on.
 
-    Options after ``--`` are modules of tests/mutants/modules.toml, and ``--hours``.
+    Ten changes of each module. Options after ``--``: modules of tests/mutants/modules.toml, ``--sample``, ``--hours``.
     """
     _install(session, "--extra", "studies", "--group", "mutants")
     environment = {**ONE_THREAD, **BYTECODE, "NUMBA_DISABLE_JIT": "1", "MPLBACKEND": "Agg"}

@@ -12,6 +12,7 @@ import importlib.util
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import time
 from multiprocessing.connection import wait
@@ -27,10 +28,12 @@ import scipy.optimize
 import scipy.stats  # noqa: F401 (by package and tests)
 from numba import config
 
-from tests.mutants.tables import ROOT
+from tests.mutants.tables import ROOT, files_of
 
+PATIENCE = 600.0  # seconds of a mutant that waits, and uses no processor
 MEMORY = 8 * 2**30  # a mutant that never stops may also never stop to collect
 UNMARKED = "not statistical and not bench and not faults and not slow and not needs_jit"
+UNHARMED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 PASSED, FAILED, TIMEOUT = "passed", "failed", "timeout"
 
 
@@ -48,20 +51,43 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader
         return compile(self.source, self.path, "exec", dont_inherit=True)
 
 
-def run_tests(path, source, tests):
-    """Run the tests on this text, up to the first failure, and leave with pytest's exit code."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+class Chosen:
+    """Plugin of pytest that runs the tests of known seconds only, in their order, and ends one that takes far longer.
+
+    The signal ends the process. It counts seconds of a processor: a busy machine kills no mutant.
+    """
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def pytest_collection_modifyitems(self, items):
+        """Keep the chosen tests. Names hold values of parameters, so that a mutant may have none of them."""
+        order = {name: place for place, name in enumerate(self.seconds)}
+        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid):
+        """Set the clock."""
+        signal.setitimer(signal.ITIMER_PROF, 2.0 + 4.0 * self.seconds[nodeid])
+
+
+def run_pytest(tests, plugin, *options):
+    """Run tests in silence; plugins that other libraries bring cost more than most tests."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)
+    quiet = ["-q", "--tb=no", "--disable-plugin-autoload", "-p", "no:cacheprovider", "-m", UNMARKED]
+    return int(pytest.main([*quiet, *options, *tests], plugins=[plugin]))
+
+
+def run_mutant(path, source, seconds):
+    """Run the tests on this text, up to the first failure, and leave with pytest's exit code."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.meta_path.insert(0, Mutated(path, source))
-    # Plugins that other libraries bring cost more than most tests.
-    options = ["-x", "-q", "--tb=no", "--disable-plugin-autoload", "-p", "no:cacheprovider", "-m", UNMARKED]
-    os._exit(int(pytest.main([*options, *tests])))
+    os._exit(run_pytest(files_of(seconds), Chosen(seconds), "-x") if seconds else 0)
 
 
-def outcomes(jobs, seconds, workers):
-    """Yield (name, outcome) of jobs (name, path, source, tests), each of which may take so many seconds."""
+def outcomes(jobs, workers):
+    """Yield (name, outcome) of jobs (name, path, source, tests with their seconds)."""
     assert config.DISABLE_JIT, "set NUMBA_DISABLE_JIT=1: mutants run without compilation"
     gc.collect()
     gc.freeze()  # what is here stays; to collect it took pytest a third of the time of short tests
@@ -70,9 +96,9 @@ def outcomes(jobs, seconds, workers):
         while waiting or running:
             while waiting and len(running) < workers:
                 name, *job = waiting.pop()
-                process = fork.Process(target=run_tests, args=job)
+                process = fork.Process(target=run_mutant, args=job)
                 process.start()
-                running[process] = name, time.monotonic() + seconds
+                running[process] = name, time.monotonic() + PATIENCE
             wait([process.sentinel for process in running], timeout=1.0)
             for process, (name, deadline) in list(running.items()):
                 late = process.is_alive() and time.monotonic() > deadline
@@ -81,7 +107,8 @@ def outcomes(jobs, seconds, workers):
                     process.join()
                 if not process.is_alive():
                     del running[process]
-                    yield name, TIMEOUT if late else PASSED if process.exitcode == 0 else FAILED
+                    late |= process.exitcode == -signal.SIGPROF
+                    yield name, TIMEOUT if late else PASSED if process.exitcode in UNHARMED else FAILED
     finally:
         for process in running:
             process.kill()

@@ -1,21 +1,23 @@
 """Judge the mutants of the modules in `modules.toml`: ``python -m tests.mutants.run [MODULE ...] [--hours 2]``.
 
-``--sample 30`` judges 30 mutants of each module, drawn by a hash of their changes: the same ones at every run.
+Ten mutants of each module are judged, ``--sample 30`` thirty, ``--sample 0`` all. They are drawn by a hash of their
+changes: the same ones at every run, the ten among the thirty.
 
 A mutant is a module with one change, made by cosmic-ray: another operator, a number one larger or smaller, a condition
-negated, a loop left out. Its tests must fail. Those that nothing can tell from the module stand in `equivalent.toml`,
-each with the reason.
+negated, a loop left out. One of its tests must fail. Those that nothing can tell from the module stand in
+`equivalent.toml`, each with the reason.
 
 Results are kept in a database of cosmic-ray's, named by a hash of the module and its test files: a run goes on where
 the last one stopped, and a module is judged anew when it or one of these files has changed.
 """
 
 import argparse
+import ast
 import hashlib
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +26,14 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
+from scipy.stats import binomtest
 
 from tests.mutants.forks import PASSED, outcomes
-from tests.mutants.tables import ROOT, equivalents, mapped_tests, modules
+from tests.mutants.reach import function_at, reaching
+from tests.mutants.tables import ROOT, STORE, equivalents, files_of, mapped_tests, modules, shared_tests
 
-STORE = ROOT / "results" / "mutants"
+NAMES = ("mutants", "judged", "killed", "same", "survive", "left", "seconds")
+SAMPLE = 10  # of each module: what two hours are enough for
 # Of the replacements of an operator those that a slip of the pen makes; the others fail at once.
 OPERATORS = frozenset(
     f"core/{name}"
@@ -47,7 +52,7 @@ OPERATORS = frozenset(
 
 def store_of(module, tests):
     """Return the file of the results, by what they depend on."""
-    files = [f"approxmcmc/{module}", *dict.fromkeys(test.split("::")[0] for test in tests)]
+    files = [f"approxmcmc/{module}", *files_of(tests)]
     content = b"\0".join((ROOT / file).read_bytes() for file in files)
     key = hashlib.blake2b(content + repr((tests, sorted(OPERATORS))).encode(), digest_size=6).hexdigest()
     return STORE / f"{module.replace('/', '.').removesuffix('.py')}.{key}.sqlite"
@@ -62,6 +67,13 @@ def change(path, mutation):
     return after, (mutation.definition_name or "", *lines)
 
 
+def place(module, mutation):
+    """Return the function that a mutation changes, as the records of the tests call it; ``None`` outside all."""
+    tree = ast.parse((ROOT / f"approxmcmc/{module}").read_text(encoding="utf-8"))
+    function = function_at(tree, mutation.start_pos[0])
+    return function and f"{module}:{function}"
+
+
 class Judged(NamedTuple):
     """How many mutants a module has, how many are judged, how many are still to be, and which survived."""
 
@@ -71,15 +83,28 @@ class Judged(NamedTuple):
     survivors: Counter
 
 
-def sampled(items, most):
-    """Return how many mutants there are, and at most so many of them, in an order that the changes alone decide."""
+def is_told(mutation, lines):
+    """Return whether a change can be told, and is one.
+
+    An index 0 becomes 1, not -1: in an array of one number, and among the axes of a vector, both are the same. The star
+    in a signature is no operator.
+    """
+    (row, start), (_, stop) = mutation.start_pos, mutation.end_pos
+    around = lines[row - 1][max(start - 1, 0) : stop + 1]
+    if mutation.operator_name == "core/NumberReplacer":
+        return not (around == "[0]" and mutation.occurrence % 2)
+    return not around.endswith("*,")
+
+
+def in_order(items, lines):
+    """Return the mutants in an order that the changes alone decide."""
 
     def key(item):
         [change] = item.mutations
         return hashlib.blake2b(f"{change.operator_name} {change.occurrence}".encode()).digest()
 
     mine = [item for item in items if item.mutations[0].operator_name in OPERATORS]
-    return len(mine), sorted(mine, key=key)[:most]
+    return sorted((item for item in mine if is_told(item.mutations[0], lines)), key=key)
 
 
 def judge(module, tests, deadline, workers, most):
@@ -89,31 +114,26 @@ def judge(module, tests, deadline, workers, most):
     with use_db(store, WorkDB.Mode.create) as results:
         if new:
             init([Path(path)], results, {})
-        total, mine = sampled(results.work_items, most)
+        mine = in_order(results.work_items, (ROOT / path).read_text(encoding="utf-8").splitlines())
         pending = {item.job_id for item in results.pending_work_items}
-        waiting = [item for item in mine if item.job_id in pending]
+        waiting = [item for item in mine[:most] if item.job_id in pending]
         n_left = len(waiting)
         if waiting and time.monotonic() < deadline:
-            patience = 10.0 + 4.0 * seconds_of(module, tests)
-            jobs = ((item.job_id, path, change(path, item.mutations[0])[0], tests) for item in waiting)
-            for job, outcome in outcomes(jobs, patience, workers):
+            seconds = reaching([*tests, *shared_tests()])
+            jobs = (
+                (item.job_id, path, change(path, item.mutations[0])[0], seconds(place(module, item.mutations[0])))
+                for item in waiting
+            )
+            for job, outcome in outcomes(jobs, workers):
                 seen = TestOutcome.SURVIVED if outcome == PASSED else TestOutcome.KILLED
                 results.set_result(job, WorkResult(WorkerOutcome.NORMAL, outcome, seen))
                 n_left -= 1
                 if time.monotonic() > deadline:
                     break
-        judged = results.completed_work_items
+        told = {item.job_id for item in mine}
+        judged = [(item, result) for item, result in results.completed_work_items if item.job_id in told]
     survivors = Counter(change(path, item.mutations[0])[1] for item, result in judged if not result.is_killed)
-    return Judged(total, len(judged), n_left, survivors)
-
-
-def seconds_of(module, tests):
-    """Return how long the tests take on the module itself, on which they must pass."""
-    path, started = f"approxmcmc/{module}", time.monotonic()
-    [(_, outcome)] = outcomes([("", path, (ROOT / path).read_text(encoding="utf-8"), tests)], 600.0, 1)
-    if outcome != PASSED:
-        raise SystemExit(f"{module}: its tests fail on the module itself: {' '.join(tests)}")
-    return time.monotonic() - started
+    return Judged(len(mine), len(judged), n_left, survivors)
 
 
 def faults_of(module, judged, listed):
@@ -126,32 +146,43 @@ def faults_of(module, judged, listed):
         yield f"{module}: {judged.left} mutants are not judged yet; run again to go on"
 
 
+def print_rooms(rooms):
+    """Print what the rooms add up to, and the share killed of the mutants that change behaviour."""
+    print()
+    for room, sums in (*rooms.items(), ("all", sum(rooms.values(), Counter()))):
+        print(f"{room:48}", *(f"{sums[name]:7}" for name in NAMES))
+    n_killed, n = sums["killed"], sums["killed"] + sums["survive"]
+    if n:
+        low, high = binomtest(n_killed, n).proportion_ci(method="wilson")
+        print(f"killed of those that change behaviour: {n_killed / n:.1%} (95 %: {low:.1%} to {high:.1%})")
+
+
 def main():
     """Judge, show the table, and fail where a survivor is not listed, or a listed mutant is killed or gone."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", help="as in modules.toml; all by default")
     parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run goes on")
-    parser.add_argument("--sample", type=int, default=None, help="mutants of each module; all by default")
+    parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of each module; 0 for all")
     given = parser.parse_args()
-    table, equivalent = mapped_tests(), equivalents()
+    table = mapped_tests()
     if unknown := set(given.modules) - set(table):
         raise SystemExit(f"not in modules.toml: {sorted(unknown)}")
     faults = [f"{module}: no tests in modules.toml" for module in sorted(set(modules()) - set(table))]
     deadline, workers = time.monotonic() + 3600.0 * given.hours, len(os.sched_getaffinity(0))
     STORE.mkdir(parents=True, exist_ok=True)
-    names = ("mutants", "judged", "killed", "same", "survive", "left", "seconds")
-    print(f"{'module':48}", *(f"{name:>7}" for name in names))
+    rooms = defaultdict(Counter)
+    print(f"{'module':48}", *(f"{name:>7}" for name in NAMES))
     for module in given.modules or table:
         started = time.monotonic()
-        judged, listed = (
-            judge(module, table[module], deadline, workers, given.sample),
-            equivalent.get(module, Counter()),
-        )
+        judged = judge(module, table[module], deadline, workers, given.sample or None)
+        listed = equivalents(module, judged.survivors)
         faults += faults_of(module, judged, listed)
         same, survived = (judged.survivors & listed).total(), (judged.survivors - listed).total()
         killed, seconds = judged.judged - same - survived, time.monotonic() - started
         row = (judged.total, judged.judged, killed, same, survived, judged.left, round(seconds))
+        rooms[str(Path(module).parent)].update(dict(zip(NAMES, row, strict=True)))
         print(f"{module:48}", *(f"{n:7}" for n in row), flush=True)
+    print_rooms(rooms)
     for fault in faults:
         print(fault)
     sys.exit(bool(faults))

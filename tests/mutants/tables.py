@@ -7,8 +7,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
+STORE = ROOT / "results" / "mutants"
 ROOMS = ("acceptance", "bounds", "proposals", "samplers")
 ALONE = ("diagnostics/risk.py",)
+ANY = "any module"
 
 
 def read(name):
@@ -17,8 +19,23 @@ def read(name):
 
 
 def mapped_tests():
-    """Return the test files of each module."""
+    """Return the tests of each module, beside those that all share."""
     return read("modules.toml")["tests"]
+
+
+def shared_tests():
+    """Return the tests of what all modules have in common."""
+    return read("modules.toml")["shared"]
+
+
+def files_of(tests):
+    """Return the files of these tests, in their order."""
+    return list(dict.fromkeys(test.split("::")[0] for test in tests))
+
+
+def name_of(module):
+    """Return the name by which a module is imported."""
+    return ".".join(("approxmcmc", *Path(module).with_suffix("").parts))
 
 
 def modules():
@@ -27,9 +44,12 @@ def modules():
     return [*(str(file.relative_to(PACKAGE)) for file in files), *ALONE]
 
 
-def equivalents():
-    """Return for each module the equivalent mutants as (function, line, line of the mutant), as often as listed."""
-    return {
-        module: Counter((one["in"], one["line"], one["mutant"]) for one in several)
-        for module, several in read("equivalent.toml").items()
-    }
+def equivalents(module, survivors):
+    """Return the listed mutants of a module, (function, line, line of the mutant), as often as listed.
+
+    Of those listed for any module the ones that have survived count.
+    """
+    table = read("equivalent.toml")
+    anywhere = {(one["line"], one["mutant"]) for one in table[ANY]}
+    listed = Counter((one["in"], one["line"], one["mutant"]) for one in table.get(module, []))
+    return listed + Counter({mutant: n for mutant, n in survivors.items() if mutant[1:] in anywhere})

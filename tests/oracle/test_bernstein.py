@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from approxmcmc.acceptance import BernsteinTest, SequentialTTest
+from approxmcmc.acceptance import BernsteinTest, SequentialTTest, bernstein
 from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.api import sample
-from approxmcmc.contracts import AcceptanceTest
+from approxmcmc.contracts import AcceptanceTest, CompiledTermRange
+from approxmcmc.engine.term_range import constant_range
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from tests import textbook
-from tests.decisions import ask, log_normal, threshold
+from tests.decisions import Population, ask, decide_once, evidence_of, log_normal, read_without_drawing, threshold
 from tests.models import normal_mean
+from tests.planting import plain
 
 # --- one look at a population of zeros and ones: the hypergeometric law says how often the bound fails ----------------
 
@@ -184,3 +186,69 @@ def test_planted_bugs_exceed_delta(bug):
     broken = Broken(BernsteinTest(DELTA, 100), change)
     accepted = ask(broken, terms, threshold(terms, mu_std), REPEATS, 5).accepted
     assert 1.0 - accepted.mean() > 2.0 * DELTA
+
+
+# --- one decision, by hand ----------------------------------
+
+TERMS = np.array([1.0, 2.0, 1.5, 4.5])  # 1 and 2 have mean 1.5, s = sqrt(1/2) and lie 1 apart; all four have mean 2.25
+
+
+def booked(looks, read, **more):
+    """Return what a decision of so many looks counts."""
+    counts = {"decisions_made": 1, "decision_rounds": looks, "datapoints_touched": read}
+    return counts | {"likelihood_evaluations": 2 * read} | more
+
+
+def bound(reach):
+    """Return c_1 after two of the terms, at delta = 0.9: half of it is spent at the first look."""
+    level = math.log(3.0 / 0.45)
+    return math.sqrt(0.5) * math.sqrt(2.0 * level / 2.0) + 3.0 * reach * level / 2.0
+
+
+@pytest.mark.parametrize(("given", "reach"), [(3.0, 3.0), (1.0, 1.0), ("observed", 1.0), ("target", 3.5)])
+def test_one_decision_and_what_it_counts(given, reach):
+    """It stops where the first mean is further from mu_0 than the bound; Lambda is -0.5 + 4 lbar."""
+    test = BernsteinTest(0.9, 2, 1.0, range=given)
+    for side, early in ((-1.0, 1), (1.0, 0)):
+        mu_0 = 1.5 + side * bound(reach) * (1.0 + 1e-6)
+        assert decide_once(test, TERMS, 4.0 * mu_0 - 0.5, -0.5) == (early, 5.5, booked(1, 2), {})
+        mu_0 = 1.5 + side * bound(reach) * (1.0 - 1e-6)
+        assert decide_once(test, TERMS, 4.0 * mu_0 - 0.5, -0.5) == (early, 8.5, booked(2, 4), {})
+    assert decide_once(test, TERMS, 4.0 * 2.25, 0.0)[0] == 0  # a tie is rejected
+
+
+def test_terms_further_apart_than_they_may_be_are_all_read():
+    terms = np.append(TERMS, [2.0, 2.0])
+    found = decide_once(BernsteinTest(0.9, 2, 1.0, range=0.5), terms, 100.0, 0.0)
+    assert found == (0, pytest.approx(13.0), booked(3, 6, range_violations=1), {})
+
+
+@pytest.mark.parametrize("reach", [math.nan, -0.5, -math.inf, math.inf])
+def test_a_range_that_says_nothing_reads_all(reach, monkeypatch):
+    monkeypatch.setattr(
+        Population, "compile_term_range", lambda self: CompiledTermRange(constant_range(), np.array([reach]))
+    )
+    assert decide_once(BernsteinTest(0.9, 2, 1.0), TERMS, 100.0, 0.0) == (0, 9.0, booked(2, 4), {})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (3.0, bound(3.0)),
+        (1.0, bound(1.0)),
+        (0.9, math.inf),
+        (-0.5, math.inf),
+        ("observed", bound(1.0)),
+        (math.nan, math.inf),
+    ],
+)
+def test_the_half_width_of_a_look(given, expected):
+    """The distance at which a look decides, infinite where the terms break their range or it says nothing."""
+    state = BernsteinTest(0.9, 2, 1.0, range=3.0 if given != "observed" else given).build_test(Population(TERMS))
+    state = state.make_state()
+    if given != "observed":
+        state = state._replace(numbers=np.array([given]))
+    evidence = evidence_of(TERMS)
+    plain(bernstein.reset)(evidence.moments)
+    read_without_drawing(None, evidence, 0, 2, np.zeros(64, np.int64))
+    assert plain(bernstein.half_width)(evidence, state, 0, 2) == pytest.approx(expected)

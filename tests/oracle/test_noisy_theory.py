@@ -358,7 +358,7 @@ def test_bounds_at_a_time_become_those_of_the_stationary_law():
 
 def test_starts_that_are_none_are_refused():
     T = np.array([[0.9, 0.1], [0.2, 0.8]])
-    for wrong in (2, [0.5, 0.6], [1.0]):
+    for wrong in (2, -1, [0.5, 0.6], [1.0], [1.1, -0.1]):
         with pytest.raises(InvalidInputError, match="start must"):
             bounds.over_time(T, T, start=wrong)
 

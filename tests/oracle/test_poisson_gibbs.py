@@ -1,6 +1,7 @@
 """Poisson-Gibbs and PoissonMH: their transition matrix by sums over all counts, and chains against the textbook."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from approxmcmc.acceptance.thinning import ROWS
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.alias_table import alias_table
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.gibbs import poisson_counts
 from tests.planting import plant
 
@@ -228,3 +230,16 @@ def test_exact_subsampling_knows_the_bounds_of_factors(test):
     sampler = amc.MetropolisHastings(amc.SingleSite(), test)
     trace = amc.sample(target, sampler, draws=300, tune=0, chains=1, random_seed=1, progressbar=False)
     assert int(trace.sample_stats["range_violations"].sum()) == 0
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
+def test_a_rate_must_be_positive(rate):
+    with pytest.raises(InvalidInputError, match="PoissonGibbs: rate must be"):
+        amc.PoissonGibbs(rate)
+
+
+@pytest.mark.parametrize("rate", [None, 3.0])
+def test_sites_whose_terms_never_change_read_nothing(rate):
+    """Their number of terms is that of every site: 10 of the triples of 6 variables."""
+    attrs = amc.PoissonGibbs(rate).build(amc.targets.BinaryMRF.random_triples(6, scale=0.0, random_seed=0)).attrs
+    assert attrs["setup_expected_reads"] == 0.0 and repr(attrs["n_obs"]) == "10"

@@ -323,8 +323,9 @@ def test_the_ends_of_the_type_one_error():
     assert epsilon_for_type_one_error(0.0, **LOOKS) == 0.0
     assert epsilon_for_type_one_error(1.0, **LOOKS) == 0.5
     assert epsilon_for_type_one_error(0.0, batch_size=20, n_obs=10) == 0.0
-    with pytest.raises(InvalidInputError, match="only look"):
-        epsilon_for_type_one_error(0.05, batch_size=20, n_obs=10)
+    for wanted in (0.05, 1.0):
+        with pytest.raises(InvalidInputError, match="only look"):
+            epsilon_for_type_one_error(wanted, batch_size=20, n_obs=10)
     with pytest.raises(InvalidInputError, match="between 0 and 1"):
         epsilon_for_type_one_error(1.2, **LOOKS)
 
@@ -391,3 +392,12 @@ def test_a_whole_chain_with_approximate_acceptance(epsilon, distance, largest, u
     assert np.abs(test["error"].values).max() == pytest.approx(largest, rel=5e-3)
     assert (moves * test["data_fraction"].values).sum() / moves.sum() == pytest.approx(usage, rel=5e-3)
     assert (stationary - target) @ grid**2 == pytest.approx(bias, rel=5e-3)
+
+
+def test_a_number_goes_with_labels():
+    labelled = xr.DataArray([-1.0, 0.5], dims="log_ratio")
+    found = acceptance_probability_error(labelled, 2.0, epsilon=0.05, batch_size=20, n_obs=100)
+    plain = acceptance_probability_error(labelled.values, np.full(2, 2.0), epsilon=0.05, batch_size=20, n_obs=100)
+    np.testing.assert_array_equal(found["error"], plain["error"])
+    with pytest.raises(InvalidInputError, match="must be a number or a DataArray"):
+        acceptance_probability_error(labelled, np.full(2, 2.0), epsilon=0.05, batch_size=20, n_obs=100)

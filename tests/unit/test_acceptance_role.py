@@ -237,6 +237,7 @@ class TestProblems:
         clean = {"max_term_ratio": 0.4, "skewness_ratio": 0.04, "range_violations": 0, "audited_mu_std": 2.0}
         assert member.problems(records(**clean)) == []
         assert member.problems(records(**clean, wrong_decisions=np.arange(100) == 3)) == []
+        assert BernsteinTest(0.0).problems(records()) == []
 
     def test_as_many_wrong_decisions_as_predicted_are_no_problem(self):
         stats = records(audited_mu_std=2.0, wrong_decisions=SOME)

@@ -12,7 +12,9 @@ import approxmcmc as amc
 from approxmcmc import runs
 from approxmcmc.contracts import Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
-from approxmcmc.samplers.audits import kurtosis_of
+from approxmcmc.samplers.audits import Judge, WalkedSteps, kurtosis_of
+from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
+from approxmcmc.samplers.replication import DECISIONS, ORDERS
 from approxmcmc.sampling import audits
 from approxmcmc.sampling.audits import audit_draws, number_of_audits, time_for_draws
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
@@ -224,3 +226,41 @@ def test_a_time_limit_ends_the_audits(monkeypatch):
     assert attrs["stopped"] == "time_limit" and attrs["audit_policy"] == "auto"
     assert attrs["sampling_time"] >= 0.3
     assert left[0] <= 0.33 - attrs["sampling_time"] + 0.001  # less where another process held up this one
+
+
+@pytest.mark.parametrize("n_draws", [1, 7, 600, 1024, 1025])
+def test_the_walk_that_audits_draws_has_their_covariance(n_draws):
+    """Every second of 600, every third of 1025; scaled by 2.38 / sqrt(dim), whatever its sign."""
+    draws = np.random.default_rng(0).normal(size=(n_draws, 3))
+    some = draws[:: max(-(-n_draws // 512), 1)]
+    spread = WalkedSteps(None, draws, None).spread
+    expected = 2.38**2 / 3.0 * np.cov(some.T) if n_draws > 1 else np.zeros((3, 3))
+    np.testing.assert_allclose(spread.T @ spread, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("tau", "records", "clear"),
+    [(2.0, ("audited_mu_std",), 0.25), (0.0, ("audited_mu_std",), math.nan), (2.0, (), None)],
+)
+def test_what_an_audit_says_of_the_test(tau, records, clear):
+    """Lambda = -0.5, T(u) = -1 at first; estimates of -2, 0 and -1 accept with e^-2, 1 and e^-1."""
+    judge = Judge("metropolis", 1.0, None, None)
+    steps = AuditsOfATest(None, types.SimpleNamespace(records=records), judge, None, None, None, None)
+    found = dict(steps.of_the_test(-0.5, np.array([-1.0, 0.0, 1.0]), np.array([-2.0, 0.0, -1.0]), tau))
+    errors = np.exp([-2.0, 0.0, -1.0]) - math.exp(-0.5)
+    assert found.pop("audit_acceptance_error") == pytest.approx(errors.mean())
+    assert found.pop("audit_acceptance_noise") == pytest.approx(errors.std(ddof=1) / math.sqrt(3.0))
+    assert found.pop("audited_mu_std", None) == pytest.approx(clear, nan_ok=True)
+    assert found == {"decisions_audited": 1, "wrong_decisions": True, "wrong_accepts": False}
+    assert steps.of_the_test(-3.0, np.array([-1.0, 0.0]), np.array([-0.5, 0.0]), tau)["wrong_accepts"] is True
+
+
+@pytest.mark.parametrize(("form", "asked"), [(None, 2 * (DECISIONS // ORDERS)), ("a threshold form", 2)])
+def test_a_test_without_a_threshold_form_decides_several_times_for_each_order(form, asked):
+    rng = np.random.default_rng(0)
+    test, judge = types.SimpleNamespace(threshold_form=form), Judge("metropolis", 1.0, None, None)
+    steps = AuditsOfATest(None, test, judge, None, None, None, rng)
+    thresholds, ratios = steps.decide(None, None, None, -math.inf, 0, 2)
+    assert ratios.tolist() == [-math.inf] * asked
+    strata = np.floor(np.exp(np.sort(thresholds)) * asked)
+    assert strata.tolist() == list(range(asked))  # one u in each

@@ -68,6 +68,7 @@ class TestSettings:
         assert amc.presets.minibatch_barker(0.1).test == MinibatchBarker()
         assert amc.correction_distribution().sup_error < 1e-7
         assert amc.minibatch_barker_error_bound([0.0, 1.0, 2.0], 100) > 0.5
+        assert amc.minibatch_barker_error_bound([0.0, 1.0], 100) > 0.5
 
     @pytest.mark.parametrize(
         ("terms", "size"), [([1.0, 1.0], 10), ([1.0], 10), ([1.0, math.nan], 10), ([0.0, 1.0], 0), ([[0.0, 1.0]], 10)]

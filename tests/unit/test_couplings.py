@@ -238,6 +238,16 @@ class TestSurrogate:
             known.move_both(np.random.default_rng(seed), at_start(), at_start(), x, y, count)
             assert alone.tobytes() == x.tobytes() == y.tobytes()
 
+    @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
+    def test_together_they_are_weighed_as_one_is(self):
+        proposal, start = amc.SurrogateTransition().build_proposal(self.core), self.core.pilot.draws[0]
+        count, ends, noise = np.zeros(len(COUNT_NAMES), np.int64), np.empty((3, start.size)), np.empty((2, start.size))
+        states = [proposal.make_state() for _ in range(3)]
+        alone = proposal.propose(np.random.default_rng(1), states[0], start, ends[0], count)
+        both = proposal.couple(np.random.default_rng(1), *states[1:], start, start.copy(), *ends[1:], noise, count)
+        assert both == pytest.approx((alone, alone)) and abs(alone) > 0.1
+        np.testing.assert_array_equal(ends[1:], ends[[0, 0]])
+
     def test_they_meet(self):
         coupling = coupling_of(self.core, amc.MetropolisHastings(amc.SurrogateTransition()))
         start = self.core.pilot.draws

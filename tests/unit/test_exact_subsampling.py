@@ -261,6 +261,12 @@ def test_a_surrogate_transition_brings_its_own_exact_test():
     assert trace.sample_stats["datapoints_touched"].mean() < 600
 
 
+@pytest.mark.parametrize(("reads", "few"), [(59.9, True), (60.0, False), (math.nan, False)])
+def test_poisson_counts_must_read_less_than_a_fifth(reads, few, monkeypatch):
+    monkeypatch.setattr(amc.PoissonTest, "expected_reads", lambda self, target: reads)
+    assert amc.CheapestExactTest().chosen_for(logistic(300)) == (amc.PoissonTest() if few else amc.ExactTest())
+
+
 def test_settings_out_of_range_are_refused():
     for chi in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInputError, match="chi must be finite and at least 0"):

@@ -138,9 +138,14 @@ def test_counts_are_those_of_the_algorithm(name):
     np.testing.assert_array_equal(stats["auxiliary_updates"], 16 * draws)
     np.testing.assert_array_equal(stats["datapoints_touched"], steps)
     np.testing.assert_array_equal(stats["decisions_made"], 0 * steps if langevin else steps)
+    np.testing.assert_array_equal(stats["decision_rounds"], stats["decisions_made"])
     np.testing.assert_array_equal(stats["likelihood_evaluations"], 0 * steps if langevin else steps)
     assert trace.posterior.attrs["n_obs"] == 1
     assert ("gradient_evaluations" in stats) == (name in ("Langevin", "MALA", "refreshed", "noisy MALA"))
+    if "gradient_evaluations" in stats:
+        gradients = steps * (2 if name == "refreshed" else 1)
+        gradients[0, 0] += name in ("MALA", "noisy MALA")
+        np.testing.assert_array_equal(stats["gradient_evaluations"], gradients)
     if langevin:
         assert "decisions_audited" not in stats and stats["accepted"].all()
     else:

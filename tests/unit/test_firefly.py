@@ -222,6 +222,8 @@ class TestCosts:
                 assert len(calls) <= records["datapoints_touched"] <= bright + math.ceil(0.3 * self.N)
         moved = [records["accepted"] for records, *_ in rows]
         assert 0 < sum(moved) < len(moved)
+        rates = [records["acceptance_rate"] for records, *_ in rows]
+        assert 0.0 < min(rates) < 0.9 and max(rates) == 1.0
 
     def test_slice_and_thinning(self):
         rows = self.counted(amc.ImplicitZ(0.2), amc.Slice(0.3))
@@ -229,7 +231,7 @@ class TestCosts:
             assert records["likelihood_evaluations"] == len(calls)
             assert len(calls) == records["bound_evaluations"] * bright + records["dark_proposals"]
             assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
-            assert records["accepted"] == 1
+            assert records["accepted"] == records["acceptance_rate"] == 1
         thinned = self.counted(amc.ImplicitZ(0.2), thin=3)
         assert all(records["likelihood_evaluations"] == len(calls) for records, calls, *_ in thinned)
         assert all(records["decisions_made"] == 3 for records, *_ in thinned)

@@ -103,11 +103,12 @@ def test_costs_are_booked(settings, test, gradients, touched, monkeypatch):
     assert trace.sample_stats["datapoints_touched"].values[0, 1:].tolist() == 4 * [touched]
 
 
-def test_learning_is_booked():
-    part = SGHMC(0.02, 5.0, 10, control_variate=np.zeros(3)).build_unadjusted(logistic(50))
+@pytest.mark.parametrize(("anchor", "gradients"), [(np.zeros(3), 40), (None, 20)])
+def test_learning_is_booked(anchor, gradients):
+    part = SGHMC(0.02, 5.0, 10, control_variate=anchor).build_unadjusted(logistic(50))
     state, count = part.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     plain(part.propose)(np.random.default_rng(1), state, np.zeros(3), np.empty(3), count)
-    assert count[COUNT_NAMES.index("gradient_evaluations")] == 40
+    assert count[COUNT_NAMES.index("gradient_evaluations")] == gradients
     assert count[COUNT_NAMES.index("datapoints_touched")] == 10
 
 

@@ -46,6 +46,10 @@ WRONG = [
     (lambda: amc.StochasticGradientLangevin(0.1, 10, control_variate=[[0.0]]), "control_variate must be a point"),
     (lambda: amc.DecreasingStep(0.1, exponent=0.5), r"exponent must lie in \(0.5, 1\]"),
     (lambda: amc.DecreasingStep(0.1, offset=0.0), "offset must be at least 1"),
+    (lambda: amc.DecreasingStep(0.1, offset=math.inf), "offset must be at least 1, found inf"),
+    (lambda: amc.DecreasingStep(0.0), r"scale must be positive and finite, found 0\.0"),
+    (lambda: amc.DecreasingStep(math.inf), "scale must be positive and finite, found inf"),
+    (lambda: amc.DecreasingStep(0.1, exponent=0.5), "exponent must lie in"),
     (lambda: amc.StochasticGradientFisherScoring(0.1, 1), "at least 2"),
 ]
 

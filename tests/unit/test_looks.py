@@ -90,3 +90,9 @@ def test_epsilon_outside_its_range_is_refused(epsilon):
 def test_unknown_thresholds_are_refused():
     with pytest.raises(InvalidInputError, match="cauchy"):
         critical_values(look_sizes(100, 10), 0.1, thresholds="cauchy")
+
+
+@pytest.mark.parametrize("shape", [-0.01, 0.51, math.nan])
+def test_a_boundary_shape_outside_its_range_is_refused(shape):
+    with pytest.raises(InvalidInputError, match="boundary_shape"):
+        critical_values(look_sizes(100, 10), 0.1, shape=shape)

@@ -5,13 +5,14 @@ In three dimensions, with unequal variances and correlations, so that no index, 
 
 import inspect
 import math
+import types
 
 import numpy as np
 import pytest
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals import langevin_step
+from approxmcmc.proposals import langevin_step, single_site
 from tests.langevin import normal_means
 from tests.models import logistic
 from tests.planting import plain
@@ -275,3 +276,22 @@ class TestCrankNicolson:
                 amc.Independence(center, cov)
         with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal's law 3"):
             amc.Independence(fit).build_proposal(logistic(12, 2))
+
+
+@pytest.mark.parametrize(("u", "end"), [(0.0, [0, 2, 1]), (0.49, [0, 2, 1]), (0.51, [1, 2, 1]), (0.99, [1, 2, 1])])
+def test_a_site_goes_to_one_of_its_other_states(u, end):
+    """Of three sites with 3, 4 and 2 states the first, which is in the last of its states."""
+    numbers = iter([0.1, u])
+    rng, out = types.SimpleNamespace(random=lambda: next(numbers)), np.empty(3)
+    state = single_site.SiteState(np.array([3, 4, 2]))
+    assert plain(single_site.propose)(rng, state, np.array([2.0, 2.0, 1.0]), out, COUNT) == 0.0
+    assert out.tolist() == end
+
+
+@pytest.mark.parametrize(("site", "u", "end"), [(0.4, 0.4, 1), (0.4, 0.7, 3), (0.6, 0.3, 0), (0.99, 0.99, 0)])
+def test_the_state_that_it_leaves_is_left_out(site, u, end):
+    numbers = iter([site, u])
+    rng, out = types.SimpleNamespace(random=lambda: next(numbers)), np.empty(3)
+    plain(single_site.propose)(rng, single_site.SiteState(np.array([3, 4, 2])), np.array([2.0, 2.0, 1.0]), out, COUNT)
+    changed = int(site * 3)
+    assert out[changed] == end and (np.delete(out, changed) == np.delete([2.0, 2.0, 1.0], changed)).all()

@@ -1,11 +1,18 @@
 """SliceSampler: what it refuses, and what it counts."""
 
+import math
+import types
+
 import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.slice import step
 from tests.models import logistic
+from tests.planting import plain
 from tests.unit.test_mrf import mixed
 
 
@@ -43,6 +50,41 @@ def half_line(theta):
     return -0.5 * (theta**2).sum() if theta[0] > 0.0 else -np.inf
 
 
+@pytest.mark.parametrize(
+    ("log_prior", "answer", "counted"),
+    [
+        (-1.5, 1, {TOUCHED: 3, EVALUATIONS: 3}),
+        (-math.inf, 0, {TOUCHED: 3, EVALUATIONS: 3, DECISIONS: 1}),
+        (math.inf, -1, {TOUCHED: 3, EVALUATIONS: 3}),
+        (math.nan, -1, {TOUCHED: 3, EVALUATIONS: 3}),
+    ],
+)
+def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted, monkeypatch):
+    asked, count = [], np.zeros(len(COUNT_NAMES), np.int64)
+    monkeypatch.setattr(step, "place_on_line", lambda line, theta, t, out: out.fill(theta[0] + t))
+
+    def decide(streams, clock, evidence, threshold, log_rest, test, count, value):
+        asked.append((threshold, log_rest))
+        return 1, 0.0
+
+    parts = {"clock": None, "evidence": None, "test": None, "proposal": None, "prior_rows": 3}
+    state = types.SimpleNamespace(
+        theta=np.ones(1),
+        proposed=np.zeros(1),
+        log_prior=[-2.0],
+        log_prior_of=lambda at: log_prior + at[0] - 1.5,
+        **parts,
+    )
+    assert plain(step.make_is_inside(decide))(None, state, 0.5, -0.7, count, None) == answer
+    assert asked == [(-0.7, 0.5)] * (answer == 1) and state.proposed.tolist() == [1.5]
+    assert {k: n for k, n in enumerate(count.tolist()) if n} == counted
+
+
+@pytest.mark.parametrize(("test", "audit_every"), [(amc.SequentialTTest(0.2, 20), None), (amc.ExactTest(), "auto")])
+def test_no_audits_where_none_were_asked_for_or_needed(test, audit_every):
+    assert amc.SliceSampler(amc.Slice(0.5), test).build(logistic(), audit_every=audit_every).audits is None
+
+
 @pytest.mark.recompiles
 class TestChains:
     def test_every_comparison_can_be_audited(self):
@@ -50,6 +92,7 @@ class TestChains:
         settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
         stats = amc.sample(logistic(), sampler, audit_every=1, **settings).sample_stats
         np.testing.assert_array_equal(stats["decisions_audited"], stats["decisions_made"])
+        assert (stats["acceptance_rate"] == 1.0).all()
         assert 0 < int(stats["wrong_decisions"].sum()) < 0.3 * int(stats["decisions_made"].sum())
 
     def test_audits_by_time_look_at_its_draws(self):

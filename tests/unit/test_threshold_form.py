@@ -144,3 +144,4 @@ def test_probabilities_are_those_of_the_enumeration():
 def test_thresholds_have_the_law_of_the_rule(rule):
     u = (np.arange(999) + 0.5) / 999
     np.testing.assert_allclose(exact_probability(threshold_at(u, rule), rule), u, rtol=1e-12)
+    assert exact_probability(np.array([0.0, 0.7]), "metropolis").tolist() == [1.0, 1.0]

@@ -1,0 +1,97 @@
+"""One decision by hand: what a test answers, counts and writes on a few terms, and where a term is no number."""
+
+import math
+
+import numpy as np
+import pytest
+
+from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
+from approxmcmc.acceptance.delayed import DelayedState, make_decide
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.contracts.records import BLANK_VALUES, SKEWNESS, SKEWNESS_RATIO
+from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.evidence import merge_differences
+from approxmcmc.engine.order import read_differences
+from tests.decisions import Population, decide_once, evidence_of, read_without_drawing
+from tests.planting import plain
+
+TERMS = np.array([0.0, 0.0, 0.3, 0.5, 0.2, -0.1])
+NO_NUMBERS = [(UNDEFINED, -1, 0.0), (IMPOSSIBLE, 0, -math.inf), (CERTAIN, 1, math.inf)]
+BY_LOOKS = [SequentialTTest(0.2, 2), BernsteinTest(0.9, 2, 1.0), MinibatchBarker(batch_size=2)]
+
+
+def booked(looks, read, **more):
+    """Return what a decision of so many looks counts."""
+    counts = {"decisions_made": 1, "decision_rounds": looks, "datapoints_touched": read}
+    return counts | {"likelihood_evaluations": 2 * read} | more
+
+
+@pytest.mark.parametrize("test", BY_LOOKS, ids=lambda test: type(test).__name__)
+@pytest.mark.parametrize(("outcome", "answer", "log_ratio"), NO_NUMBERS)
+def test_a_term_that_is_no_number_answers_at_once(test, outcome, answer, log_ratio):
+    found = decide_once(test, TERMS, 0.0, 0.0, outcome=outcome)
+    assert found == (answer, log_ratio, {"decisions_made": 1, "decision_rounds": 1}, {})
+
+
+class TestBarker:
+    """Three of six terms have mean 0.1, M_2 = 0.06 and M_3 = 0.006; s^2 = 36 (0.06 / 2) / 3 (1 - 3 / 6) = 0.18."""
+
+    def test_it_stops_where_the_variance_is_small_and_writes_what_it_saw(self):
+        test = MinibatchBarker(batch_size=3)
+        _, log_odds, *written = decide_once(test, TERMS, 0.0, 0.4)
+        assert log_odds == pytest.approx(0.4 + 6.0 * 0.1, abs=0.05)  # all noise together is nearly logistic
+        values = {"log_ratio_variance": 0.18, "term_skewness": 0.5**0.5, "skewness_ratio": 6.0**-0.5}
+        assert written == [booked(1, 3), pytest.approx(values)]
+        for threshold, answer in ((log_odds - 1e-9, 1), (log_odds, 0), (log_odds + 1e-9, 0)):
+            assert decide_once(test, TERMS, threshold, 0.4)[:2] == (answer, log_odds)
+
+    def test_the_variance_must_be_below_its_target(self):
+        for target_variance, read in ((0.18 + 1e-9, 3), (0.18 - 1e-9, 6)):
+            assert decide_once(MinibatchBarker(target_variance, 3), TERMS, 0.0, 0.0)[2] == booked(read // 3, read)
+
+    def test_on_all_data_it_is_barkers_rule(self):
+        _, log_odds, counts, values = decide_once(MinibatchBarker(batch_size=4, max_error=1e-9), TERMS, 0.0, 0.4)
+        assert log_odds == pytest.approx(0.4 + 0.9, rel=1e-14) and counts == booked(2, 6)
+        skewness = np.mean((TERMS - 0.15) ** 3) / np.var(TERMS) ** 1.5
+        assert values == {"term_skewness": pytest.approx(skewness)}  # and a variance of 0
+
+    def test_the_largest_skewness_of_a_draw_is_kept(self):
+        """Of its decisions the second sees symmetric terms."""
+        part = MinibatchBarker(batch_size=3).build_test(Population(TERMS))
+        decide = plain(part.decide, {read_differences: read_without_drawing})
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy()
+        for terms in (TERMS, np.array([-0.1, 0.0, 0.1, 0.0, 0.0, 0.0])):
+            decide(None, evidence_of(terms), 0.0, 0.0, part.make_state(), count, value)
+        assert value[SKEWNESS] == 0.0 and value[SKEWNESS_RATIO] == pytest.approx(6.0**-0.5)
+
+    @pytest.mark.parametrize(("outcome", "answer", "_"), NO_NUMBERS)
+    def test_an_audit_of_a_term_that_is_no_number(self, outcome, answer, _):
+        part = MinibatchBarker(batch_size=3).build_test(Population(TERMS))
+        audit, value = plain(part.audit, {merge_differences: lambda *_: outcome}), BLANK_VALUES.copy()
+        assert audit(None, evidence_of(TERMS), 0.0, 0.0, part.make_state(), value) == answer
+        np.testing.assert_array_equal(value, BLANK_VALUES)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "answer", "log_ratio", "expected"),
+    [
+        (0.3, 1, 0.7, (0, -math.inf)),  # not below log_rest: the second stage is not asked
+        (0.2, 1, 0.7, (1, 0.0)),
+        (0.2, 0, -0.7, (0, -0.7)),
+        (0.2, 0, -math.inf, (0, -math.inf)),
+        (0.2, -1, 0.7, (-1, -math.inf)),
+    ],
+)
+def test_delayed_acceptance_asks_the_second_stage_after_the_first(threshold, answer, log_ratio, expected):
+    asked, count = [], np.zeros(len(COUNT_NAMES), np.int64)
+
+    def second(*arguments):
+        asked.append(arguments[2:5])
+        return answer, log_ratio
+
+    decide = plain(make_decide(second, lambda rng: -1.5, lambda ratio: math.exp(min(ratio, 0.0))))
+    answered, said = decide(None, None, threshold, 0.3, DelayedState("state"), count, None)
+    assert (answered, said) == (expected[0], pytest.approx(expected[1]))
+    passed = threshold < 0.3
+    assert asked == [(-1.5, 0.0, "state")] * passed  # a threshold of its own, and the terms alone
+    assert count.tolist() == [0, 0, int(not passed)] + [0] * (len(COUNT_NAMES) - 3)  # the second stage counts itself

@@ -1,0 +1,59 @@
+"""Parts of the bounds, number by number."""
+
+import math
+import types
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.bounds import check
+from approxmcmc.bounds.acceptance_law import scales
+from approxmcmc.bounds.exchange import _pairs
+from approxmcmc.bounds.finite import checked_matrix
+from approxmcmc.errors import InvalidInputError
+
+FREE = types.SimpleNamespace(n_states=np.full(5, 2))  # all that is asked of a target here
+
+
+def test_the_scale_of_a_pair_is_that_of_its_terms():
+    differences = np.array([[1.0, 2.0, 3.0, 6.0, 8.0], [0.0, 0.0, 0.0, 0.0, 5.0]])
+    expected = [math.sqrt(5.0 * 34.0 / 4.0), math.sqrt(5.0 * 20.0 / 4.0)]
+    np.testing.assert_allclose(scales(differences), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n_pairs", "delta_max", "bound"),
+    [
+        (amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest()), 7, 0.2, 0.6),
+        (amc.Gibbs(amc.SequentialTTest(0.1, 5)), 7, 0.2, 3.0),  # five decisions in a sweep
+        (amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest()), 0, math.nan, math.nan),
+        (amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), 7, 0.0, 0.0),
+    ],
+    ids=["test", "Gibbs", "no pairs", "exact"],
+)
+def test_a_bound_from_decisions_is_a_factor_for_each_of_them(sampler, n_pairs, delta_max, bound, monkeypatch):
+    monkeypatch.setattr(check, "estimate_delta", lambda *_, n_pairs, **__: {"delta_max": 0.2})
+    found = check._from_decisions(FREE, sampler, {"b5_factor": 3.0}, n_pairs, 10, 0, False)
+    assert found["delta_max"] == pytest.approx(delta_max, nan_ok=True)
+    assert found["values"]["b5_delta_max"] == pytest.approx(bound, nan_ok=True)
+    without = check._from_decisions(FREE, sampler, None, n_pairs, 10, 0, False)
+    assert math.isnan(without["values"]["b5_delta_max"])
+
+
+def test_the_worst_row_is_named():
+    with pytest.raises(InvalidInputError, match="row 2"):
+        checked_matrix([[0.5, 0.5, 0.0], [0.5, 0.5, 0.3], [0.2, 0.1, 0.1]], "P")
+
+
+def test_pairs_are_those_that_are_wanted_and_possible_and_differ():
+    model = types.SimpleNamespace(points=range(3), log_prior=np.array([0.0, -math.inf, -1.0]))
+    assert [each.tolist() for each in _pairs(model, None)] == [[0, 2], [2, 0]]
+    wanted = np.array([[True, True, True], [True, True, True], [False, False, True]])
+    assert [each.tolist() for each in _pairs(model, wanted)] == [[0], [2]]
+
+
+def test_a_constant_of_total_variation_is_half_that_of_the_norm():
+    factor = amc.bounds.mitrophanov_factor
+    for C, rho in ((0.7, 0.9), (3.0, 0.4)):
+        assert factor(C, rho, distance="tv") == factor(2.0 * C, rho) > factor(C, rho)

@@ -1,0 +1,35 @@
+"""The gradient of Firefly's joint density, by differences of the density."""
+
+import numpy as np
+import pytest
+
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.samplers.firefly.bound import checked_bound
+from approxmcmc.samplers.firefly.bright import new_bright
+from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity, log_joint_at
+from approxmcmc.samplers.firefly.joint_target import JointTarget
+from tests.models import logistic
+from tests.planting import plain
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("touching", [None, np.array([0.5, -0.5, 0.2])], ids=["untuned", "tuned"])
+def test_the_gradient_is_that_of_the_joint_density(touching):
+    """Of prior, bound, and the odds of every second datum."""
+    target = logistic(60, 3)
+    compiled = target.compile()
+    bound, _ = checked_bound(target, compiled, "untuned" if touching is None else "tuned", touching)
+    bright = new_bright(np.arange(60) % 2 == 0, np.ones(60))
+    joint = JointDensity(compiled.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)
+    factors, count = Factors(np.zeros(1), np.zeros(1), np.empty(60)), np.zeros(len(COUNT_NAMES), np.int64)
+
+    def log_joint(theta):
+        return plain(log_joint_at)(joint, theta, bright, factors, count)
+
+    gradient = JointTarget(target, bound, bright).compile_gradient()
+    theta, found = np.array([0.3, -0.4, 0.2]), np.zeros(3)
+    gradient.add_prior_gradient(theta, found)
+    gradient.add_gradient(theta, gradient.data, np.zeros(1, np.int64), 0, 1, found)
+    steps = 1e-5 * np.eye(3)
+    expected = [(log_joint(theta + step) - log_joint(theta - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
