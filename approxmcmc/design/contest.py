@@ -92,13 +92,14 @@ def begin(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains
 def measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: float) -> None:
     """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
 
-    A trial that hope has cut short is kept, and goes on where no rival was better.
+    A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
+    risks, every trial has its share of the limit, and none is cut.
     """
+    hope = math.inf if goal.time_limit else hope
 
     def worth(seconds_per_draw: float) -> float:
         fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        budget = goal.seconds(fastest)
-        return max(SHARE_OF_TRIAL * (budget if goal.time_limit else min(budget, hope)), LEAST_TRIAL)
+        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest), hope), LEAST_TRIAL)
 
     try:
         found = trial.measure(worth, audited=not entry.exact)
@@ -107,7 +108,7 @@ def measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: fl
         return
     entry.trial_seconds = trial.spent
     entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
-    entry.unfinished = trial if math.isfinite(hope) else None
+    entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 
 def contenders(entries: list[Entry], goal: Goal) -> list[tuple[Entry, Trial]]:

@@ -281,8 +281,9 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
 
         def measure(self, worth, *, audited):
             self.worths.append(worth(self.seconds))
-            return Measured(self.seconds, 1.0, 1.0, 0.0, 0.0, np.zeros((1, 1)), 1.0, 100.0)
+            return Measured(self.seconds, 1.0, 1.0, 0.0, 0.0, np.zeros((1, 1)), 1.0, effective)
 
+    effective = 20.0
     entries = [prices.Entry(one, 0.01, has_set_up=False) for one in TALL[:3]]
     trials = [Told(seconds) for seconds in (1e-4, 1.5e-4, 1e-2)]
     for entry, trial in zip(entries, trials, strict=True):
@@ -292,6 +293,11 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
         contest.measure(entry, trial, goal, entries[0], hope=math.inf)
     assert not contest.contenders(entries, goal)
     assert [trial.worths for trial in trials] == [[0.25, pytest.approx(5.0)]] * 2 + [[0.25]]
+    contest.measure(entries[0], trials[0], prices.checked_goal(2.0, None, None, 1), None, hope=1.0)
+    assert trials[0].worths[-1] == 0.25 and entries[0].unfinished is None  # a time limit cuts none
+    effective = 100.0
+    contest.measure(entries[0], trials[0], goal, None, hope=1.0)
+    assert entries[0].unfinished is None  # it has seen enough
 
 
 def test_a_trial_with_few_effective_draws_promises_nothing():
