@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target
 from approxmcmc.contracts.variables import Variables
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.kernels import gradient_kernel, log_terms_kernel, numba_function
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.made_of_rows import MadeOfRows
@@ -70,7 +71,7 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
 
     def content_hash(self) -> str:
         """Refuse: it is a part of a posterior."""
-        raise NotImplementedError
+        raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; ask the target they come from")
 
     def __repr__(self) -> str:
         """Name the model."""

@@ -38,7 +38,9 @@ def test_a_way_that_ends_without_a_fall_is_bisected(nothing, monkeypatch):
 
 @pytest.mark.parametrize(("depth", "answer"), [(undefined.OUT_OF_REACH + 1e-6, True), (undefined.OUT_OF_REACH, False)])
 def test_a_fall_before_the_end_puts_it_out_of_reach(depth, answer, monkeypatch):
-    fallen = lambda s: -5.0 if s == 0.0 else math.nan if s > 0.2 else -5.0 - depth  # noqa: E731
+    def fallen(s):
+        return -5.0 if s == 0.0 else math.nan if s > 0.2 else -5.0 - depth
+
     found, looks = looked_at(monkeypatch, fallen)
     assert found is answer and looks[:5] == [0.0, 1.0, 0.5, 0.25, 0.125]
 

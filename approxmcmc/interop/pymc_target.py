@@ -1,0 +1,186 @@
+"""The target that evaluates the graph of a PyMC model as it stands, on the rows asked for.
+
+What it was made of is compared with the whole model first: terms read in random groups of rows must be those that the
+full log-likelihood has, or the model couples rows, and is refused.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
+from approxmcmc.interop.graphs import merge_branches, simplify
+from approxmcmc.interop.kernels import (
+    gradient_kernel,
+    log_prior_kernel,
+    log_terms_kernel,
+    numba_function,
+    prior_gradient_kernel,
+)
+from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
+from approxmcmc.interop.prior import log_prior_of
+from approxmcmc.interop.rows import first_line, random_groups
+from approxmcmc.interop.variables import ModelVariables
+from approxmcmc.targets.checks import ROWS_AT_ONCE
+from approxmcmc.targets.given import kept
+from approxmcmc.targets.made_of_rows import MadeOfRows
+
+CHECKED_POINTS = 3
+IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"
+
+
+class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
+    """A PyMC model, read row by row; made by :func:`approxmcmc.from_pymc`."""
+
+    def __init__(
+        self, source: ModelOfPyMC, *, deterministics: bool = False, given: Mapping[str, Any] | None = None
+    ) -> None:
+        self.source = source
+        self.given = kept({name: given[name] for name in source.rows.names}) if given else None
+        self.n_obs, self.data = source.rows.n_obs, source.rows.data
+        self._theta = source.theta
+        [terms] = source.over_flat([source.rows.terms()])
+        example = self.initial_point(), *(np.array(array[:4]) for array in self.data)
+        self._graph = GraphOfRows(self._theta, source.rows.inputs, merge_branches(simplify(terms)), example)
+        self._prior: Any = simplify(log_prior_of(source))
+        self.variables = self._describe_variables(deterministics)
+        with self._on_rows_alone():
+            _ = self._graph.function
+        self._check_rows()
+        if source.rows.is_given:
+            self._check_given()
+
+    def _describe_variables(self, deterministics: bool) -> ModelVariables:
+        source = self.source
+        wanted = [v for v in source.model.deterministics if not source.rows.leaves & set(ancestors([v]))]
+        return source.describe(wanted if deterministics else [])
+
+    def without_rows(self) -> TermsOfGraph:
+        """Return the graph of the terms: of all that passes over the rows need, what travels."""
+        return TermsOfGraph(self._graph, self.n_obs, repr(self))
+
+    def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
+        """Return the terms of some of the rows that the model holds."""
+        with self._on_rows_alone():
+            return np.asarray(self._graph.function(theta, *(array[rows] for array in self.source.rows.own))[0])
+
+    @contextlib.contextmanager
+    def _on_rows_alone(self) -> Iterator[None]:
+        try:
+            yield
+        except (TypeError, ValueError, AssertionError, IndexError) as error:
+            rows = self.source.rows
+            raise IncompatibleError(
+                f"from_pymc: the likelihood of {rows.name!r} cannot be evaluated on some of its {rows.n_rows} rows "
+                f"alone. The usual reason is an array of that length made inside the model (pt.zeros({rows.n_rows})), "
+                "or one whose length is fixed: give arrays as pm.Data, or let them broadcast. "
+                f"PyTensor says: {first_line(error)}"
+            ) from error
+
+    def _check_rows(self) -> None:
+        """Compare the terms, read in random groups, with the full log-likelihood."""
+        [full] = self.source.over_flat([self.source.rows.all_terms()])
+        function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
+        rng, n_rows = np.random.default_rng(0), self.source.rows.n_rows
+        impossible = np.full(n_rows, True)
+        for point, theta in enumerate(self._points(rng)):
+            expected = np.asarray(function(theta))
+            if expected.shape == impossible.shape:
+                self._refuse_rows(np.isnan(expected) & (point == 0), "has the log-likelihood NaN at the initial point")
+                impossible &= expected == -np.inf
+            whole = self._terms_of(theta, slice(None))
+            # One graph agrees with itself to rounding; with PyMC's, which is written otherwise, to 1e-6 where a law is
+            # truncated.
+            if not _are_close(whole, expected, 1e-6, 1e-6):
+                self._refuse_coupling()
+            for index in random_groups(n_rows, rng):
+                if not _are_close(self._terms_of(theta, index), whole[index], 1e-8, 1e-10):
+                    self._refuse_coupling()
+        self._refuse_rows(impossible, IMPOSSIBLE)
+
+    def _points(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """Yield the initial point, and others around it."""
+        for point in range(CHECKED_POINTS):
+            yield self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
+
+    def _check_given(self) -> None:
+        """Evaluate all rows that were given, in blocks, by code that checks the bounds of arrays."""
+        inputs = [self._theta, *self.source.rows.inputs]
+        function = pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
+        for point, theta in enumerate(self._points(np.random.default_rng(0))):
+            for lo in range(0, self.n_obs, ROWS_AT_ONCE):
+                here = slice(lo, lo + ROWS_AT_ONCE)
+                try:
+                    terms = np.asarray(function(theta, *(array[here] for array in self.data)))
+                except (IndexError, ValueError) as error:
+                    raise InvalidInputError(
+                        f"from_pymc: the terms of rows {lo} to {min(here.stop, self.n_obs) - 1} of data cannot be "
+                        f"evaluated, such as codes beyond the categories of the model: {first_line(error)}"
+                    ) from error
+                undefined[here] |= np.isnan(terms) & (point == 0)
+                impossible[here] &= terms == -np.inf
+        self._refuse_rows(undefined, "has the log-likelihood NaN at the initial point")
+        self._refuse_rows(impossible, IMPOSSIBLE)
+
+    def _refuse_coupling(self) -> None:
+        raise IncompatibleError(
+            f"from_pymc: the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
+            "out (a cumulative sum, a mean over the data, centring inside the model): it is no sum of independent "
+            "terms. Compute such quantities before the model, and pass them as data"
+        )
+
+    def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:
+        """Refuse data that no parameter explains, naming the first row and the arrays that are not finite there."""
+        if not bad.any():
+            return
+        row = int(np.flatnonzero(bad)[0])
+        rows = self.source.rows
+        arrays = zip(rows.names, self.data if len(bad) == self.n_obs else rows.own, strict=True)
+        broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
+        cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
+        raise InvalidInputError(
+            f"from_pymc: row {row} of the observed variable {self.source.rows.name!r} {fault}, and "
+            f"{int(bad.sum()) - 1} others: {cause} Leave out or mend such rows, or give the variables an "
+            "initval at which they can occur"
+        )
+
+    def compile(self) -> CompiledTarget:
+        """Hand the compiled likelihood and prior to the chain; compiled once."""
+        self.source.refuse_changed_data()
+        return self._compiled
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Hand the compiled gradients to the proposal; compiled once."""
+        self.source.refuse_changed_data()
+        return self._compiled_gradient
+
+    @functools.cached_property
+    def _compiled(self) -> CompiledTarget:
+        terms = log_terms_kernel(self._graph.function, self.data)
+        return CompiledTarget(terms, log_prior_kernel(self._prior_function), self.data, self.n_obs)
+
+    @functools.cached_property
+    def _compiled_gradient(self) -> CompiledGradient:
+        gradient = gradient_kernel(self._graph.gradient, self.data)
+        return CompiledGradient(gradient, prior_gradient_kernel(self._prior_gradient_function), self.data, self.n_obs)
+
+    @functools.cached_property
+    def _prior_function(self) -> Any:
+        return numba_function([self._theta], [self._prior], (self.initial_point(),))
+
+    @functools.cached_property
+    def _prior_gradient_function(self) -> Any:
+        return numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
+
+
+def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:
+    return found.shape == expected.shape and np.allclose(found, expected, relative, absolute, equal_nan=True)
