@@ -5,8 +5,9 @@ axis as long as the data becomes an input that is indexed by the row numbers, an
 So a call costs what its rows cost, and nothing of size N is ever evaluated in a step. (Indexing the full
 log-likelihood instead costs O(N) a call: PyTensor does not push the index down.)
 
-This room alone stands on the semi-private surface of PyTensor and PyMC: in `model` the removal of minibatches, in `rows` and
-`graphs` the rebuilding of random variables, in `kernels` the dispatcher of what PyTensor's numba linker compiled.
+This room alone stands on the semi-private surface of PyTensor and PyMC: in `model` the removal of minibatches, in
+`rows` and `graphs` the rebuilding of random variables, in `kernels` the dispatcher of what PyTensor's numba linker
+compiled.
 """
 
 from collections.abc import Mapping
