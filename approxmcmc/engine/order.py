@@ -203,15 +203,19 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = n
 
 
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
-    """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`."""
+    """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`.
+
+    It holds them where it moves them now and then; a copy that stays as it is may be read-only.
+    """
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0
+    moved = rows if period else [np.empty((0, 1), array.dtype) for array in rows]
     return DataOrder(
         places=np.empty(0, dtype=np.int64),
         blocks=np.arange(n_blocks),
         kept=np.zeros((n_blocks, 2), dtype=np.int64),
         terms=np.empty((2, n_obs)),
         cursor=np.array([size, n_obs, period, 0, 1, 0, 0]),
-        rows=tuple(rows),
+        rows=tuple(moved),
         at_both=at_both,
     )

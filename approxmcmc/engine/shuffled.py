@@ -2,6 +2,10 @@
 
 Every array with a row for each of the N terms is copied row by row; others pass through. The copy is written front to
 back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
+
+On disk the copy of an array that lies in a file of its own is a file with a name, too: one for a data set, made once
+and mapped by all chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as
+what an expansion notes for each row, are copied to scratch.
 """
 
 from collections.abc import Sequence
@@ -9,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget
-from approxmcmc.engine.mapped_files import nameless_array
+from approxmcmc.contracts import CompiledTarget, content_hash
+from approxmcmc.engine.mapped_files import has_named_file, named_array, nameless_array
 from approxmcmc.engine.passes import over_blocks
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -39,8 +43,13 @@ def check_place(place: str, *, who: str) -> None:
         )
 
 
+def order_of_files(n_obs: int) -> np.ndarray:
+    """Return the random order of all files of so many rows, shape (N,)."""
+    return np.random.default_rng(n_obs).permutation(n_obs)
+
+
 def shuffled_copy(
-    data: Sequence[np.ndarray], permutation: np.ndarray, place: str
+    data: Sequence[np.ndarray], permutation: np.ndarray, place: str, *, named: bool = False
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Return the data in the order of `permutation`, and what a reshuffle moves.
 
@@ -51,13 +60,15 @@ def shuffled_copy(
     permutation
         Row numbers in their new order; shape (N,).
     place
-        ``"memory"``; ``"disk"``: a nameless file below the package's cache folder; or a folder for that file.
+        ``"memory"``; ``"disk"``: files below the package's cache folder; or a folder for these files.
+    named
+        Whether the copies of arrays that lie in a file of their own are such files, too, which nobody may change.
 
     Returns
     -------
     copy, rows
-        `copy` has the types of `data`, and is read-only where those are. `rows` are writable views of the same memory
-        as integers of `word_of`, shape (N, width): moving bits is all that a shuffle does.
+        `copy` has the types of `data`, and is read-only where those are. `rows` are views of the same memory as
+        integers of `word_of`, shape (N, width): moving bits is all that a shuffle does.
     """
     n_obs, word = len(permutation), word_of(data, len(permutation))
     copy: list[np.ndarray] = []
@@ -66,14 +77,8 @@ def shuffled_copy(
         if not copied:
             copy.append(array)
             continue
-        new = _allocate(array, place)
-        piece = max(1, PIECE_BYTES * n_obs // max(array.nbytes, 1))
-
-        def move(lo: int, hi: int, new: np.ndarray = new, array: np.ndarray = array) -> None:
-            np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
-
-        for _ in over_blocks(move, n_obs, piece):
-            pass
+        is_shared = named and array.size > 0 and has_named_file(array)
+        new = _in_a_file(array, permutation, place) if is_shared else _moved(array, permutation, place)
         rows.append(new.view(word).reshape(n_obs, -1))
         view = new.view()
         view.flags.writeable = array.flags.writeable
@@ -81,11 +86,38 @@ def shuffled_copy(
     return tuple(copy), tuple(rows)
 
 
-def _allocate(array: np.ndarray, place: str) -> np.ndarray:
+def _in_a_file(array: np.ndarray, permutation: np.ndarray, place: str) -> np.ndarray:
+    """Return the rows in this order from the file that is named by both; where there is none, write it."""
+    name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers tell one random order from another
+    path = _folder(place) / f"{name}.npy"
+    piece = _piece(array)
+    blocks = (array[permutation[lo : lo + piece]] for lo in range(0, len(array), piece))
+    mode = "c" if array.flags.writeable else "r"
+    return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
+
+
+def _moved(array: np.ndarray, permutation: np.ndarray, place: str) -> np.ndarray:
+    """Return the rows in this order, in memory or in a file without a name."""
     if place == "memory" or array.size == 0:
-        return np.empty(array.shape, array.dtype)
-    folder = user_cache("shuffled_data") if place == "disk" else Path(place)
-    return nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
+        new = np.empty(array.shape, array.dtype)
+    else:
+        new = nameless_array(array.shape, array.dtype, _folder(place), who="shuffled_copy")
+
+    def move(lo: int, hi: int) -> None:
+        np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
+
+    for _ in over_blocks(move, len(array), _piece(array)):
+        pass
+    return new
+
+
+def _piece(array: np.ndarray) -> int:
+    """Return how many rows are moved at a time."""
+    return max(1, PIECE_BYTES * len(array) // max(array.nbytes, 1))
+
+
+def _folder(place: str) -> Path:
+    return user_cache("shuffled_data") if place == "disk" else Path(place)
 
 
 def check_rows_are_terms(

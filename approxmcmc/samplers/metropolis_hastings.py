@@ -29,7 +29,14 @@ from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.evidence import DataOrder, new_evidence
 from approxmcmc.engine.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
-from approxmcmc.engine.shuffled import by_row, check_place, check_rows_are_terms, shuffled_copy, word_of
+from approxmcmc.engine.shuffled import (
+    by_row,
+    check_place,
+    check_rows_are_terms,
+    order_of_files,
+    shuffled_copy,
+    word_of,
+)
 from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
@@ -55,8 +62,9 @@ class MetropolisHastings(Component, ProposalSampler):
         `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data, one copy for all, or one for each
-        chain where there are fewer than 150 blocks: ``"memory"``,
-        ``"disk"`` (nameless files below the package's cache folder), or a folder for these files, which must exist.
+        chain where there are fewer than 150 blocks: ``"memory"``, ``"disk"`` (below the package's cache folder), or
+        a folder, which must exist. On disk one copy for all is that of the data set, found again by later runs and
+        other processes, and its order is the same for every seed.
 
     Notes
     -----
@@ -233,16 +241,17 @@ class MetropolisHastingsProgram:
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
 
-        In blocks the data are a shuffled copy: that of the first chain, by its own stream, serves all, unless chains
-        shuffle theirs anew.
+        In blocks the data are a shuffled copy: that of the first chain, by its own stream or in the order of files,
+        serves all, unless chains shuffle theirs anew.
         """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":
             return target.data, self.new_order(), 0
-        evaluations = 0
-        if self.copy is None or is_reshuffled(target.n_obs, schedule.size):
-            permutation = rng.permutation(target.n_obs)
-            self.copy = shuffled_copy(target.data, permutation, schedule.place)
+        evaluations, is_own = 0, is_reshuffled(target.n_obs, schedule.size)
+        if self.copy is None or is_own:
+            named = schedule.place != "memory" and not is_own
+            permutation = order_of_files(target.n_obs) if named else rng.permutation(target.n_obs)
+            self.copy = shuffled_copy(target.data, permutation, schedule.place, named=named)
             evaluations = check_rows_are_terms(target, self.copy[0], permutation, theta)
         copy, rows = self.copy
         return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.engine.mapped_files import named_array
+from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.sources.layout import laid_out
 
 LARGEST = np.iinfo(np.int64).max
 
@@ -156,7 +157,8 @@ class DataSource(abc.ABC):
             return self.astype(dtype).__array__(copy=copy)
         parts = self.fingerprint(), list(self.columns), self.ones, self.is_vector, self.dtype.str, len(self)
         blocks = (self.read(block) for block in range(len(self.offsets) - 1))
-        rows = laid_out(content_hash(*parts), self.shape, self.dtype, blocks, who=repr(self))
+        path = user_cache("laid_out_rows") / f"{content_hash(*parts)}.npy"
+        rows = named_array(path, self.shape, self.dtype, blocks, who=repr(self))
         return rows.copy() if copy else rows
 
     def __repr__(self) -> str:

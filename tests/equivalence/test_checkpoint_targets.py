@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.engine import order
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import Arrays
 from tests.equivalence.test_checkpoint import QUICK, Killed, assert_equal_traces, kill, plain_python, uncompiled
@@ -63,6 +64,13 @@ def test_a_run_goes_on(make, tmp_path, kill):
     assert_equal_traces(whole, again)
     longer = amc.sample(make(tmp_path), sampler, **{**QUICK, "draws": 40})
     assert_equal_traces(longer, amc.resume(path, make(tmp_path), draws=10))
+
+
+@plain_python
+def test_a_run_on_a_copy_that_others_share_goes_on(tmp_path, kill, monkeypatch):
+    monkeypatch.setattr(order, "ENOUGH_BLOCKS", 10)
+    test_a_run_goes_on(mapped, tmp_path, kill)
+    assert len(list(tmp_path.glob("*.npy"))) == 1
 
 
 @plain_python

@@ -11,11 +11,12 @@ import zarr
 
 import approxmcmc as amc
 from approxmcmc.contracts import BoundedTarget
+from approxmcmc.engine import mapped_files
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.engine.mapped_files import is_mapped
 from approxmcmc.errors import InvalidInputError, MissingExtraError
-from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray, layout
+from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
 from approxmcmc.targets.all_rows import AllRows
 
 N, NAMES = 240, ["a", "b", "c"]
@@ -214,7 +215,7 @@ def test_an_array_that_is_taken_as_a_whole_is_not_laid_out(tmp_path):
 def test_rows_are_laid_out_once(tmp_path, monkeypatch, caplog):
     X, y = table_of(np.float32)
     rows, _ = parquet(X, y, tmp_path)
-    monkeypatch.setattr(layout, "TOLD", rows.nbytes)
+    monkeypatch.setattr(mapped_files, "TOLD", rows.nbytes)
     caplog.set_level("INFO", logger="approxmcmc")
     first = np.asarray(rows)
     [told] = caplog.messages

@@ -1,18 +1,23 @@
 """The schedules of subsets: what a decision reads, what it costs, and what the cache keeps."""
 
 import collections
+import concurrent.futures
 import errno
 import itertools
 import os
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine import moments
 from approxmcmc.engine.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
 from approxmcmc.engine.evidence import new_evidence
+from approxmcmc.engine.mapped_files import has_named_file, nameless_array
 from approxmcmc.engine.order import (
     PERIOD,
     VERSION,
@@ -25,9 +30,10 @@ from approxmcmc.engine.order import (
     settle,
     shuffle_rows,
 )
-from approxmcmc.engine.shuffled import shuffled_copy
+from approxmcmc.engine.shuffled import order_of_files, shuffled_copy
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers import metropolis_hastings
 from tests import data_order as wrong
 from tests.models import normal_logprior, normal_mean
 
@@ -319,6 +325,95 @@ def test_a_copy_on_disk_is_the_copy_in_memory(tmp_path):
         draws.append(out)
     np.testing.assert_array_equal(*draws)
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+@pytest.fixture
+def on_file(tmp_path, rng):
+    """Return a regression whose predictors lie in a file, with enough blocks for all runs to share one copy."""
+    rng.normal(size=(9600, 2)).tofile(tmp_path / "X")
+    X = np.memmap(tmp_path / "X", np.float64, "r", shape=(9600, 2))
+    return amc.targets.LogisticRegression(X, rng.integers(0, 2, 9600))
+
+
+SMALL_BLOCKS = amc.SequentialTTest(0.1, 64, growth=2.0, order="blocks")
+
+
+def run_on(target, place, seed=SEED):
+    """Return the chain of one run, its streams, and what draws it."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.02), SMALL_BLOCKS, shuffled_copy=str(place))
+    own = streams(seed_sequences(seed, 1)[0][0])
+    program = sampler.build(target, audit_every=None)
+
+    def draws():
+        out = np.empty((50, 2))
+        chain = program.start(np.zeros(2), own, 0)
+        chain.advance(50, 1, out, np.empty((50, len(COUNT_NAMES)), np.int64), np.empty((50, len(VALUE_NAMES))))
+        return out
+
+    return program, own, draws
+
+
+def test_all_runs_on_one_data_set_share_one_file(on_file, tmp_path):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    n, copies = on_file.n_obs, []
+    for seed in (1, 2):
+        program, own, draws = run_on(on_file, folder, seed)
+        draws()
+        copies.append(program.arrange(np.zeros(2), own.order)[0])
+    (file,) = folder.iterdir()
+    assert file.stat().st_size - 256 < on_file.X.nbytes < file.stat().st_size
+    for (X, *others), stored in zip(copies, [np.load(file)] * 2, strict=True):
+        assert has_named_file(X) and not X.flags.writeable and not any(map(has_named_file, others))
+        np.testing.assert_array_equal(X, stored)
+        np.testing.assert_array_equal(X, on_file.X[order_of_files(n)])
+
+
+def test_what_is_shared_is_what_lies_in_a_file(rng):
+    """What lies in memory or in scratch, as the numbers of an expansion, would leave a file for each reference."""
+    assert not has_named_file(rng.normal(size=4))
+    assert not has_named_file(nameless_array((4,), float, Path(tempfile.gettempdir()), who="test"))
+
+
+def test_a_shared_copy_gives_the_draws_of_one_in_memory(on_file, tmp_path, monkeypatch):
+    """In the same order: patched, it is that of the chain's own stream."""
+    _, _, in_memory = run_on(on_file, "memory")
+    _, own, on_disk = run_on(on_file, tmp_path)
+    expected = in_memory()
+    assert not np.array_equal(run_on(on_file, tmp_path)[2](), expected)
+    monkeypatch.setattr(metropolis_hastings, "order_of_files", own.order.permutation)
+    np.testing.assert_array_equal(on_disk(), expected)
+
+
+def test_the_order_of_files_is_random():
+    """Blocks of neighbours: 160 means of 64 numbers 0 ... 1 spread as of a random sample, chi-squared at 1e-6."""
+    means = (order_of_files(10_240) / 10_239).reshape(160, 64).mean(axis=1)
+    spread = (160 * 12 * 64 / 160) * np.sum((means - 0.5) ** 2) / (1 - 64 / 10_240)
+    assert stats.chi2.ppf(5e-7, 159) < spread < stats.chi2.ppf(1 - 5e-7, 159)
+    assert not np.array_equal(order_of_files(5), np.arange(5))
+
+
+def test_two_writers_at_once_leave_one_whole_file(on_file, tmp_path):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    order = order_of_files(on_file.n_obs)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: shuffled_copy((on_file.X,), order, str(folder), named=True)[0][0], range(4)))
+    assert len(list(folder.iterdir())) == 1
+    for X in made:
+        np.testing.assert_array_equal(X, on_file.X[order])
+
+
+def test_a_shared_copy_can_stand_in_for_an_array_that_may_be_written(on_file, tmp_path):
+    """It has the array's type, for which chains are compiled, and its file stays as it is."""
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    X = np.memmap(tmp_path / "X", np.float64, "r+", shape=on_file.X.shape)
+    order = order_of_files(len(X))
+    ((copy,), _) = shuffled_copy((X,), order, str(folder), named=True)
+    copy[0] = 7.0
+    ((again,), _) = shuffled_copy((X,), order, str(folder), named=True)
+    np.testing.assert_array_equal(again, on_file.X[order])
 
 
 def test_a_disk_without_room_for_the_copy_is_refused(tmp_path, monkeypatch):

@@ -64,7 +64,8 @@ test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 # %%
 # A t-test reads blocks of a shuffled copy, so that rows that lie side by side are still a random sample. The copy is as
 # large as the data. ``shuffled_copy="disk"`` puts it into a file in the package's cache folder, and the name of a
-# folder into that one. Room for it is claimed before anything is written, and is free again when the chains end.
+# folder into that one. Room for it is claimed before anything is written, and the file serves all later runs on the
+# same data.
 
 sampler = amc.MetropolisHastings(proposal, test, shuffled_copy=str(folder))
 settings = {"chains": 2, "random_seed": 1, "audit_every": 50, "progressbar": False}
