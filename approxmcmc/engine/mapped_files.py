@@ -16,10 +16,11 @@ import numpy as np
 
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.engine.trusted import why_not_trusted
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.whole_files import remove_leftovers, whole_file
 from approxmcmc.errors import InvalidInputError
 
 TOLD = 10**8  # bytes: what takes a second or more to write
+A_BLOCK_AT_MOST = 3600.0  # seconds: what has not grown for so long belongs to a writer that was killed
 
 
 def is_mapped(array: np.ndarray) -> bool:
@@ -53,6 +54,7 @@ def named_array(
         When there is no room for the file, or another user may have written it.
     """
     n_bytes = int(np.prod(shape)) * dtype.itemsize
+    remove_leftovers(path, untouched_for=A_BLOCK_AT_MOST)
     if not path.exists():
         (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are laid out once in %s", who, n_bytes / 1e9, path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)

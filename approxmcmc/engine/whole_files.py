@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +28,15 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         _flush_to_disk(path.parent)
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove what writers of a file that were killed have left beside it; nobody else may be writing it."""
+def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
+    """Remove what writers of a file that were killed have left beside it.
+
+    Nobody else may be writing it, or then at least once within the seconds `untouched_for`.
+    """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        leftover.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # its writer has come to the end
+            if time.time() - leftover.stat().st_mtime >= untouched_for:
+                leftover.unlink()
 
 
 def _flush_to_disk(path: Path) -> None:

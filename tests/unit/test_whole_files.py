@@ -1,8 +1,13 @@
 """A file appears whole or not at all."""
 
+import os
+import time
+
+import numpy as np
 import pytest
 
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.mapped_files import A_BLOCK_AT_MOST, named_array
+from approxmcmc.engine.whole_files import remove_leftovers, whole_file
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -38,3 +43,20 @@ class TestWholeFile:
             one.write_text("one")
             other.write_text("other")
         assert path.read_text() == "one"  # the last to finish
+
+
+def test_what_killed_writers_left_is_removed_and_what_is_being_written_stays(tmp_path):
+    """With the next use of the file, also where it is there already."""
+    path, rows = tmp_path / "rows.npy", np.arange(4.0)
+    with whole_file(path) as live, whole_file(path) as killed, whole_file(tmp_path / "other.npy") as other:
+        for temporary in (live, killed, other):
+            temporary.write_bytes(b"half")
+        for temporary in (killed, other):
+            os.utime(temporary, (time.time() - A_BLOCK_AT_MOST - 1.0,) * 2)
+        np.testing.assert_array_equal(named_array(path, (4,), rows.dtype, [rows], who="test"), rows)
+        assert (live.exists(), killed.exists(), other.exists()) == (True, False, True)
+        killed.write_bytes(b"half")
+        remove_leftovers(path)
+        assert (live.exists(), killed.exists(), other.exists()) == (False, False, True)
+        for temporary in (live, killed):
+            temporary.write_bytes(b"whole")
