@@ -1,7 +1,7 @@
 """A copy of the data in random order; in memory, or on disk.
 
 Every array with a row for each of the N terms is copied row by row; others pass through. The copy is written front to
-back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
+back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole (`external_shuffle`).
 
 On disk the copy of an array that lies in a file of its own is a file with a name, too: one for a data set, made once
 and mapped by all chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as
@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, content_hash
+from approxmcmc.engine.external_shuffle import PIECE, in_order, rows_in
 from approxmcmc.engine.mapped_files import has_named_file, named_array, nameless_array
 from approxmcmc.engine.passes import over_blocks
 from approxmcmc.engine.paths import user_cache
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 PLACES = ("memory", "disk")
-PIECE_BYTES = 1 << 22
 TERMS_COMPARED = 1000
 
 
@@ -77,8 +77,10 @@ def shuffled_copy(
         if not copied:
             copy.append(array)
             continue
-        is_shared = named and array.size > 0 and has_named_file(array)
-        new = _in_a_file(array, permutation, place) if is_shared else _moved(array, permutation, place)
+        if place == "memory" or array.size == 0:
+            new = _in_memory(array, permutation)
+        else:
+            new = _on_disk(array, permutation, place, named=named and has_named_file(array))
         rows.append(new.view(word).reshape(n_obs, -1))
         view = new.view()
         view.flags.writeable = array.flags.writeable
@@ -86,38 +88,31 @@ def shuffled_copy(
     return tuple(copy), tuple(rows)
 
 
-def _in_a_file(array: np.ndarray, permutation: np.ndarray, place: str) -> np.ndarray:
-    """Return the rows in this order from the file that is named by both; where there is none, write it."""
-    name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers tell one random order from another
-    path = _folder(place) / f"{name}.npy"
-    piece = _piece(array)
-    blocks = (array[permutation[lo : lo + piece]] for lo in range(0, len(array), piece))
-    mode = "c" if array.flags.writeable else "r"
-    return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
-
-
-def _moved(array: np.ndarray, permutation: np.ndarray, place: str) -> np.ndarray:
-    """Return the rows in this order, in memory or in a file without a name."""
-    if place == "memory" or array.size == 0:
-        new = np.empty(array.shape, array.dtype)
-    else:
-        new = nameless_array(array.shape, array.dtype, _folder(place), who="shuffled_copy")
+def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
+    new = np.empty(array.shape, array.dtype)
 
     def move(lo: int, hi: int) -> None:
         np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
 
-    for _ in over_blocks(move, len(array), _piece(array)):
+    for _ in over_blocks(move, len(array), rows_in(array, PIECE)):
         pass
     return new
 
 
-def _piece(array: np.ndarray) -> int:
-    """Return how many rows are moved at a time."""
-    return max(1, PIECE_BYTES * len(array) // max(array.nbytes, 1))
-
-
-def _folder(place: str) -> Path:
-    return user_cache("shuffled_data") if place == "disk" else Path(place)
+def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
+    """Return the rows in this order, in a file; one that is named by both is written where it is missing."""
+    folder = user_cache("shuffled_data") if place == "disk" else Path(place)
+    blocks = in_order(array, permutation, folder)
+    if named:
+        name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers tell one random order from another
+        mode = "c" if array.flags.writeable else "r"
+        path = folder / f"{name}.npy"
+        return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
+    new, lo = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy"), 0
+    for block in blocks:
+        new[lo : lo + len(block)] = block
+        lo += len(block)
+    return new
 
 
 def check_rows_are_terms(

@@ -14,7 +14,7 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine import moments
+from approxmcmc.engine import external_shuffle, moments, order
 from approxmcmc.engine.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
 from approxmcmc.engine.evidence import new_evidence
 from approxmcmc.engine.mapped_files import has_named_file, nameless_array
@@ -328,11 +328,12 @@ def test_a_copy_on_disk_is_the_copy_in_memory(tmp_path):
 
 
 @pytest.fixture
-def on_file(tmp_path, rng):
+def on_file(tmp_path, rng, monkeypatch):
     """Return a regression whose predictors lie in a file, with enough blocks for all runs to share one copy."""
-    rng.normal(size=(9600, 2)).tofile(tmp_path / "X")
-    X = np.memmap(tmp_path / "X", np.float64, "r", shape=(9600, 2))
-    return amc.targets.LogisticRegression(X, rng.integers(0, 2, 9600))
+    monkeypatch.setattr(order, "ENOUGH_BLOCKS", 10)
+    rng.normal(size=(960, 2)).tofile(tmp_path / "X")
+    X = np.memmap(tmp_path / "X", np.float64, "r", shape=(960, 2))
+    return amc.targets.LogisticRegression(X, rng.integers(0, 2, 960))
 
 
 SMALL_BLOCKS = amc.SequentialTTest(0.1, 64, growth=2.0, order="blocks")
@@ -345,9 +346,9 @@ def run_on(target, place, seed=SEED):
     program = sampler.build(target, audit_every=None)
 
     def draws():
-        out = np.empty((50, 2))
+        out = np.empty((20, 2))
         chain = program.start(np.zeros(2), own, 0)
-        chain.advance(50, 1, out, np.empty((50, len(COUNT_NAMES)), np.int64), np.empty((50, len(VALUE_NAMES))))
+        chain.advance(20, 1, out, np.empty((20, len(COUNT_NAMES)), np.int64), np.empty((20, len(VALUE_NAMES))))
         return out
 
     return program, own, draws
@@ -396,12 +397,30 @@ def test_the_order_of_files_is_random():
 def test_two_writers_at_once_leave_one_whole_file(on_file, tmp_path):
     folder = tmp_path / "copies"
     folder.mkdir()
-    order = order_of_files(on_file.n_obs)
+    places = order_of_files(on_file.n_obs)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: shuffled_copy((on_file.X,), order, str(folder), named=True)[0][0], range(4)))
+        made = list(pool.map(lambda _: shuffled_copy((on_file.X,), places, str(folder), named=True)[0][0], range(4)))
     assert len(list(folder.iterdir())) == 1
     for X in made:
-        np.testing.assert_array_equal(X, on_file.X[order])
+        np.testing.assert_array_equal(X, on_file.X[places])
+
+
+@pytest.mark.parametrize("shape", [(1000,), (1000, 3), (997, 2, 2)])
+@pytest.mark.parametrize("named", [True, False])
+def test_large_data_are_put_in_order_by_way_of_buckets(shape, named, tmp_path, rng, monkeypatch):
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=shape)
+    array[:] = rng.random(shape)
+    places = rng.permutation(len(array))
+    monkeypatch.setattr(external_shuffle, "LARGE", array.nbytes)
+    monkeypatch.setattr(external_shuffle, "BUCKET", array.nbytes // 7)
+    ((copy,), _) = shuffled_copy((array,), places, str(folder), named=named)
+    np.testing.assert_array_equal(copy, array[places])
+    assert len(list(folder.iterdir())) == named
+    monkeypatch.setattr(external_shuffle, "_inverse", lambda permutation: np.arange(len(permutation)))
+    ((copy,), _) = shuffled_copy((array,), places[::-1].copy(), str(folder), named=named)
+    assert not np.array_equal(copy, array[places[::-1]])  # the buckets were used
 
 
 def test_a_shared_copy_can_stand_in_for_an_array_that_may_be_written(on_file, tmp_path):
@@ -409,11 +428,11 @@ def test_a_shared_copy_can_stand_in_for_an_array_that_may_be_written(on_file, tm
     folder = tmp_path / "copies"
     folder.mkdir()
     X = np.memmap(tmp_path / "X", np.float64, "r+", shape=on_file.X.shape)
-    order = order_of_files(len(X))
-    ((copy,), _) = shuffled_copy((X,), order, str(folder), named=True)
+    places = order_of_files(len(X))
+    ((copy,), _) = shuffled_copy((X,), places, str(folder), named=True)
     copy[0] = 7.0
-    ((again,), _) = shuffled_copy((X,), order, str(folder), named=True)
-    np.testing.assert_array_equal(again, on_file.X[order])
+    ((again,), _) = shuffled_copy((X,), places, str(folder), named=True)
+    np.testing.assert_array_equal(again, on_file.X[places])
 
 
 def test_a_disk_without_room_for_the_copy_is_refused(tmp_path, monkeypatch):
