@@ -26,7 +26,7 @@ from approxmcmc.couplings.metropolis import couple_metropolis
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers import Exchange, MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings import tuned_state
+from approxmcmc.samplers.metropolis_hastings_program import tuned_state
 
 
 class Record(NamedTuple):

@@ -26,7 +26,7 @@ from approxmcmc.engine.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.samplers.chain import FAILED, STAYED
-from approxmcmc.samplers.metropolis_hastings import tuned_state
+from approxmcmc.samplers.metropolis_hastings_program import tuned_state
 
 HERE, THERE = 0, 1
 

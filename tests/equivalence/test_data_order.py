@@ -5,7 +5,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.order import VERSION
-from approxmcmc.samplers import metropolis_hastings
+from approxmcmc.samplers import metropolis_hastings_program
 from approxmcmc.samplers.chain import CompiledChain
 from approxmcmc.sampling import recorder
 from tests.equivalence.test_sample import TARGET, assert_same, draw
@@ -18,7 +18,7 @@ COSTS = ("perf_counter_diff", "likelihood_evaluations")
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
     """Blocks of 32 rows: 300 data are 10 blocks, the last one ragged, shuffled anew every 200 decisions."""
-    monkeypatch.setattr(metropolis_hastings, "block_size", lambda n_obs, first_look: 32)
+    monkeypatch.setattr(metropolis_hastings_program, "block_size", lambda n_obs, first_look: 32)
 
 
 def t_test(epsilon=0.1, batch_size=50, **settings):

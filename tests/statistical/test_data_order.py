@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.samplers import metropolis_hastings
+from approxmcmc.samplers import metropolis_hastings_program
 from tests.models import logistic
 
 pytestmark = [
@@ -30,13 +30,13 @@ def wrong_rate(order, seed):
 
 
 def test_sorted_data_need_the_shuffle(seed, monkeypatch):
-    monkeypatch.setattr(metropolis_hastings, "block_size", lambda n_obs, first_look: 200)
+    monkeypatch.setattr(metropolis_hastings_program, "block_size", lambda n_obs, first_look: 200)
     rows, blocks = wrong_rate("rows", seed), wrong_rate("blocks", seed)
-    right = metropolis_hastings.shuffled_copy
+    right = metropolis_hastings_program.shuffled_copy
     monkeypatch.setattr(
-        metropolis_hastings, "shuffled_copy", lambda data, p, place: right(data, np.arange(len(p)), place)
+        metropolis_hastings_program, "shuffled_copy", lambda data, p, place: right(data, np.arange(len(p)), place)
     )
-    monkeypatch.setattr(metropolis_hastings, "check_rows_are_terms", lambda *arguments: 0)
+    monkeypatch.setattr(metropolis_hastings_program, "check_rows_are_terms", lambda *arguments: 0)
     monkeypatch.setattr("approxmcmc.engine.order.ENOUGH_BLOCKS", 0)  # a reshuffle would mend the planted bug
     unshuffled = wrong_rate("blocks", seed)
     assert abs(blocks - rows) < 0.03

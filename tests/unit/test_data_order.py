@@ -33,7 +33,7 @@ from approxmcmc.engine.order import (
 from approxmcmc.engine.shuffled import order_of_files, shuffled_copy
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import metropolis_hastings
+from approxmcmc.samplers import metropolis_hastings_program
 from tests import data_order as wrong
 from tests.models import normal_logprior, normal_mean
 
@@ -382,7 +382,7 @@ def test_a_shared_copy_gives_the_draws_of_one_in_memory(on_file, tmp_path, monke
     _, own, on_disk = run_on(on_file, tmp_path)
     expected = in_memory()
     assert not np.array_equal(run_on(on_file, tmp_path)[2](), expected)
-    monkeypatch.setattr(metropolis_hastings, "order_of_files", own.order.permutation)
+    monkeypatch.setattr(metropolis_hastings_program, "order_of_files", own.order.permutation)
     np.testing.assert_array_equal(on_disk(), expected)
 
 

@@ -13,7 +13,7 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, DiscreteTarget, Sampler, Target
 from approxmcmc.engine.compile import compiled
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.metropolis_hastings import Audits, MetropolisHastingsProgram, data_schedule
+from approxmcmc.samplers.metropolis_hastings_program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.slice.line import Slice, SliceState
 from approxmcmc.samplers.slice.step import slice_step
 from approxmcmc.targets.all_rows import AllRows
