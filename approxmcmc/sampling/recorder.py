@@ -122,10 +122,15 @@ class Recorder:
         return self._joined(1)[0]
 
     def arrays(self, phase: int, rows: int) -> Chunk:
-        """Return the first `rows` draws, counts and values of a phase, and let go of the chunks."""
+        """Return the first `rows` draws, counts and values of a phase."""
         draws, counts, values = self._joined(phase)
-        self.chunks[phase] = []
         return draws[:rows], counts[:rows], values[:rows]
+
+    def move(self, phase: int, first: Chunk) -> None:
+        """Keep the first rows of a phase in these arrays, which hold the same numbers, and let go of the old ones."""
+        rows = len(first[0])
+        draws, counts, values = (table[rows:].copy() for table in self._joined(phase))
+        self.chunks[phase] = [first, (draws, counts, values)] if len(draws) else [first]
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far."""
