@@ -129,8 +129,15 @@ class Flight:
     def reach_the_end(self, time_limit: float | None) -> str:
         """Advance all chains from goal to goal; return why it ended, see :meth:`_advance`."""
         deadline = None if time_limit is None else self.started + time_limit
-        if self.goal is not None:
-            self._keep()
+        if self.checkpoints is None or self.goal is None:
+            return self._fly(deadline)
+        self.checkpoints.begin(self.snapshot(self.seconds), self.steps)
+        try:
+            return self._fly(deadline)
+        finally:
+            self.checkpoints.finish()
+
+    def _fly(self, deadline: float | None) -> str:
         while self.goal is not None:
             stopped = self._reach(self.goal, deadline)
             if self.failed:  # nothing goes on from here: what was kept before stays

@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Recorder:
         # Rows wanted, and steps per row, of the two phases; tuning is never thinned.
         self.wanted, self.thin, self.every = [tune, 0], [1, thin], 1
         self.done = [0, 0]
-        self.chunks: list[list[Chunk]] = [[], []]
+        self.chunks: list[list[Chunk]] = [[self._no_records()], [self._no_records()]]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
         self.seconds_per_step = math.inf
@@ -105,16 +105,18 @@ class Recorder:
         if phase == 1 or self.keep_warmup:
             self.chunks[phase].append((draws, counts, values))
 
+    def _no_records(self) -> Chunk:
+        counts = np.empty((0, len(COUNT_NAMES)), dtype=np.int64)
+        return np.empty((0, self.dim)), counts, np.empty((0, len(VALUE_NAMES)))
+
+    def _records(self, phase: int) -> dict[str, tuple[np.ndarray, ...]]:
+        """Return the tables of all chunks of a phase, by name."""
+        return dict(zip(RECORDS, zip(*self.chunks[phase], strict=True), strict=True))
+
     def _joined(self, phase: int) -> Chunk:
         """Return all that a phase has kept, as one chunk, and keep it as one."""
-        empty = (
-            np.empty((0, self.dim)),
-            np.empty((0, len(COUNT_NAMES)), dtype=np.int64),
-            np.empty((0, len(VALUE_NAMES))),
-        )
-        if len(self.chunks[phase]) != 1:
-            draws, counts, values = (np.concatenate(c) for c in zip(empty, *self.chunks[phase], strict=True))
-            self.chunks[phase] = [(draws, counts, values)]
+        draws, counts, values = (joined(tables) for tables in self._records(phase).values())
+        self.chunks[phase] = [(draws, counts, values)]
         return self.chunks[phase][0]
 
     def draws(self) -> np.ndarray:
@@ -133,17 +135,20 @@ class Recorder:
         self.chunks[phase] = [first, (draws, counts, values)] if len(draws) else [first]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far."""
+        """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far.
+
+        Of the records it holds the chunks, each table a tuple of arrays, which the chain goes on to share.
+        """
         return {
-            "memory": copy.deepcopy(self.chain.memory),  # an audit moves the state of a finished chain
+            "memory": copy.deepcopy(self.chain.memory),  # the chain moves on, and an audit moves a finished one
             "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
             "done": list(self.done),
             "thin": list(self.thin),
             "every": self.every,
             "tuning_counts": self.tuning_counts.copy(),
             "tuning_values": self.tuning_values.copy(),
-            **{f"warmup_{name}": array for name, array in zip(RECORDS, self._joined(0), strict=True)},
-            **dict(zip(RECORDS, self._joined(1), strict=True)),
+            **{f"warmup_{name}": tables for name, tables in self._records(0).items()},
+            **self._records(1),
         }
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
@@ -161,6 +166,11 @@ class Recorder:
         self.tuning_counts, self.tuning_values = kept["tuning_counts"], kept["tuning_values"]
         warmup, records = ([kept[f"{phase}{name}"] for name in RECORDS] for phase in ("warmup_", ""))
         self.chunks = [[(warmup[0], warmup[1], warmup[2])], [(records[0], records[1], records[2])]]
+
+
+def joined(tables: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the tables of chunks as one; of one chunk without a copy."""
+    return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
 
 def every_second(chunk: Chunk) -> Chunk:
