@@ -23,7 +23,6 @@ from approxmcmc.output.files import CHECKPOINT, read_tree, without_checkpoint, w
 from approxmcmc.output.shared_records import with_the_trace, without_the_trace
 from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.recorder import joined
 
 FORMAT = 2
 
@@ -97,7 +96,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _split(chain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return a chain's snapshot as what JSON takes, and arrays."""
     arrays = {name: value for name, value in chain.items() if isinstance(value, np.ndarray)}
-    arrays |= {name: joined(value) for name, value in chain.items() if isinstance(value, tuple)}
     memory = chain["memory"]
     kept = {name: np.ascontiguousarray(leaf) for name, leaf in memory.items() if isinstance(leaf, np.ndarray)}
     pieces = [leaf.reshape(-1).view(np.uint8) for leaf in kept.values()]

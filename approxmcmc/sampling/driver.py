@@ -162,7 +162,9 @@ class Flight:
         if stopped or self.failed:
             return stopped
         try:
-            self.goal = self.goals.after(goal, lambda: np.stack([recorder.draws() for recorder in self.recorders]))
+            self.goal = self.goals.after(
+                goal, lambda: np.stack([recorder.records(1)[0] for recorder in self.recorders])
+            )
         except KeyboardInterrupt:
             return "interrupt"
         if self.goal is not None:
@@ -171,6 +173,10 @@ class Flight:
             steps = recorder.wanted[0] + draws * recorder.thin[1] / recorder.every
             self.progress.expect(len(self.recorders) * steps, note)
         return ""
+
+    def _draws(self) -> np.ndarray:
+        """Return the draws so far, of shape (chains, draws, dim)."""
+        return np.stack([recorder.records(1)[0] for recorder in self.recorders])
 
     def _advance(self, deadline: float | None) -> str:
         """Advance all chains; return why it ended: "" (done, or a failure), "time_limit" or "interrupt".
@@ -220,11 +226,12 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
 def _stack(
     recorders: Sequence[Recorder], phase: int, rows: int, program: Program
 ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Stack chains, and name the columns that this sampler fills; what was recorded lies in the stack from then on."""
-    chunks = [recorder.arrays(phase, rows) for recorder in recorders]
-    draws, counts, values = (np.stack(tables) for tables in zip(*chunks, strict=True))
+    """Stack chains, and name the columns that this sampler fills; a chain with no more rows lets go of its own."""
+    own = [recorder.arrays(phase, rows) for recorder in recorders]
+    draws, counts, values = (np.stack(tables) for tables in zip(*own, strict=True))
     for k, recorder in enumerate(recorders):
-        recorder.move(phase, (draws[k], counts[k], values[k]))
+        if len(recorder.records(phase)[0]) == rows:
+            recorder.hold(phase, (draws[k], counts[k], values[k]))
     stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
     stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}
     return draws, stats
