@@ -162,9 +162,7 @@ class Flight:
         if stopped or self.failed:
             return stopped
         try:
-            self.goal = self.goals.after(
-                goal, lambda: np.stack([recorder.records(1)[0] for recorder in self.recorders])
-            )
+            self.goal = self.goals.after(goal, self._draws)
         except KeyboardInterrupt:
             return "interrupt"
         if self.goal is not None:

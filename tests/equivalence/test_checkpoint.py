@@ -151,8 +151,8 @@ class TestWhileChainsGoOn:
         """Return a function that lets two writes wait for so many chunks more, of one step each, and these for them."""
         keep, advance, made, written, allowed = book.write_checkpoint, recorder.Recorder.advance, [], [], [np.inf]
 
-        def wait_until(happened):
-            patience = time.monotonic() + self.PATIENCE
+        def wait_until(happened, seconds=self.PATIENCE):
+            patience = time.monotonic() + seconds
             while not happened() and time.monotonic() < patience:
                 time.sleep(0.001)
 
@@ -161,11 +161,12 @@ class TestWhileChainsGoOn:
             advance(chain)
             made.append(1)
 
-        def writing(more):
+        def writing(more, beyond=0.0):
             def write(path, about, snapshot, trace=None):
                 if 0 < len(written) < 3 and trace is None:
                     allowed[0] = min(len(made) + more, self.STEPS)
                     wait_until(lambda: len(made) >= allowed[0])
+                    wait_until(lambda: any(traced for _, _, traced in written), beyond)
                 keep(path, about, snapshot, trace)
                 written.append((sum(sum(chain["done"]) for chain in snapshot.chains), len(made), trace is not None))
                 allowed[0] = np.inf
@@ -211,7 +212,7 @@ class TestWhileChainsGoOn:
             assert_equal_traces(amc.sample(TARGET, SAMPLER, **self.SETTINGS), again)
 
     def test_the_end_waits_for_what_is_being_written(self, tmp_path, slow):
-        written = slow(self.STEPS)
+        written = slow(self.STEPS, beyond=1.0)
         trace = amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **self.SETTINGS)
         assert written[1][0] < written[1][1] == self.STEPS
         assert [traced for _, _, traced in written] == [False] * (len(written) - 1) + [True]
