@@ -228,7 +228,7 @@ def _stack(
     own = [recorder.arrays(phase, rows) for recorder in recorders]
     draws, counts, values = (np.stack(tables) for tables in zip(*own, strict=True))
     for k, recorder in enumerate(recorders):
-        if len(recorder.records(phase)[0]) == rows:
+        if len(recorder.records(phase)[0]) == rows:  # a file with the trace is then written into memory just freed
             recorder.hold(phase, (draws[k], counts[k], values[k]))
     stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
     stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}
