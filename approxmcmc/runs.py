@@ -156,8 +156,8 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
         settings=sampler.to_dict(),
     )
     block = judge(trace)
-    if book and checkpoints and not result.attrs["failure"]:
-        book.close(checkpoints.last or begun, trace)
+    if book and checkpoints and checkpoints.last:
+        book.close(checkpoints.last, trace)
     return trace, block
 
 

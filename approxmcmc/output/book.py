@@ -66,10 +66,8 @@ class Book:
         """Write the file, whole or not at all."""
         write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace)
 
-    def close(self, snapshot: Snapshot | None, trace: xr.DataTree) -> None:
-        """Put the trace of a run that has ended into the file; one that was interrupted or failed may go on."""
-        if snapshot is None or snapshot.goal is not None:
-            return
+    def close(self, snapshot: Snapshot, trace: xr.DataTree) -> None:
+        """Put the trace of a run that has ended into the file."""
         try:
             self.write(snapshot, trace)
         except OSError as error:

@@ -4,7 +4,7 @@
     checkpoint/chain_0 ...     records (draws, counts, values); what a chain remembers, as one row of bytes
     posterior, sample_stats    the trace, once the run has ended
 
-All is data: numbers and text, no code and no pickle. While a checkpoint is written the chains stand still. So it is not
+All is data: numbers and text, no code and no pickle. A checkpoint takes a processor that chains may lack. So it is not
 compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of a processor, and not 0.3 s.
 Nor is the trace: compression saves 15 of 57 MB, and takes 0.60 s in place of 0.25. Of the records of a run that has
 ended only that is written which its trace does not hold.

@@ -12,6 +12,7 @@ rule. So of a table is written
 and put together again it is what it was, bit by bit. Of 150 MB, two chains of 60 000 draws of 50 parameters, 71 stay.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +23,9 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
 IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2
 PARTS = ("mark", "first", "own", "rest")
+Piece = tuple[int, np.ndarray]
+"""Columns that a trace knows of a table: the number of the first, and their rows."""
+
 GROUPS = {"": ("posterior", "sample_stats"), "warmup_": ("warmup_posterior", "warmup_sample_stats")}
 
 
@@ -32,7 +36,7 @@ def without_the_trace(
     left = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
         table = left.pop(name)
-        left |= {f"{name}_{part}": array for part, array in zip(PARTS, _split(table, held), strict=True)}
+        left |= {f"{name}_{part}": array for part, array in zip(PARTS, _split(table, *held), strict=True)}
     return left
 
 
@@ -43,45 +47,57 @@ def with_the_trace(
     whole = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
         mark, first, own, rest = (whole.pop(f"{name}_{part}") for part in PARTS)
-        whole[name] = _join(mark, first, own, rest, held)
+        whole[name] = _join(mark, first, own, rest, *held)
     return whole
 
 
-def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the tables of a chain as far as its trace knows them; a column that it does not know is zero."""
-    found = {}
+def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, tuple[int, list[Piece]]]:
+    """Return how many rows of a chain's tables its trace holds, and those of their columns that it knows."""
+    found: dict[str, tuple[int, list[Piece]]] = {}
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:
-            found[f"{phase}draws"] = _side_by_side([trace[draws][name].to_numpy()[chain] for name in order])
+            rows = trace[draws].sizes["draw"]
+            found[f"{phase}draws"] = rows, _side_by_side([trace[draws][name].to_numpy()[chain] for name in order])
             for kind, names, dtype in (("counts", COUNT_NAMES, np.int64), ("values", VALUE_NAMES, np.float64)):
-                held = np.zeros((trace[draws].sizes["draw"], len(names)), dtype)
-                for name in set(names) & set(trace[stats].data_vars):
-                    held[:, names.index(name)] = trace[stats][name].to_numpy()[chain]
-                found[f"{phase}{kind}"] = held
+                known = {j: trace[stats][name] for j, name in enumerate(names) if name in trace[stats].data_vars}
+                found[f"{phase}{kind}"] = (
+                    rows,
+                    [(j, held.to_numpy()[chain, :, None].astype(dtype, copy=False)) for j, held in known.items()],
+                )
     return found
 
 
-def _side_by_side(variables: Sequence[np.ndarray]) -> np.ndarray:
-    """Return draws of variables as draws of a vector; of one variable without a copy."""
+def _side_by_side(variables: Sequence[np.ndarray]) -> list[Piece]:
+    """Return draws of variables as columns of draws of a vector."""
     flat = [values.reshape(len(values), math.prod(values.shape[1:])).astype(float, copy=False) for values in variables]
-    return flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+    ends = itertools.accumulate(values.shape[1] for values in flat)
+    return [(end - values.shape[1], values) for end, values in zip(ends, flat, strict=True)]
 
 
-def _split(table: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    rows = len(held)
+def _split(
+    table: np.ndarray, rows: int, pieces: Sequence[Piece]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     part, first = table[:rows], table[0] if len(table) else np.zeros_like(table, shape=table.shape[1:])
-    mark = np.where((_bits(part) == _bits(held)).all(axis=0), IN_TRACE, OWN)
+    mark = np.full(len(first), OWN, np.int8)
+    for start, held in pieces:
+        columns = slice(start, start + held.shape[1])
+        mark[columns][(_bits(part[:, columns]) == _bits(held)).all(axis=0)] = IN_TRACE
     others = np.flatnonzero(mark == OWN)
     mark[others[(_bits(part[:, others]) == _bits(first[others])).all(axis=0)]] = ONE_NUMBER
-    return mark.astype(np.int8), first, part[:, mark == OWN], table[rows:]
+    return mark, first, part[:, mark == OWN], table[rows:]
 
 
-def _join(mark: np.ndarray, first: np.ndarray, own: np.ndarray, rest: np.ndarray, held: np.ndarray) -> np.ndarray:
-    part = np.where(mark == IN_TRACE, held, first)
-    part[:, mark == OWN] = own
-    return np.concatenate([part, rest]) if len(rest) else part
+def _join(
+    mark: np.ndarray, first: np.ndarray, own: np.ndarray, rest: np.ndarray, rows: int, pieces: Sequence[Piece]
+) -> np.ndarray:
+    table = np.concatenate([np.broadcast_to(first, (rows, len(first))), rest])
+    for start, held in pieces:
+        inside = np.flatnonzero(mark[start : start + held.shape[1]] == IN_TRACE)
+        table[:rows, start + inside] = held[:, inside]
+    table[:rows, mark == OWN] = own
+    return table
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
     """Return numbers as they are stored: NaN equals itself, and -0.0 is not 0.0."""
-    return np.ascontiguousarray(array).view(np.int64)
+    return array.view(np.int64)

@@ -55,7 +55,7 @@ def run(
     goals = FixedDraws(draws) if isinstance(draws, int) else draws
     flight = Flight(recorders, goals, cores, progress, checkpoints, begun)
     stopped = flight.reach_the_end(time_limit)
-    sampling_time = flight.seconds - goals.seconds
+    seconds = flight.seconds
 
     kept = min(recorder.done[1] for recorder in recorders)
     failure = "; ".join(
@@ -67,16 +67,18 @@ def run(
         error = next((recorder.error for recorder in recorders if recorder.error), None)
         kind = SamplingError if error else NotFiniteError
         raise kind(f"sampling stopped before any draw was kept. {failure}. Evaluate the model there") from error
-    draws_kept, stats = _stack([recorder.arrays(1, kept) for recorder in recorders], program)
+    draws_kept, stats = _stack(recorders, 1, kept, program)
     warmup_draws, warmup_stats = None, None
     if keep_warmup:
         tuned = min(recorder.done[0] for recorder in recorders)
-        warmup_draws, warmup_stats = _stack([recorder.arrays(0, tuned) for recorder in recorders], program)
+        warmup_draws, warmup_stats = _stack(recorders, 0, tuned, program)
+    if checkpoints is not None and flight.goal is None and not flight.failed:
+        checkpoints.last = flight.snapshot(seconds)
     adapted = [chain.adapted() for chain in chains]
     attrs = {
         **program.attrs,
         **{f"adapted_{name}": [values[name] for values in adapted] for name in adapted[0]},
-        "sampling_time": sampling_time,
+        "sampling_time": seconds - goals.seconds,
         "tuning_steps": tune,
         "thin": recorders[0].thin[1],
         "stopped": "failure" if failure else stopped,
@@ -127,8 +129,15 @@ class Flight:
     def reach_the_end(self, time_limit: float | None) -> str:
         """Advance all chains from goal to goal; return why it ended, see :meth:`_advance`."""
         deadline = None if time_limit is None else self.started + time_limit
-        if self.goal is not None:
-            self._keep()
+        if self.checkpoints is None or self.goal is None:
+            return self._fly(deadline)
+        self.checkpoints.begin(self.snapshot(self.seconds), self.steps)
+        try:
+            return self._fly(deadline)
+        finally:
+            self.checkpoints.finish()
+
+    def _fly(self, deadline: float | None) -> str:
         while self.goal is not None:
             stopped = self._reach(self.goal, deadline)
             if self.failed:  # nothing goes on from here: what was kept before stays
@@ -140,6 +149,11 @@ class Flight:
                 break
         return self.stopped
 
+    def snapshot(self, seconds: float) -> Snapshot:
+        """Return the run as it stands after so many seconds, no chain being in flight."""
+        chains = [recorder.snapshot() for recorder in self.recorders]
+        return Snapshot(self.goal, self.goals.memory, seconds, self.stopped, chains)
+
     def _reach(self, goal: Goal, deadline: float | None) -> str:
         """Advance all chains to a goal, and find the next one; return why there is no going on, or nothing."""
         for recorder in self.recorders:
@@ -148,7 +162,7 @@ class Flight:
         if stopped or self.failed:
             return stopped
         try:
-            self.goal = self.goals.after(goal, lambda: np.stack([recorder.draws() for recorder in self.recorders]))
+            self.goal = self.goals.after(goal, self._draws)
         except KeyboardInterrupt:
             return "interrupt"
         if self.goal is not None:
@@ -157,6 +171,10 @@ class Flight:
             steps = recorder.wanted[0] + draws * recorder.thin[1] / recorder.every
             self.progress.expect(len(self.recorders) * steps, note)
         return ""
+
+    def _draws(self) -> np.ndarray:
+        """Return the draws so far, of shape (chains, draws, dim)."""
+        return np.stack([recorder.records(1)[0] for recorder in self.recorders])
 
     def _advance(self, deadline: float | None) -> str:
         """Advance all chains; return why it ended: "" (done, or a failure), "time_limit" or "interrupt".
@@ -188,13 +206,9 @@ class Flight:
                 return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Keep a snapshot, no chain being in flight. That of the end waits for the trace, unless it is time for one."""
-        if self.checkpoints is not None:
-            chains = [recorder.snapshot() for recorder in self.recorders]
-            snapshot = Snapshot(self.goal, self.goals.memory, self.seconds, self.stopped, chains)
-            self.checkpoints.last = snapshot if ended else None  # another one would keep old records in memory
-            if not ended or self.checkpoints.due(self.steps):
-                self.checkpoints.keep(snapshot, self.steps)
+        """Keep a snapshot, no chain being in flight. The end waits for its trace, unless it is time for one."""
+        if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
+            self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
 
 def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) -> list[Recorder]:
@@ -208,10 +222,14 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
 
 
 def _stack(
-    arrays: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], program: Program
+    recorders: Sequence[Recorder], phase: int, rows: int, program: Program
 ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Stack chains, and name the columns that this sampler fills."""
-    draws, counts, values = (np.stack(columns) for columns in zip(*arrays, strict=True))
+    """Stack chains, and name the columns that this sampler fills; a chain with no more rows lets go of its own."""
+    own = [recorder.arrays(phase, rows) for recorder in recorders]
+    draws, counts, values = (np.stack(tables) for tables in zip(*own, strict=True))
+    for k, recorder in enumerate(recorders):
+        if len(recorder.records(phase)[0]) == rows:  # a file with the trace is then written into memory just freed
+            recorder.hold(phase, (draws[k], counts[k], values[k]))
     stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
     stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}
     return draws, stats

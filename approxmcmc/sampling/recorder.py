@@ -1,4 +1,4 @@
-"""One chain and what is kept of it: chunks of draws and records, halved where a run grows longer than was foreseen."""
+"""One chain and what is kept of it: tables of draws and records, halved where a run grows longer than was foreseen."""
 
 import copy
 import math
@@ -31,6 +31,28 @@ Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 RECORDS = ("draws", "counts", "values")
 
 
+class Table:
+    """Rows of numbers, which are added and never change: what was returned as `rows` stays as it was."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._room, self._filled = rows, len(rows)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All rows so far, a view."""
+        return self._room[: self._filled]
+
+    def add(self, rows: np.ndarray) -> None:
+        """Add rows; where there is no room, there is twice as much afterwards."""
+        first, last = self._filled, self._filled + len(rows)
+        if last > len(self._room):
+            room = np.empty((max(last, 2 * first), rows.shape[1]), rows.dtype)
+            room[:first] = self.rows
+            self._room = room
+        self._room[first:last] = rows
+        self._filled = last
+
+
 class Recorder:
     """One chain, and the records of its tuning steps and of its draws."""
 
@@ -39,7 +61,8 @@ class Recorder:
         # Rows wanted, and steps per row, of the two phases; tuning is never thinned.
         self.wanted, self.thin, self.every = [tune, 0], [1, thin], 1
         self.done = [0, 0]
-        self.chunks: list[list[Chunk]] = [[], []]
+        none = np.empty((0, dim)), np.empty((0, len(COUNT_NAMES)), np.int64), np.empty((0, len(VALUE_NAMES)))
+        self.tables = [[Table(rows) for rows in none] for _ in self.done]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
         self.seconds_per_step = math.inf
@@ -50,7 +73,7 @@ class Recorder:
     def aim(self, goal: Goal) -> None:
         """Go on to a goal; where it keeps fewer of its draws, drop every second of those that are kept."""
         while self.every < goal.every:
-            self.chunks[1] = [every_second(self._joined(1))]
+            self.hold(1, every_second(self.records(1)))
             self.done[1] //= 2
             self.every, self.thin[1] = 2 * self.every, 2 * self.thin[1]
         self.wanted[1] = goal.draws // goal.every
@@ -103,42 +126,35 @@ class Recorder:
             self.tuning_counts += counts.sum(axis=0)
             self.tuning_values += np.nansum(values, axis=0)
         if phase == 1 or self.keep_warmup:
-            self.chunks[phase].append((draws, counts, values))
+            for table, rows in zip(self.tables[phase], (draws, counts, values), strict=True):
+                table.add(rows)
 
-    def _joined(self, phase: int) -> Chunk:
-        """Return all that a phase has kept, as one chunk, and keep it as one."""
-        empty = (
-            np.empty((0, self.dim)),
-            np.empty((0, len(COUNT_NAMES)), dtype=np.int64),
-            np.empty((0, len(VALUE_NAMES))),
-        )
-        if len(self.chunks[phase]) != 1:
-            draws, counts, values = (np.concatenate(c) for c in zip(empty, *self.chunks[phase], strict=True))
-            self.chunks[phase] = [(draws, counts, values)]
-        return self.chunks[phase][0]
+    def records(self, phase: int) -> Chunk:
+        """Return the draws, counts and values that a phase has kept."""
+        draws, counts, values = (table.rows for table in self.tables[phase])
+        return draws, counts, values
 
-    def draws(self) -> np.ndarray:
-        """Return the draws kept so far, shape (draws, dim)."""
-        return self._joined(1)[0]
+    def hold(self, phase: int, records: Chunk) -> None:
+        """Keep these as the records of a phase."""
+        self.tables[phase] = [Table(rows) for rows in records]
 
     def arrays(self, phase: int, rows: int) -> Chunk:
-        """Return the first `rows` draws, counts and values of a phase, and let go of the chunks."""
-        draws, counts, values = self._joined(phase)
-        self.chunks[phase] = []
+        """Return the first `rows` draws, counts and values of a phase."""
+        draws, counts, values = self.records(phase)
         return draws[:rows], counts[:rows], values[:rows]
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far."""
         return {
-            "memory": copy.deepcopy(self.chain.memory),  # an audit moves the state of a finished chain
+            "memory": copy.deepcopy(self.chain.memory),  # the chain moves on, and an audit moves a finished one
             "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
             "done": list(self.done),
             "thin": list(self.thin),
             "every": self.every,
             "tuning_counts": self.tuning_counts.copy(),
             "tuning_values": self.tuning_values.copy(),
-            **{f"warmup_{name}": array for name, array in zip(RECORDS, self._joined(0), strict=True)},
-            **dict(zip(RECORDS, self._joined(1), strict=True)),
+            **{f"warmup_{name}": table for name, table in zip(RECORDS, self.records(0), strict=True)},
+            **dict(zip(RECORDS, self.records(1), strict=True)),
         }
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
@@ -154,8 +170,9 @@ class Recorder:
             rng.bit_generator.state = kept["streams"][name]
         self.done, self.thin, self.every = list(kept["done"]), list(kept["thin"]), int(kept["every"])
         self.tuning_counts, self.tuning_values = kept["tuning_counts"], kept["tuning_values"]
-        warmup, records = ([kept[f"{phase}{name}"] for name in RECORDS] for phase in ("warmup_", ""))
-        self.chunks = [[(warmup[0], warmup[1], warmup[2])], [(records[0], records[1], records[2])]]
+        for phase, prefix in enumerate(("warmup_", "")):
+            draws, counts, values = (kept[f"{prefix}{name}"] for name in RECORDS)
+            self.hold(phase, (draws, counts, values))
 
 
 def every_second(chunk: Chunk) -> Chunk:

@@ -2,9 +2,10 @@
 
     python -m tests.bench.checkpoint --pairs 4 --draws 60000
 
-Two chains on one thread, logistic regression, N = 12 214, 50 coefficients, a test that reads 500 rows at a time. Prints
-a line of JSON: the seconds of the run alone, what share of the seconds its checkpoints took while it went on, as its
-trace tells, and the ratio of the seconds with the checkpoints to those with `save`; medians, the smallest, the largest.
+Two chains on one thread, logistic regression, N = 12 214, 50 coefficients, a test that reads 500 rows at a time;
+`--thin` keeps one draw of so many. Prints a line of JSON: the seconds of the run alone and of `save`, what share of its
+seconds the chains stood still for checkpoints, as the trace tells, and the ratios of the call with checkpoints to the
+call alone and to call and `save`, in seconds and in those of processors; medians, the smallest, the largest.
 """
 
 import argparse
@@ -22,19 +23,20 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 
 
-def seconds_of(act: Callable[[], object]) -> float:
-    """Return the seconds that something takes."""
-    began = time.perf_counter()
+def seconds_of(act: Callable[[], object]) -> np.ndarray:
+    """Return the seconds that something takes: of the clock, of processors."""
+    began = np.array([time.perf_counter(), time.process_time()])
     act()
-    return time.perf_counter() - began
+    return np.array([time.perf_counter(), time.process_time()]) - began
 
 
-def overhead(pairs: int, draws: int) -> dict:
+def overhead(pairs: int, draws: int, thin: int) -> dict:
     """Return what the pairs tell; the first run of each kind, which compiles and imports, is left out."""
     target = amc.targets.LogisticRegression(*synthetic_logistic(12_214, 50, seed=0))
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(0.05, batch_size=500))
     options = {"tune": 0, "chains": 2, "cores": 1, "random_seed": 1, "audit_every": None, "progressbar": False}
-    found: dict[str, list[float]] = {name: [] for name in ("alone", "save", "share", "with", "checkpoints")}
+    options["thin"] = thin
+    found: dict[str, list] = {name: [] for name in ("alone", "save", "share", "with", "checkpoints")}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # how well the chains mix is not the question
         kept, saved = Path(folder) / "run.nc", Path(folder) / "trace.nc"
@@ -47,7 +49,7 @@ def overhead(pairs: int, draws: int) -> dict:
             kept.unlink(missing_ok=True)
             found["with"].append(seconds_of(lambda: sample(kept)))
             told = traces["last"]["sample_stats"].attrs
-            found["share"].append(told["checkpoint_seconds"] / found["with"][-1])
+            found["share"].append(told["checkpoint_seconds"] / found["with"][-1][0])
             found["checkpoints"].append(told["checkpoints"])
 
         def without() -> None:
@@ -60,13 +62,14 @@ def overhead(pairs: int, draws: int) -> dict:
             for act in (with_checkpoints, without)[:: 1 if pair % 2 else -1]:
                 act()
         size = kept.stat().st_size
-    alone, save, together = (np.array(found[name]) for name in ("alone", "save", "with"))
+    alone, save, together = (np.array(found[name]).T for name in ("alone", "save", "with"))
+    ratios = {"ratio to alone": together / alone, "ratio to alone and save": together / (alone + save)}
     return {
-        "seconds alone": _three(alone),
-        "seconds of save": _three(save),
-        "share of checkpoints": _three(np.array(found["share"])),
-        "ratio to alone": _three(together / alone),
-        "ratio to alone and save": _three(together / (alone + save)),
+        "seconds alone": _three(alone[0]),
+        "seconds of save": _three(save[0]),
+        "share of standing still": _three(np.array(found["share"])),
+        **{name: _three(of_clock) for name, (of_clock, _) in ratios.items()},
+        **{f"{name}, processors": _three(of_processors) for name, (_, of_processors) in ratios.items()},
         "checkpoints": found["checkpoints"],
         "megabytes": round(size / 1e6),
     }
@@ -81,8 +84,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--draws", type=int, default=60_000)
-    options = parser.parse_args()
-    print(json.dumps({"draws": options.draws, **overhead(options.pairs, options.draws)}))
+    parser.add_argument("--thin", type=int, default=1)
+    options = vars(parser.parse_args())
+    print(json.dumps(options | overhead(**options)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import time
 import warnings
 
 import numpy as np
@@ -31,8 +32,9 @@ class Killed(BaseException):
 
 @pytest.fixture
 def kill(monkeypatch):
-    """Return a function that lets a run be killed after so many checkpoints, one being due after every chunk."""
+    """Return a function that lets a run be killed after so many checkpoints: every chunk waits for one."""
     keep, seconds_between = book.write_checkpoint, checkpoints.SECONDS_BETWEEN
+    begin_to_keep = Checkpoints.keep
 
     def after(n, error=Killed):
         written = []
@@ -44,7 +46,12 @@ def kill(monkeypatch):
             if len(written) in (1, n):  # only the last is ever read
                 keep(*arguments)
 
+        def keep_and_wait(self, snapshot, steps):
+            begin_to_keep(self, snapshot, steps)
+            self.finish()
+
         monkeypatch.setattr(book, "write_checkpoint", write)
+        monkeypatch.setattr(Checkpoints, "keep", keep_and_wait)
         monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
         monkeypatch.setattr(checkpoints, "SHARE", np.inf)
 
@@ -129,6 +136,87 @@ def test_beginning_and_end_are_written_once(tmp_path, monkeypatch, seconds_betwe
     for chain, read in zip(written[-1][0].chains, read_checkpoint(tmp_path / "run.nc").snapshot.chains, strict=True):
         for name in (f"{phase}{table}" for phase in ("", "warmup_") for table in recorder.RECORDS):
             np.testing.assert_array_equal(chain[name], read[name], err_msg=name)
+
+
+@plain_python
+class TestWhileChainsGoOn:
+    """A snapshot that is written when its chains have long moved on is that of the moment at which it was taken."""
+
+    SETTINGS = QUICK | {"draws": 60, "discard_tuned_samples": False}
+    STEPS = 2 * 66
+    PATIENCE = 20.0
+
+    @pytest.fixture
+    def slow(self, monkeypatch):
+        """Return a function that lets two writes wait for so many chunks more, of one step each, and these for them."""
+        keep, advance, made, written, allowed = book.write_checkpoint, recorder.Recorder.advance, [], [], [np.inf]
+
+        def wait_until(happened, seconds=self.PATIENCE):
+            patience = time.monotonic() + seconds
+            while not happened() and time.monotonic() < patience:
+                time.sleep(0.001)
+
+        def one_more(chain):
+            wait_until(lambda: len(made) < allowed[0])
+            advance(chain)
+            made.append(1)
+
+        def writing(more, beyond=0.0):
+            def write(path, about, snapshot, trace=None):
+                if 0 < len(written) < 3 and trace is None:
+                    allowed[0] = min(len(made) + more, self.STEPS)
+                    wait_until(lambda: len(made) >= allowed[0])
+                    wait_until(lambda: any(traced for _, _, traced in written), beyond)
+                keep(path, about, snapshot, trace)
+                written.append((sum(sum(chain["done"]) for chain in snapshot.chains), len(made), trace is not None))
+                allowed[0] = np.inf
+
+            monkeypatch.setattr(book, "write_checkpoint", write)
+            return written
+
+        monkeypatch.setattr(recorder.Recorder, "advance", one_more)
+        monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
+        monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
+        monkeypatch.setattr(checkpoints, "SHARE", np.inf)
+        return writing
+
+    def kill_after_three(self, path, monkeypatch):
+        """Kill a run when the third write has ended, and return the steps that its file holds."""
+        settle = Checkpoints._settle
+
+        def killed(self):
+            settle(self)
+            if self.written == 3:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoints, "_settle", killed)
+            with pytest.raises(Killed):
+                amc.sample(TARGET, SAMPLER, checkpoint=path, **self.SETTINGS)
+        return sum(sum(chain["done"]) for chain in read_checkpoint(path).snapshot.chains)
+
+    def test_a_run_goes_on(self, tmp_path, slow, monkeypatch):
+        written = slow(6)
+        assert 0 < self.kill_after_three(tmp_path / "run.nc", monkeypatch) < self.STEPS
+        assert [made - held >= 6 for held, made, _ in written] == [False, True, True]
+        again = amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **self.SETTINGS)
+        assert_equal_traces(amc.sample(TARGET, SAMPLER, **self.SETTINGS), again)
+
+    def test_a_snapshot_that_shares_what_a_chain_remembers_is_found(self, tmp_path, slow, monkeypatch):
+        slow(6)
+        with monkeypatch.context() as patch:
+            patch.setattr(recorder.copy, "deepcopy", lambda memory: memory)
+            self.kill_after_three(tmp_path / "run.nc", patch)
+        again = amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **self.SETTINGS)
+        with pytest.raises(AssertionError):
+            assert_equal_traces(amc.sample(TARGET, SAMPLER, **self.SETTINGS), again)
+
+    def test_the_end_waits_for_what_is_being_written(self, tmp_path, slow):
+        written = slow(self.STEPS, beyond=1.0)
+        trace = amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **self.SETTINGS)
+        assert written[1][0] < written[1][1] == self.STEPS
+        assert [traced for _, _, traced in written] == [False] * (len(written) - 1) + [True]
+        assert_equal_traces(trace, amc.load(tmp_path / "run.nc"))
 
 
 @plain_python
@@ -332,12 +420,13 @@ def test_checkpoints_take_two_percent_of_the_time(monkeypatch):
     for at_rest, per_step in ((0.1, 0.0), (5.0, 0.0), (0.1, 1e-6), (0.1, 1e-3)):
         now[0], steps[0] = 0.0, 0
         kept = Checkpoints(functools.partial(write, at_rest=at_rest, per_step=per_step))
-        kept.keep(Snapshot(None, {}, 0.0, "", []), 0)
+        kept.begin(Snapshot(None, {}, 0.0, "", []), 0)
         begun, first = now[0], kept.seconds
         while now[0] < 1e5:
             now[0] += 0.05 * 100
             steps[0] += 1000
             if kept.due(steps[0]):
                 kept.keep(Snapshot(None, {}, 0.0, "", []), steps[0])
+                kept.finish()
         assert kept.written > 1
         assert kept.seconds - first <= 0.021 * (now[0] - begun) + at_rest + per_step * 7000  # the first is a guess

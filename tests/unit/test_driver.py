@@ -2,13 +2,14 @@
 
 import errno
 import io
+import itertools
 
 import numpy as np
 import pytest
 
 from approxmcmc.sampling import progress, recorder
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.recorder import CHUNK_SECONDS, Recorder
+from approxmcmc.sampling.recorder import CHUNK_SECONDS, Recorder, Table
 
 
 class TimedChain:
@@ -81,6 +82,17 @@ def test_a_model_that_raises_while_a_failure_is_explained_costs_no_draw():
     assert "the model raised ZeroDivisionError: no such datum at theta = [7.]" in recorder.failure
     draws, *_ = recorder.arrays(1, recorder.done[1])
     assert draws.tolist() == [[1.0]] * 5  # chunks of 1, 2 and 4
+
+
+def test_rows_that_were_returned_stay_as_they_were(rng):
+    """However the table grows; a snapshot that is being written shares them."""
+    rows = rng.normal(size=(40, 2))
+    table, seen = Table(rows[:0]), []
+    for first, last in itertools.pairwise([0, 0, 1, 2, 5, 6, 20, 40]):
+        table.add(rows[first:last])
+        seen.append((last, table.rows))
+    assert all(np.array_equal(view, rows[:last]) for last, view in seen)
+    assert not np.shares_memory(table.rows, rows)
 
 
 class TestProgress:
