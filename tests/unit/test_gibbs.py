@@ -105,6 +105,7 @@ def test_lp_is_the_log_density(sampler, target):
     np.testing.assert_allclose(trace.sample_stats["lp"], target.log_density(states), atol=1e-10)
 
 
+@pytest.mark.recompiles
 def test_records_follow_the_test():
     assert {"accepted", "acceptance_rate", "decisions_audited", "max_term_ratio"}.isdisjoint(
         stats(run(field(), amc.Gibbs()))
