@@ -270,6 +270,7 @@ def chain_of(target, test, **settings):
     return program, program.start(np.array([0.3]), streams(seed_sequences(SEED, 1)[0][0]), 0)
 
 
+@pytest.mark.recompiles
 class TestChoice:
     def test_auto_is_rows_for_few_data_and_blocks_for_many(self):
         for n, name in ((100, "rows"), (10_000, "blocks")):
