@@ -71,14 +71,18 @@ def _install(session: nox.Session, *selection: str) -> None:
     )
 
 
-# What runs without compilation, besides the unit layer: equivalences, and the files of planted bugs, each of which
-# would be another chain to compile.
+# What runs without compilation: the unit layer, equivalences, the files of planted bugs, each of which would be another
+# chain to compile, and pages whose chains are compiled elsewhere.
 PLAIN = [
+    "tests/unit",
     "tests/equivalence",
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
     "tests/oracle/test_bias.py",
     "tests/oracle/test_control_variate.py",
+    "tests/oracle/test_core_rows.py::test_a_category_of_zeros_is_a_wall_of_overdispersed_counts_and_the_posterior_stays",
+    "tests/oracle/test_core_rows.py::test_gradients_add_up_likewise",
+    "tests/oracle/test_core_rows.py::test_prior_and_terms_add_up_to_the_same_posterior_whatever_the_core",
     "tests/oracle/test_couplings.py",
     "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",
@@ -89,6 +93,8 @@ PLAIN = [
     "tests/oracle/test_slice.py",
     "tests/oracle/test_stochastic_gradient_zigzag.py",
     "tests/oracle/test_textbook.py",
+    "tests/studies/test_adding_a_sampler.py",
+    "tests/studies/test_real_data.py::test_a_sampler_in_the_metric_of_its_target_is_that_sampler",
 ]
 
 UNMARKED = "not statistical and not bench and not faults"
@@ -125,19 +131,19 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests: all but the marked layers on the main Python, the unit layer and one of each kind on the other.
+    """Run the tests: all but the marked layers on the main Python, compiled chains of each kind on the other.
 
-    The same code also runs without compilation, where an index out of range raises, the unit layer on the other Python;
-    and there alone the tests marked `recompiles`. Options after ``--`` go to pytest, instead of these choices.
+    On the other Python the same code also runs without compilation, where an index out of range raises: the unit layer,
+    equivalences and planted bugs, and there alone the tests marked `recompiles`. Options after ``--`` go to pytest,
+    instead of these choices.
     """
     _install(session, "--extra", "studies", "--extra", "nutpie", "--group", "test")  # nutpie: an adapter of studies
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
-        _pytest(session, "-m", UNMARKED, "tests/unit", NUMBA_DISABLE_JIT="1")
+        _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
         _pytest(session, "-k", COMPILED)
     else:
-        _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
         _pytest(session)
 
 

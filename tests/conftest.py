@@ -3,6 +3,7 @@
 This file is read before any test imports numpy, so the thread counts hold.
 """
 
+import gc
 import hashlib
 import os
 import pathlib
@@ -19,6 +20,9 @@ if JIT_DISABLED:  # PyMC's default backend is numba, and cannot do without its c
 import hypothesis
 import numpy as np
 import pytest
+
+# What a compiler makes lives on: to look for garbage among it at Python's usual pace took 15 % of the time to compile.
+gc.set_threshold(50_000, 50, 1000)
 
 FIXED_SEED = 20140621  # the first day of ICML 2014; every run without --seed uses it
 

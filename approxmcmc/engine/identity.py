@@ -192,11 +192,18 @@ def _globals_read(code: types.CodeType, scope: dict[str, Any], pinned: Set[str] 
     """Return the globals that the code reads, and the attributes that it reads of modules, at any depth."""
     found = {}
     for inner in [code, *(c for c in code.co_consts if isinstance(c, types.CodeType))]:
-        for instruction in dis.get_instructions(inner):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval in scope:
-                found[instruction.argval] = scope[instruction.argval]
-                found |= _attributes_read(instruction.argval, scope[instruction.argval], set(inner.co_names), pinned)
+        for name in _names_read(inner):
+            if name in scope:
+                found[name] = scope[name]
+                found |= _attributes_read(name, scope[name], set(inner.co_names), pinned)
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_read(code: types.CodeType) -> tuple[str, ...]:
+    """Return the globals that the code names, once for equal code: to take it apart is most of what a hash costs."""
+    loads = (each for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return tuple(dict.fromkeys(each.argval for each in loads))
 
 
 def _attributes_read(path: str, value: Any, names: set[str], pinned: Set[str]) -> dict[str, Any]:

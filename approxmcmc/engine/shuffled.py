@@ -112,6 +112,7 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
     for block in blocks:
         new[lo : lo + len(block)] = block
         lo += len(block)
+        del block  # else two are in memory while the next is made
     return new
 
 

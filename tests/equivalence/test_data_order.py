@@ -38,6 +38,7 @@ def test_blocks_that_read_everything_are_the_exact_test(test):
     assert blocks.posterior.attrs["data_order"] == "blocks"
 
 
+@pytest.mark.recompiles
 def test_barker_blocks_that_read_everything_are_the_exact_test():
     exact, blocks = draw(amc.ExactTest("barker")), draw(amc.MinibatchBarker(batch_size=TARGET.n_obs, order="blocks"))
     np.testing.assert_array_equal(exact.posterior["beta"], blocks.posterior["beta"])

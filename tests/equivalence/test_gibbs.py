@@ -43,6 +43,7 @@ def test_forms_and_tests_that_read_everything_agree(other, scan):
     assert np.array_equal(draws(field(), exact), draws(field(), sampler))
 
 
+@pytest.mark.recompiles
 def test_sites_with_different_numbers_of_terms_agree():
     assert np.array_equal(draws(mixed(), amc.Gibbs()), draws(mixed(), amc.Gibbs(amc.SequentialTTest(0.0, 2))))
 

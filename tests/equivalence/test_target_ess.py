@@ -194,10 +194,10 @@ class TestThinnedDraws:
     """A number of draws that is kept, and thinned until it says enough."""
 
     def test_they_are_those_of_a_thinned_run(self):
-        asked = Settings(draws=100, tune=20, chains=2, thin=3, seed=5, audit_every=None, enough=1e9)
+        asked = Settings(draws=20, tune=20, chains=2, thin=3, seed=5, audit_every=None, enough=1e9)
         thinned, _ = carry_out(Plan(TARGET, WALK, asked, TARGET.content_hash()), None, cores=1, progressbar=False)
         assert thinned.posterior.attrs["thinned_by"] == 16 and thinned.posterior.attrs["thin"] == 48
-        assert_same(thinned, draw(draws=100, thin=48), but=("perf_counter_diff", "acceptance_rate"))
+        assert_same(thinned, draw(draws=20, thin=48), but=("perf_counter_diff", "acceptance_rate"))
 
     @pytest.mark.parametrize(("rate", "every"), [(0.5, 1), (0.06, 2), (0.01, 16), (0.001, 16), (0.0, 1)])
     def test_they_are_thinned_no_further_than_they_need_be(self, rate, every):

@@ -16,6 +16,7 @@ def registry(monkeypatch):
     monkeypatch.setattr(Component, "_registry", dict(Component._registry))
 
 
+@pytest.mark.recompiles
 @pytest.mark.slow
 def test_the_page_runs_from_top_to_bottom(registry):
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)

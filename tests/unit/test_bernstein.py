@@ -126,6 +126,7 @@ class TestRanges:
         with pytest.raises(IncompatibleError, match=match):
             MetropolisHastings(RandomWalk(0.1), BernsteinTest()).build(target)
 
+    @pytest.mark.recompiles
     def test_gibbs_needs_a_number(self):
         field = amc.targets.BinaryMRF.random_triples(6, scale=0.1, random_seed=0)
         with pytest.raises(IncompatibleError, match="range=<number>"):

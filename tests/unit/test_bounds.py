@@ -263,7 +263,7 @@ def test_verdicts_follow_from_limits():
     assert verdict_of(Distance(*[math.nan] * 4), 0.1) == "INCONCLUSIVE"
 
 
-@pytest.mark.needs_jit
+@pytest.mark.recompiles
 def test_a_random_walk_on_the_reals_has_no_bound():
     check = amc.check_bound(
         normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20)),
@@ -356,6 +356,7 @@ def test_replicated_decisions_carry_labels_and_costs():
     assert independent["label_delta_max"].item() == "heuristic"
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("law", ["replicated", "traces"])
 def test_chains_start_where_the_proposal_says(law):
     """The posterior has no mass where the target would start: without the proposal's start no chain begins."""

@@ -121,14 +121,6 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert row["price"] == pytest.approx(1.0 / (row["ess_per_second"] * 2.0))
 
 
-def test_without_a_gradient_nothing_is_tried_that_needs_one():
-    target = amc.Target(
-        lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2, lambda theta: 0.0, data=(Y,), n_obs=N, dim=1
-    )
-    table = choose_sampler(target, random_seed=1).table.set_index("candidate")
-    assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
-
-
 def test_discrete_states_get_gibbs():
     target = amc.targets.BinaryMRF(2, [[0, 1]], [[[0.0, 1.0], [1.0, 0.0]]])
     choice = choose_sampler(target, random_seed=1)
@@ -148,6 +140,7 @@ def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     assert choice.attrs["setup_mode_passes"] > 1000
     table = choice.table.set_index("candidate")
     assert "no mode to expand at" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
+    assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def run_counted(test, *, steps=40, audit_every=None):
     return dict(zip(COUNT_NAMES, counts.T, strict=True)), seen, n
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("test", [ExactTest(), SequentialTTest(0.2, 10), SequentialTTest(0.2, 10, 1.5)], ids=repr)
 def test_every_evaluation_is_booked(test):
     counts, seen, n = run_counted(test)
@@ -59,6 +60,7 @@ def test_every_evaluation_is_booked(test):
         assert counts["datapoints_touched"].max() <= n
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test", [ExactTest(), SequentialTTest(0.2, 10), SequentialTTest(0.2, 10, order="blocks")], ids=repr
 )
@@ -81,6 +83,7 @@ def test_always_accept_reads_nothing_and_decides_nothing():
     assert (counts["accepted"] == 1).all()
 
 
+@pytest.mark.recompiles
 def test_audits_are_booked_apart():
     test = SequentialTTest(0.2, 10)
     plain, seen, n = run_counted(test)
@@ -91,6 +94,7 @@ def test_audits_are_booked_apart():
     assert [len(calls) for calls in seen_audited] == [len(calls) + 2 * n for calls in seen]
 
 
+@pytest.mark.recompiles
 def test_rounds_are_looks():
     counts, _, _ = run_counted(SequentialTTest(0.2, 10))
     np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / 10))

@@ -270,6 +270,7 @@ def chain_of(target, test, **settings):
     return program, program.start(np.array([0.3]), streams(seed_sequences(SEED, 1)[0][0]), 0)
 
 
+@pytest.mark.recompiles
 class TestChoice:
     def test_auto_is_rows_for_few_data_and_blocks_for_many(self):
         for n, name in ((100, "rows"), (10_000, "blocks")):
@@ -354,6 +355,7 @@ def run_on(target, place, seed=SEED):
     return program, own, draws
 
 
+@pytest.mark.recompiles
 def test_all_runs_on_one_data_set_share_one_file(on_file, tmp_path):
     folder = tmp_path / "copies"
     folder.mkdir()
@@ -376,6 +378,7 @@ def test_what_is_shared_is_what_lies_in_a_file(rng):
     assert not has_named_file(nameless_array((4,), float, Path(tempfile.gettempdir()), who="test"))
 
 
+@pytest.mark.recompiles
 def test_a_shared_copy_gives_the_draws_of_one_in_memory(on_file, tmp_path, monkeypatch):
     """In the same order: patched, it is that of the chain's own stream."""
     _, _, in_memory = run_on(on_file, "memory")

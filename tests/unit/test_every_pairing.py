@@ -377,6 +377,7 @@ def poisoned(theta, data, i):
     return math.nan if i == 0 and theta[0] > EDGE else term(theta, data, i)
 
 
+@pytest.mark.recompiles
 def test_a_datum_that_is_nan_ends_the_chain_at_the_last_whole_draw(monkeypatch):
     """Up to there the chain is the one without; the message says which datum, or that it was the gradient."""
     plant(monkeypatch, {})

@@ -135,6 +135,7 @@ def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rn
         theta = out.copy() if step % 2 else theta
 
 
+@pytest.mark.recompiles
 def test_a_step_costs_one_full_gradient_after_the_first():
     trace = run(logistic(50), amc.Langevin(0.01), amc.ExactTest())
     stats = trace.sample_stats

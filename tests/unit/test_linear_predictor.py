@@ -49,7 +49,8 @@ SLOW = (zoo.transposed_design, times_a_parameter, zoo.two_observed)  # a minute 
 def test_the_density_is_that_of_the_model_but_for_a_constant(model):
     built, (kind, constant) = zoo.build(model), FOUND[model]
     target = from_pymc(built)
-    posterior, log_density, slope = Posterior(target), built.compile_logp(), built.compile_dlogp()
+    posterior = Posterior(target)
+    log_density, slope = (make(mode="FAST_COMPILE") for make in (built.compile_logp, built.compile_dlogp))
     assert isinstance(posterior.expansion, kind)
     gradient, rng, differences = target.compile_gradient(), np.random.default_rng(0), []
     for _ in range(4):
@@ -73,7 +74,7 @@ def test_prior_gradients_are_those_of_means_and_scales():
     target = from_pymc(model)
     theta, found = np.array([0.3, -0.2, 0.4, 0.1, 2.0]), np.zeros(5)
     target.compile_gradient().add_prior_gradient(theta, found)
-    expected = model.compile_dlogp(model.free_RVs)
+    expected = model.compile_dlogp(model.free_RVs, mode="FAST_COMPILE")
     with_data = expected(target.variables.unconstrained.unpack(theta))
     slope = np.column_stack([np.ones(zoo.N), zoo.X, zoo.X[:, 0]]).T @ (
         zoo.BINARY - 1.0 / (1.0 + np.exp(-(np.column_stack([np.ones(zoo.N), zoo.X, zoo.X[:, 0]]) @ theta)))

@@ -36,13 +36,14 @@ def test_rows_alone_equal_rows_of_the_whole(regression):
     model, target = regression
     compiled = target.compile()
     theta = np.array([0.3, -0.1, 0.2, -0.4])
-    expected = model.compile_logp(vars=model.observed_RVs, sum=False)({"beta": theta[:3], "sigma_log__": theta[3]})[0]
+    point = {"beta": theta[:3], "sigma_log__": theta[3]}
+    [expected] = model.compile_logp(vars=model.observed_RVs, sum=False, mode="FAST_COMPILE")(point)
     order = np.random.default_rng(0).permutation(zoo.N)
     for rows, lo, hi in ((order, 0, 100), (order, 17, 18), (np.empty(0, dtype=np.int64), 40, 90)):
         out = np.empty(hi - lo)
         compiled.log_terms(theta, compiled.data, rows, lo, hi, out)
         np.testing.assert_allclose(out, expected[rows[lo:hi] if rows.size else slice(lo, hi)], rtol=1e-10)
-    prior = model.compile_logp(vars=model.free_RVs)({"beta": theta[:3], "sigma_log__": theta[3]})
+    prior = model.compile_logp(vars=model.free_RVs, mode="FAST_COMPILE")(point)
     assert compiled.log_prior(theta) == pytest.approx(prior, abs=1e-9)
 
 

@@ -34,7 +34,7 @@ def model_of(rows):
     with pm.Model() as model:
         X, group = pm.Data("X", rows["X"]), pm.Data("group", rows["group"])
         beta, effect = pm.Normal("beta", 0.0, 1.0, shape=2), pm.Normal("effect", 0.0, 1.0, shape=3)
-        pm.Normal("y", X @ beta + effect[group], pm.HalfNormal("sigma", 1.0), observed=rows["y"])
+        pm.Normal("y", (X * beta).sum(axis=1) + effect[group], pm.HalfNormal("sigma", 1.0), observed=rows["y"])
     return model
 
 

@@ -526,7 +526,7 @@ def test_a_real_run_is_silent_named_and_cached(tmp_path, caplog, capfd, monkeypa
     import logging
 
     level = logging.getLogger("pymc").level
-    target = logistic(n=50, dim=2)
+    target = logistic(n=50, dim=1)
     settings = {"draws": 60, "tune": 60, "chains": 2, "cores": 1, "enforce": False, "cache_dir": tmp_path}
     with pytest.warns(SamplingWarning, match="bulk_ess"):
         first = reference_posterior(target, **settings)

@@ -79,7 +79,14 @@ def test_every_sampler_plays_its_role(name):
     assert not isinstance(role, type) or issubclass(role, Sampler)
 
 
-@pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.05, 5), amc.AlwaysAccept()])
+@pytest.mark.parametrize(
+    "test",
+    [
+        amc.ExactTest(),
+        pytest.param(amc.SequentialTTest(0.05, 5), marks=pytest.mark.recompiles),
+        amc.AlwaysAccept(),
+    ],
+)
 def test_the_defaults_of_the_roles_are_enough_to_sample(test):
     sampler = amc.MetropolisHastings(Walk(), test)
     trace = amc.sample(Normal(), sampler, draws=10, tune=0, chains=1, random_seed=1, progressbar=False)
