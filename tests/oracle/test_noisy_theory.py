@@ -58,6 +58,7 @@ def test_lemma_3_1_at_a_hundred_draws():
 @pytest.mark.parametrize("n_auxiliary", [1, 2, 5, 100])
 def test_each_inequality_of_the_theory_holds_at_every_start(n_auxiliary):
     found = errors(n_auxiliary, 31)
+    assert found["delta"].attrs["label"] == ("rigorous" if n_auxiliary <= 2 else "one-sided")
     chain = [found[name].to_numpy() for name in ("delta", "mean_flip", "mean_error", "lemma_3_1")]
     for smaller, larger in itertools.pairwise(chain):
         assert (smaller <= larger + 1e-14).all() and smaller.max() < larger.max()  # equal at one end of the grid

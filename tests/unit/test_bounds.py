@@ -12,7 +12,7 @@ from approxmcmc.bounds.check import BOUNDS, verdict_of
 from approxmcmc.bounds.distance import Distance, cells_of_states, frequencies, total_variation_interval
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.statements import LABELS, NAMES
-from approxmcmc.bounds.transition import proposal_matrix
+from approxmcmc.bounds.transition import grid_of_points, proposal_matrix
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.plots.bound import _floor
 from tests.models import logistic, normal_mean
@@ -118,13 +118,23 @@ def test_proposals_on_a_grid_are_symmetric_and_mass_off_the_grid_is_lost():
     target, grid = logistic(50, 2), np.random.default_rng(0).normal(size=(20, 2))
     chance = proposal_matrix(amc.RandomWalk(np.array([[1.0, 0.5], [0.5, 2.0]])), grid, target)
     np.testing.assert_allclose(chance, chance.T)
-    assert chance.sum(axis=1).max() <= 1.0
+    assert chance.sum(axis=1).max() <= 1.0 and not chance.diagonal().any()
     step = grid[1] - grid[0]
     ratio = math.exp(-0.5 * step @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ step)
     other = grid[2] - grid[0]
     assert chance[0, 1] / chance[0, 2] == pytest.approx(
         ratio / math.exp(-0.5 * other @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ other)
     )
+
+
+def test_a_site_is_proposed_and_then_another_of_its_values():
+    """Half for each of two sites, of two and of three values; one of them is decided about, and no other pair."""
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]}, {"B": ("A",)})
+    chance = proposal_matrix(amc.SingleSite(), grid_of_points(network, None), network)
+    assert chance[0].tolist() == [0.0, 0.25, 0.25, 0.5, 0.0, 0.0]
+    np.testing.assert_allclose(chance.sum(axis=1), 1.0, rtol=1e-15)
+    matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()))
+    np.testing.assert_array_equal(np.isnan(matrix["decision"]), chance == 0.0)
 
 
 def test_what_has_no_matrix_is_refused_and_says_why():
@@ -237,7 +247,7 @@ def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
 
 def test_settings_that_do_not_belong_together_are_refused():
     target = field(4, 0.6, 0)
-    with pytest.raises(IncompatibleError, match="one exact chain"):
+    with pytest.raises(IncompatibleError, match=r"one exact chain, found .*'systematic'.* and .*'random'"):
         amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
     with pytest.raises(IncompatibleError, match="temperature"):
         amc.check_bound(target, {1: amc.Gibbs(amc.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
@@ -380,6 +390,41 @@ def test_chains_start_where_the_proposal_says(law):
             target, sampler, epsilons=[0.1], reference=reference, draws=20, tune=2, chains=1, n_pairs=0, **settings
         )
         assert float(found["posterior"]["theta"].min()) > 40.0
+
+
+def test_a_proposal_outside_the_support_is_never_decided_wrongly():
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
+
+    target = amc.Target(loglik, logprior, data=np.linspace(0.0, 1.0, 20), n_obs=20, dim=1, initial_point=[0.5])
+    sampler = amc.MetropolisHastings(amc.RandomWalk(1e9), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 4, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(target, sampler, states=np.full((4, 1), 0.5), **settings)
+    assert (found["log_ratio"] == -math.inf).all()
+    for name in ("exact", "accepted", "error_lower", "error_upper", "delta_sampled"):
+        assert not found[name].values.any()
+
+
+def test_replicated_sites_are_random_and_decided_anew_in_every_run():
+    """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
+    target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])
+    one, other = (
+        bounds.estimate_delta(
+            target, amc.Gibbs(amc.SequentialTTest(0.2, 2)), states=np.tile(state, (40, 1)), n_pairs=40,
+            replications=30, random_seed=seed, progressbar=False,
+        )
+        for seed in (1, 2)
+    )  # fmt: skip
+    laws = [target.conditional(state[None], site)[0] for site in range(4)]
+    odds = np.round(sorted(math.log(law[1] / law[0]) for law in laws), 9)
+    assert len(set(odds)) == 4
+    for found in (one, other):
+        np.testing.assert_array_equal(np.unique(np.round(found["log_ratio"], 9)), odds)
+    same = (one["log_ratio"] == other["log_ratio"]).values
+    assert same.sum() > 3 and (one["accepted"] != other["accepted"]).values[same].any()
 
 
 def test_bad_numbers_are_refused():

@@ -5,13 +5,17 @@ import types
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.bounds import check
 from approxmcmc.bounds.acceptance_law import scales
+from approxmcmc.bounds.chains import measured_distance
 from approxmcmc.bounds.exchange import _pairs
 from approxmcmc.bounds.finite import checked_matrix
+from approxmcmc.bounds.replication import _pair
 from approxmcmc.errors import InvalidInputError
+from tests.models import normal_mean
 
 FREE = types.SimpleNamespace(n_states=np.full(5, 2))  # all that is asked of a target here
 
@@ -20,6 +24,24 @@ def test_the_scale_of_a_pair_is_that_of_its_terms():
     differences = np.array([[1.0, 2.0, 3.0, 6.0, 8.0], [0.0, 0.0, 0.0, 0.0, 5.0]])
     expected = [math.sqrt(5.0 * 34.0 / 4.0), math.sqrt(5.0 * 20.0 / 4.0)]
     np.testing.assert_allclose(scales(differences), expected, rtol=1e-14)
+
+
+def test_the_ratio_of_a_pair_is_that_of_prior_terms_and_proposal():
+    """Terms at a temperature of 2, under the prior N(1, 1/4)."""
+    target, here, there = normal_mean(30), 0.3, -0.1
+    terms = (0.5 * (target.data[0] - here) ** 2 - 0.5 * (target.data[0] - there) ** 2) / 2.0
+    test = amc.MinibatchBarker(1.0, 5, temperature=2.0)
+    found = _pair(target.compile(), test, np.array([here]), np.array([there]), 0.7)
+    prior = 2.0 * (here - 1.0) ** 2 - 2.0 * (there - 1.0) ** 2
+    assert found == pytest.approx((prior + 0.7 + terms.sum(), math.sqrt(30.0) * terms.std(ddof=1)), rel=1e-12)
+
+
+def test_without_draws_or_without_a_reference_the_matrices_say_the_distance():
+    trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"theta": (("chain", "draw"), np.zeros((2, 9)))})})
+    for given, reference in ((trace, None), (None, trace), (None, None)):
+        found = measured_distance(FREE, given, reference, {"tv": 0.3}, False, 0.95)
+        assert found["source"] == "stationary laws of the matrices" and found["distance"].estimate == 0.3
+        assert "none" in measured_distance(FREE, given, reference, {"tv": math.nan}, False, 0.95)["source"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
 from tests.intractable import five_values
 from tests.models import logistic
+from tests.planting import plain
 
 pytestmark = pytest.mark.recompiles
 X0, Y0 = np.array([0.1, -0.2, 0.3]), np.array([0.25, 0.1, -0.1])
@@ -101,6 +102,17 @@ def test_the_density_ratio_of_the_second_chain(name):
     for seed in range(10):
         x_new, y_new, ratios = both.couple(np.random.default_rng(seed), X0, Y0)
         assert ratios == pytest.approx((ratio_of(X0, x_new), ratio_of(Y0, y_new)), abs=1e-9)
+
+
+def test_both_chains_make_the_step_that_tuning_has_found():
+    built = amc.Langevin(0.05, target_acceptance=0.574).build_proposal(target())
+    states, x_new, y_new = (built.make_state(), built.make_state()), np.empty(3), np.empty(3)
+    for state in states:
+        built.restore(state, {"step_size": 0.1})
+    rest = X0, Y0, x_new, y_new, np.empty((2, 3)), np.zeros(len(COUNT_NAMES), np.int64)
+    ratios = plain(built.couple)(np.random.default_rng(1), *states, *rest)
+    expected = [langevin_ratio(here, there, 0.1, np.eye(3)) for here, there in ((X0, x_new), (Y0, y_new))]
+    assert ratios == pytest.approx(expected, abs=1e-9)
 
 
 def normal_ratio(here, there):

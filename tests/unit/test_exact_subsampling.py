@@ -9,6 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.acceptance import thinning
 from approxmcmc.api import sample
+from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion import difference_bounds
@@ -199,6 +200,13 @@ def test_reads_are_counted_and_predicted():
     assert stats.attrs["setup_expected_reads"] == pytest.approx(amc.PoissonTest().expected_reads(target))
     assert 0.3 < stats.attrs["setup_expected_reads"] / np.median(expected) < 5.0
     assert 0 < expected[thinned].max() <= thinning.LARGEST_SHARE * 2000
+
+
+def test_tuna_is_expected_to_read_more_by_a_square():
+    """C M + chi (C M)^2 rows at each pair of the pilot's, C M = 5, 10 and 30; 120 are more than a fifth, all 300."""
+    bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([0.5, 1.0, 3.0]))
+    assert amc.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
+    assert amc.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
 
 
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):

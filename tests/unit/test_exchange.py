@@ -1,13 +1,15 @@
 """The noisy family: settings, refusals, counts, failures, population, pseudo-likelihood, stochastic approximation."""
 
 import math
+import types
 
 import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import (
     CompilationError,
     IncompatibleError,
@@ -15,6 +17,7 @@ from approxmcmc.errors import (
     NotFiniteError,
     SamplingWarning,
 )
+from approxmcmc.samplers.noisy import program
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean
 
@@ -187,6 +190,15 @@ def test_noisy_metropolis_hastings_counts_its_estimates():
     assert (stats["datapoints_touched"] == 8).all() and (stats["likelihood_evaluations"] == 16).all()
 
 
+@pytest.mark.parametrize(("seconds", "every"), [(1e-4, 50), (4e-4, 100), (2e-3, 1000)])
+def test_audits_add_at_most_a_tenth_to_steps_of_a_tenth_of_a_millisecond(seconds, every, monkeypatch):
+    """Two log-likelihoods for one step in `every`."""
+    clock = iter((7.0, 7.0 + seconds))
+    monkeypatch.setattr(program, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert program.KnownLikelihood(lambda theta: 0.0).audit_every(np.zeros(1)) == every
+    assert 2.0 * seconds / every <= 0.1 * 1e-4
+
+
 # --- failures ---
 
 
@@ -211,6 +223,15 @@ def test_an_estimate_that_is_infinite_stops_the_chain():
 
 
 # --- tuning, population ---
+
+
+@pytest.mark.parametrize("wanted", [None, 0.5])
+def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
+    sampler = amc.MALAExchange(0.05, False, 2, target_acceptance=wanted)
+    own = streams(seed_sequences(1, 1)[0][0])
+    chain = sampler.build(five_values(), audit_every=None).start(np.array([0.3]), own, 3)
+    chain.advance(3, 1, np.empty((3, 1)), np.empty((3, len(COUNT_NAMES)), np.int64), np.empty((3, len(VALUE_NAMES))))
+    assert (chain.state.move.log_factor[0] != 0.0) == (wanted is not None)
 
 
 @pytest.mark.recompiles

@@ -1,15 +1,33 @@
 """The gradient of Firefly's joint density, by differences of the density."""
 
+import re
+
 import numpy as np
 import pytest
 
+import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.bound import checked_bound
 from approxmcmc.samplers.firefly.bright import new_bright
 from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity, log_joint_at
 from approxmcmc.samplers.firefly.joint_target import JointTarget
-from tests.models import logistic
+from tests.models import logistic, normal_mean
 from tests.planting import plain
+
+
+@pytest.mark.parametrize("without", ["bound", "prior"])
+def test_bound_and_prior_must_both_have_a_gradient(without):
+    target = logistic(60)
+    bound, _ = checked_bound(target, target.compile(), "untuned", None)
+    if without == "bound":
+        bound = bound._replace(add_gap_gradient=None)
+    else:
+        target = amc.targets.BoundedLikelihood(
+            normal_mean(60), lambda theta, data, i: 0.0, lambda theta, sums: 0.0, np.zeros(1), np.zeros(60)
+        )
+    with pytest.raises(IncompatibleError, match=f"or the prior of {re.escape(repr(target))} has no gradient"):
+        JointTarget(target, bound, new_bright(np.ones(60, dtype=bool), np.ones(60))).compile_gradient()
 
 
 @pytest.mark.recompiles

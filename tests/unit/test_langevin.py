@@ -8,6 +8,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, Component
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.proposals.minibatch_gradient import draw_minibatch, estimate_gradient, write_scores
 from tests import langevin as book
 from tests.models import logistic, normal_mean
 from tests.planting import plain
@@ -133,6 +134,38 @@ def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rn
         assert count[COUNT_NAMES.index("gradient_evaluations")] == counter.evaluations > 0
         assert count[COUNT_NAMES.index("datapoints_touched")] == len(counter.touched)
         theta = out.copy() if step % 2 else theta
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_control_variate_leaves_no_noise_where_all_terms_have_one_curvature(dim, rng):
+    """The gradient of any minibatch is that of all data, and the scores are equal."""
+    target, anchor, theta = book.normal_means(30, dim), np.full(dim, 0.1), np.full(dim, 0.4)
+    part = amc.StochasticGradientLangevin(0.03, 7, control_variate=anchor).build_unadjusted(target)
+    minibatch, count = part.make_state().minibatch, np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    found, covariance = np.empty(dim), np.empty((dim, dim))
+    plain(draw_minibatch)(rng, minibatch, count)
+    plain(estimate_gradient)(minibatch, theta, found, count)
+    np.testing.assert_allclose(found, target.data[0].sum(axis=0) - 30.01 * theta, rtol=1e-12)
+    plain(write_scores)(minibatch, theta, found, covariance, np.empty(dim))
+    np.testing.assert_allclose(found, anchor - theta, rtol=1e-12)
+    np.testing.assert_allclose(covariance, 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        amc.Langevin(0.03),
+        amc.StochasticGradientLangevin(0.03, 7),
+        amc.StochasticGradientHamiltonian(0.03, 1.0, 7, gradient_noise=None),
+        amc.StochasticGradientNoseHoover(0.03, 1.0, 7),
+    ],
+)
+def test_without_a_test_a_step_says_only_whether_it_is_finite(proposal, rng):
+    part = proposal.build_unadjusted(book.normal_means(30, 2))
+    for theta, said in ((0.1, 0.0), (1e308, math.nan)):
+        with np.errstate(all="ignore"):
+            rest = np.full(2, theta), np.empty(2), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+            np.testing.assert_equal(plain(part.propose)(rng, part.make_state(), *rest), said)
 
 
 def test_a_step_costs_one_full_gradient_after_the_first():

@@ -9,6 +9,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import Component
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.pdmp.split import ORDERS, RATE
+from approxmcmc.samplers.pdmp.step import slope_of
 from tests import pdmp as book
 from tests.models import logistic, normal_mean
 
@@ -102,6 +104,21 @@ class TestChains:
         assert re.search(
             "rate of datum 6 is .* third_derivative_bound of the target is a true", chain.explain_failure()
         )
+
+    def test_the_worst_of_several_false_bounds_is_named(self, sampler):
+        """Nine tenths of the second largest rate lie above its bound, and a hundredth of the largest."""
+        target = book.logistic_rows()
+        program = sampler(amc.laplace(target)).build(target)
+        chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 0)
+        split, position = program.split, chain.state.flight.position
+        rates = np.abs([slope_of(split, record, position) for record in split.records])
+        *_, second, largest = np.argsort(rates)
+        orders = np.repeat(np.arange(ORDERS), np.diff(split.first))
+        for place, share in ((second, 0.1), (largest, 0.99)):
+            split.records[place, RATE] = share * rates[place] / np.linalg.norm(position) ** orders[place]
+        assert rates[largest] < 50.0 * rates[second]
+        assert f"the rate of datum {split.rows[second]} is " in chain.explain_failure()
+        assert "and so for 2 of 8 data" in chain.explain_failure()
 
     def test_one_seed_gives_one_chain_however_many_there_are(self, sampler):
         target = book.logistic_rows()
