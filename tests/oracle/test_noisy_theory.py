@@ -159,6 +159,14 @@ def test_the_constants_of_theorem_3_2():
         assert noisy_exchange._log_factor(gap) == pytest.approx(limit, abs=1e-4)
 
 
+def test_at_theta_zero_the_chain_of_theorem_3_2_forgets_at_once():
+    """kappa = 1 and uniform laws on a set of volume 1: rho = 0, one term of the sum, and an error of 1 / sqrt(N)."""
+    settings = {"largest_theta": 0.0, "largest_statistic": 9.0, "volume": 1.0}
+    found = bounds.uniform_exchange_bound(100, **settings, prior_constant=1.0, proposal_constant=1.0)
+    assert found.log_gap == 0.0 and found.log_one_step == pytest.approx(-math.log(10.0))
+    assert found.log_bound == pytest.approx(math.log(bounds.mitrophanov_factor(2.0, 0.0) / 10.0))
+
+
 def test_what_theorem_3_2_refuses():
     settings = {"largest_theta": 1.0, "largest_statistic": 1.0, "volume": 1.0, "prior_constant": 1.0}
     with pytest.raises(InvalidInputError, match="constants >= 1"):
@@ -384,6 +392,8 @@ def test_the_risk_of_an_average_against_its_own_variance():
     np.testing.assert_allclose(found["risk"][0], [bias**2 + 3 * v / 10, bias**2 + 3 * v / 1e4], rtol=1e-12)
     with pytest.raises(InvalidInputError, match="positive cost"):
         bounds.long_run_risk(T, {7: T_hat}, f, costs={8: 1.0}, budgets=[1.0])
+    with pytest.raises(InvalidInputError, match="positive budgets"):
+        bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 1.0}, budgets=[0.0, 1.0])
 
 
 def test_fewer_draws_have_the_larger_variance_and_the_budget_chooses():

@@ -181,6 +181,28 @@ def test_draws_and_costs_do_not_depend_on_audits(name):
     assert 0.02 < alpha[made].mean() < 0.98
 
 
+@pytest.mark.parametrize(("given", "every"), [("auto", 0), (None, 0), (7, 7)])
+def test_an_integer_alone_audits_decisions_in_the_kernel(given, every):
+    program = SAMPLERS["t-test"].build(logistic(), audit_every=given)
+    assert program.attrs["audit_every"] == every and program.audit_probability == (1.0 / every if every else 0.0)
+
+
+def test_an_audit_says_what_the_test_would_have_done():
+    """Over three orders, Lambda = 0: errors of -0.5, 0 and -0.2, and one decision at log u = -0.1, wrongly rejected."""
+    given = types.SimpleNamespace(
+        judge=types.SimpleNamespace(rule="metropolis"), test=types.SimpleNamespace(records=("audited_mu_std",))
+    )
+    log_ratios = np.log([0.5, 1.0, 0.8])
+    found = AuditsOfATest.of_the_test(given, 0.0, np.array([-0.1, -3.0, -1.0]), log_ratios, 0.5)
+    assert (found["decisions_audited"], found["wrong_decisions"], found["wrong_accepts"]) == (1, True, False)
+    assert found["audited_mu_std"] == pytest.approx(0.2)
+    assert found["audit_acceptance_error"] == pytest.approx(-0.7 / 3.0)
+    assert found["audit_acceptance_noise"] == pytest.approx(np.std([-0.5, 0.0, -0.2], ddof=1) / 3.0**0.5)
+    for tau in (0.0, math.inf):
+        beside = AuditsOfATest.of_the_test(given, 0.0, np.array([-0.1]), np.zeros(2), tau)
+        assert math.isnan(beside["audited_mu_std"]) and not beside["wrong_decisions"]
+
+
 def test_exact_samplers_are_not_audited():
     trace = amc.sample(logistic(), amc.MetropolisHastings(WALK, amc.ExactTest()), **RUN)
     assert "audits" not in trace.posterior.attrs and "audited_acceptance" not in trace.sample_stats

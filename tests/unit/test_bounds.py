@@ -29,6 +29,7 @@ field = amc.targets.BinaryMRF.random_triples
         ([[0.5, 0.5]], "square"),
         ([[np.nan, 1.0], [0.5, 0.5]], "NaN"),
         (np.eye(2), "reducible: 2 sets of states"),
+        (np.eye(9), r"9 sets of states are never left \(they begin with \[0\], \[1\], \[2\]\)"),
     ],
 )
 def test_matrices_that_are_none_are_refused(matrix, message):
@@ -135,6 +136,12 @@ def test_a_site_is_proposed_and_then_another_of_its_values():
     np.testing.assert_allclose(chance.sum(axis=1), 1.0, rtol=1e-15)
     matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()))
     np.testing.assert_array_equal(np.isnan(matrix["decision"]), chance == 0.0)
+
+
+def test_a_sweep_of_one_site_draws_from_its_law():
+    matrix = bounds.transition_matrix(amc.targets.BayesianNetwork({"A": [0.7, 0.3]}, {}), amc.Gibbs())
+    np.testing.assert_allclose(matrix, [[0.7, 0.3], [0.7, 0.3]], rtol=1e-15)
+    assert matrix.attrs["n_decisions"] == 1
 
 
 def test_what_has_no_matrix_is_refused_and_says_why():
@@ -408,6 +415,7 @@ def test_a_proposal_outside_the_support_is_never_decided_wrongly():
         assert not found[name].values.any()
 
 
+@pytest.mark.recompiles
 def test_replicated_sites_are_random_and_decided_anew_in_every_run():
     """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
     target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])
@@ -434,6 +442,10 @@ def test_bad_numbers_are_refused():
             bounds.estimate_delta(normal_mean(), sampler, **wrong)
     with pytest.raises(InvalidInputError, match="lag"):
         bounds.couplings(T, lag=0)
+    with pytest.raises(InvalidInputError, match="max_steps must be an integer >= 6"):
+        bounds.couplings(T, lag=5, max_steps=5)
+    with pytest.raises(InvalidInputError, match=r"initvals must be a state 0 \.\.\. 1, found 2"):
+        bounds.couplings(T, lag=1, initvals=2)
     target = amc.targets.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2)
     guided = amc.MetropolisHastings(amc.StochasticGradientHamiltonian(0.1, batch_size=5), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="coupl"):

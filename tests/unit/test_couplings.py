@@ -260,6 +260,12 @@ class TestSurrogate:
         assert both == pytest.approx((alone, alone)) and abs(alone) > 0.1
         np.testing.assert_array_equal(ends[1:], ends[[0, 0]])
 
+    def test_short_steps_let_them_meet_where_transitions_never_do(self):
+        mixed = amc.SurrogateTransition().with_meetings(self.core)
+        assert isinstance(mixed, amc.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)
+        normal = amc.SurrogateTransition(kernel="normal")
+        assert normal.with_meetings(self.core) is normal
+
     def test_they_meet(self):
         coupling = coupling_of(self.core, amc.MetropolisHastings(amc.SurrogateTransition()))
         start = self.core.pilot.draws
@@ -281,6 +287,9 @@ def test_what_has_no_coupling_is_refused():
     sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(0.01, batch_size=10), amc.AlwaysAccept())
     with pytest.raises(IncompatibleError, match="no coupling is known"):
         coupling_of(target(), sgld)
+    mixed = amc.MetropolisHastings(amc.Mixture([amc.RandomWalk(0.1), sgld.proposal]), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="no coupling is known"):
+        coupling_of(target(), mixed)
 
 
 def test_default_kernel_of_expanded_terms_is_that_of_the_plain_target():

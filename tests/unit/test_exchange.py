@@ -225,6 +225,14 @@ def test_an_estimate_that_is_infinite_stops_the_chain():
 # --- tuning, population ---
 
 
+def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
+    program = amc.NoisyLangevin(0.3, 2, [[2.0]]).build(five_values(), audit_every=None)
+    move = program.new_state(np.array([0.3]), np.random.default_rng(1), 0).move
+    assert (move.sigma[0, 0], move.lower[0, 0]) == pytest.approx((0.6, 0.6**0.5))
+    assert program.attrs["audit_every"] == 0
+
+
+@pytest.mark.recompiles
 @pytest.mark.parametrize("wanted", [None, 0.5])
 def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
     sampler = amc.MALAExchange(0.05, False, 2, target_acceptance=wanted)

@@ -30,6 +30,11 @@ def test_bound_and_prior_must_both_have_a_gradient(without):
         JointTarget(target, bound, new_bright(np.ones(60, dtype=bool), np.ones(60))).compile_gradient()
 
 
+def test_the_joint_density_is_one_datum():
+    with pytest.raises(IncompatibleError, match="a minibatch of 2 cannot be drawn from 1 data"):
+        amc.Firefly(amc.StochasticGradientLangevin(0.01, 2), "untuned").build(logistic(60))
+
+
 @pytest.mark.recompiles
 @pytest.mark.parametrize("touching", [None, np.array([0.5, -0.5, 0.2])], ids=["untuned", "tuned"])
 def test_the_gradient_is_that_of_the_joint_density(touching):

@@ -58,6 +58,11 @@ def test_costs_of_fields_are_those_of_the_flips():
     assert (found["decision_rounds"] == N_SITES).all()
 
 
+def test_a_site_of_several_states_is_one_decision():
+    found = stats(run(weather(), amc.Gibbs(), thin=2))
+    assert (found["decisions_made"] == 6).all() and (found["decision_rounds"] == 6).all()
+
+
 @pytest.mark.recompiles
 def test_costs_of_sites_with_different_numbers_of_terms():
     trace = run(mixed(), amc.Gibbs())

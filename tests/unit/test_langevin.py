@@ -136,6 +136,7 @@ def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rn
         theta = out.copy() if step % 2 else theta
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("dim", [1, 2])
 def test_a_control_variate_leaves_no_noise_where_all_terms_have_one_curvature(dim, rng):
     """The gradient of any minibatch is that of all data, and the scores are equal."""

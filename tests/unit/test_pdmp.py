@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
+from approxmcmc.contracts.records import EVENTS, ROW_EVENTS
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.pdmp.split import ORDERS, RATE
-from approxmcmc.samplers.pdmp.step import slope_of
+from approxmcmc.samplers.pdmp.step import make_step, slope_of
 from tests import pdmp as book
 from tests.models import logistic, normal_mean
+from tests.planting import plain
 
 SAMPLERS = [amc.ZigZag, amc.BouncyParticle]
 
@@ -63,6 +65,7 @@ def test_targets_without_what_is_needed_are_refused(sampler, make, match):
     [
         (lambda: amc.ZigZag(np.eye(2)), "must be a normal approximation"),
         (lambda: amc.ZigZag(fit_of(1), spacing=0.0), "spacing must be positive and finite, found 0.0"),
+        (lambda: amc.ZigZag(fit_of(1), spacing=np.inf), "spacing must be positive and finite, found inf"),
         (lambda: amc.BouncyParticle(fit_of(1), refresh_rate=0.0), "refresh_rate must be positive"),
     ],
 )
@@ -82,6 +85,30 @@ class TestChains:
         assert (counts["datapoints_touched"] == counts["decisions_made"]).all()
         assert (counts["row_events"] <= counts["decisions_made"]).all()
         assert 0 < counts["row_events"].sum() < counts["events"].sum()
+
+    def test_every_turn_is_an_event(self, sampler):
+        target, own = book.logistic_rows(), streams(seed_sequences(1, 1)[0][0])
+        program, turned = sampler(amc.laplace(target)).build(target), {"by row": 0, "else": 0}
+        plan, turn, turn_by_row = (plain(getattr(program.dynamics, name)) for name in ("plan", "turn", "turn_by_row"))
+
+        def counted_turn(rng, flight):
+            turned["else"] += 1
+            turn(rng, flight)
+
+        def counted_turn_by_row(*arguments):
+            found = turn_by_row(*arguments)
+            turned["by row"] += found
+            return found
+
+        step, state = (
+            plain(make_step(plan, counted_turn, counted_turn_by_row)),
+            program.start(np.zeros(2), own, 0).state,
+        )
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
+        for _ in range(60):
+            step(own, state, count, value)
+        assert count[ROW_EVENTS] == turned["by row"] > 0
+        assert count[EVENTS] == turned["by row"] + turned["else"] > count[ROW_EVENTS]
 
     def test_reads_are_as_expected_and_as_predicted(self, sampler):
         target = logistic(100, 6)  # some forty rows a draw: where few are read, bounds are those of long spans
