@@ -238,6 +238,7 @@ def test_any_knob_can_be_checked(knob, sampler):
         for name in ("tv", "delta", "delta_max"):
             assert float(check[name].sel({knob: value})) == float(found[name])
         assert float(check["value"].sel({knob: value, "bound": "b3"})) == float(found["b3"])
+        np.testing.assert_array_equal(check["eta"], found["eta"])
     assert float(check["tv"].max()) > 1e-4
     assert check.attrs["knob"] == knob
 

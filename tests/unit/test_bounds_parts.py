@@ -9,7 +9,7 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.bounds import check, replication
-from approxmcmc.bounds.acceptance_law import scales
+from approxmcmc.bounds.acceptance_law import acceptance_probability, scales
 from approxmcmc.bounds.chains import measured_distance
 from approxmcmc.bounds.coupling import coupling_bound
 from approxmcmc.bounds.delta import _judged
@@ -67,6 +67,13 @@ def test_visited_states_are_every_so_many_steps_apart(monkeypatch):
     monkeypatch.setattr(replication, "MOST_STEPS", 4)
     visited = replication.visited_states(chain, tune=7, n_draws=5, thin=2, dim=1)
     assert visited.tolist() == [[9.0], [11.0], [13.0], [15.0], [17.0]]
+
+
+def test_at_a_temperature_of_two_the_terms_are_halves(rng):
+    terms, rest = rng.normal(size=(5, 8)), rng.normal(size=5)
+    warm, cold = (amc.MinibatchBarker(1.0, 4, temperature=temperature) for temperature in (2.0, 1.0))
+    found = [acceptance_probability(test, each, rest) for test, each in ((warm, terms), (cold, 0.5 * terms))]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
 
 
 @pytest.mark.parametrize(
