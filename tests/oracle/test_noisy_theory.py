@@ -206,6 +206,7 @@ def test_the_first_difference_against_the_joint_chain(n_auxiliary):
     np.testing.assert_allclose(found["mean"], far, rtol=1e-10)
     assert (found["survival"] >= found["lower_bound"] - 1e-14).all()
     assert (found["mean"] >= float(found["mean_lower_bound"])).all()
+    assert float(found["mean_lower_bound"]) == pytest.approx(1.0 / flip.max())
     wrong = found["survival"].isel(step=1) - (1.0 - np.abs(errors_of(h, model, n_auxiliary)))
     assert (
         float(np.abs(wrong).max()) > 1e-3
@@ -358,6 +359,7 @@ def test_bounds_at_a_time_become_those_of_the_stationary_law():
     for name in ("tv", "b3", "b4"):
         assert float(last[name]) == pytest.approx(float(exact[name]), abs=1e-9)
     assert float(last["b5"]) == pytest.approx(float(exact["b5"]), abs=1e-12)
+    assert found.attrs["factor_b5"] * 0.02 == pytest.approx(float(exact["b5"]), rel=1e-12)
     # eta_k = 0.7^k and delta = 0.02: b3 after n steps by hand, and with the sum begun at eta_1 too small to hold
     steps = found["step"].to_numpy()
     np.testing.assert_allclose(found["b3"], 0.02 * (1 - 0.7**steps) / 0.3, atol=1e-14)

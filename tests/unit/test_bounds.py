@@ -94,6 +94,14 @@ def test_equal_matrices_have_bounds_of_zero():
     found = bounds.exact(T, T)
     assert float(found["tv"]) == float(found["b1"]) == 0.0
     assert math.isnan(float(found["looseness_b1"]))
+    matrix = bounds.transition_matrix(field(4, 0.6, 0), amc.Gibbs())
+    assert float(bounds.exact(matrix, matrix)["delta_max"]) == 0.0
+
+
+def test_given_constants_make_one_bound_heuristic():
+    found = bounds.exact(T, [[0.88, 0.12], [0.2, 0.8]], constants=(2.0, 0.7))
+    assert [found[f"label_{name}"].item() for name in NAMES] == ["rigorous"] * 4 + ["heuristic"]
+    assert float(found["b5"]) == pytest.approx(0.02 * bounds.mitrophanov_factor(2.0, 0.7))
 
 
 def test_a_periodic_chain_has_no_bound():
@@ -400,14 +408,43 @@ def test_chains_start_where_the_proposal_says(law):
         assert float(found["posterior"]["theta"].min()) > 40.0
 
 
-def test_a_proposal_outside_the_support_is_never_decided_wrongly():
+def on_the_unit_interval(x):
+    """Return the mean of some data, which the prior leaves in (0, 1)."""
+
     def loglik(theta, data, i):
         return -0.5 * (data[0][i] - theta[0]) ** 2
 
     def logprior(theta):
         return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
 
-    target = amc.Target(loglik, logprior, data=np.linspace(0.0, 1.0, 20), n_obs=20, dim=1, initial_point=[0.5])
+    return amc.Target(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
+
+
+@pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.2, 2)], ids=["exact", "enumerated"])
+def test_no_matrix_leads_out_of_the_support(test):
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), test)
+    grid = np.linspace(-0.5, 1.5, 9)
+    matrix = bounds.transition_matrix(on_the_unit_interval(np.linspace(0.0, 1.0, 5)), sampler, grid)
+    assert matrix.attrs["method"] == ("closed form" if test.is_exact else "enumerate")
+    inside = (grid > 0.0) & (grid < 1.0)
+    assert not matrix.values[inside][:, ~inside].any() and (matrix.values[~inside][:, inside] > 0.0).all()
+    np.testing.assert_allclose(matrix.sum("next_state"), 1.0)
+
+
+def test_equal_terms_are_decided_about():
+    """tau = 0, and no error: what raises the density is always accepted."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 8, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(
+        on_the_unit_interval(np.full(16, 0.5)), sampler, states=np.full((8, 1), 0.3), **settings
+    )
+    up = found["log_ratio"].values > 0.0
+    assert not found["tau"].values.any() and 2 < up.sum() < 8
+    assert (found["accepted"].values[up] == 10).all()
+
+
+def test_a_proposal_outside_the_support_is_never_decided_wrongly():
+    target = on_the_unit_interval(np.linspace(0.0, 1.0, 20))
     sampler = amc.MetropolisHastings(amc.RandomWalk(1e9), amc.SequentialTTest(0.1, 5))
     settings = {"n_pairs": 4, "replications": 10, "random_seed": 1, "progressbar": False}
     found = bounds.estimate_delta(target, sampler, states=np.full((4, 1), 0.5), **settings)
@@ -432,6 +469,7 @@ def test_replicated_sites_are_random_and_decided_anew_in_every_run():
     assert len(set(odds)) == 4
     for found in (one, other):
         np.testing.assert_array_equal(np.unique(np.round(found["log_ratio"], 9)), odds)
+        assert found.attrs["likelihood_evaluations_exact"] == 2 * 40 * 3  # each site is in three triples
     same = (one["log_ratio"] == other["log_ratio"]).values
     assert same.sum() > 3 and (one["accepted"] != other["accepted"]).values[same].any()
 

@@ -11,12 +11,13 @@ import approxmcmc as amc
 from approxmcmc.bounds import check, replication
 from approxmcmc.bounds.acceptance_law import acceptance_probability, scales
 from approxmcmc.bounds.chains import measured_distance
-from approxmcmc.bounds.coupling import coupling_bound
+from approxmcmc.bounds.coupling import coupling_bound, geometric_majorant
 from approxmcmc.bounds.delta import _judged
 from approxmcmc.bounds.distance import Distance, marginal_distances
 from approxmcmc.bounds.exchange import _pairs
 from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.transition import _scales
+from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import InvalidInputError
 from tests.models import normal_mean
 
@@ -69,6 +70,24 @@ def test_visited_states_are_every_so_many_steps_apart(monkeypatch):
     assert visited.tolist() == [[9.0], [11.0], [13.0], [15.0], [17.0]]
 
 
+def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
+    """Accepted, back again, rejected, accepted, in calls of two steps: three decisions, which read 1 + 3 + 4 data."""
+    here, steps = np.zeros(1), iter([(1.0, 1), (0.0, 2), (0.0, 3), (1.0, 4)])
+
+    def advance(n, thin, draws, counts, values):
+        for k in range(n):
+            draws[k, 0], counts[k, TOUCHED] = next(steps)
+        return n
+
+    monkeypatch.setattr(replication, "MOST_STEPS", 2)
+    assert replication._decide(types.SimpleNamespace(advance=advance), here, 3) == (2, 8)
+
+
+def test_always_accepting_errs_by_what_is_rejected():
+    found = replication._probabilities(amc.AlwaysAccept(), -1.0, 2.0, 30, 7)
+    assert found == pytest.approx((math.exp(-1.0), 7, 1.0 - math.exp(-1.0)))
+
+
 def test_at_a_temperature_of_two_the_terms_are_halves(rng):
     terms, rest = rng.normal(size=(5, 8)), rng.normal(size=5)
     warm, cold = (amc.MinibatchBarker(1.0, 4, temperature=temperature) for temperature in (2.0, 1.0))
@@ -114,12 +133,15 @@ def test_the_errors_of_pairs_have_the_mean_that_they_have():
     assert float(found["mean_error"]) == pytest.approx(0.2)
     spread = 0.1 * 1.96 / math.sqrt(3.0)
     np.testing.assert_allclose(found["mean_error_interval"], [0.2 - spread, 0.2 + spread])
+    hoeffding = math.sqrt(math.log(1.0 / 0.05) / (2.0 * 3.0))
+    assert float(found["mean_error_upper"]) == pytest.approx(0.2 + hoeffding)
 
 
 def test_limits_of_two_coordinates_share_the_level():
     rng = np.random.default_rng(1)
     draws, reference = rng.normal(0.5, size=(4, 400, 1)), rng.normal(size=(4, 400, 1))
     one = marginal_distances(draws, reference, 0.95)
+    assert 0.0 < one[0].lower < one[0].estimate < one[0].upper < 1.0
     assert marginal_distances(np.tile(draws, 2), np.tile(reference, 2), 0.9) == one
 
 
@@ -127,6 +149,15 @@ def test_limits_of_two_coordinates_share_the_level():
 def test_a_bound_by_couplings_is_followed_until_it_is_zero(times, last):
     found = coupling_bound(times, 3)
     assert found["time"].values[-1] == last and found["tv_bound"].values[-1] == 0.0
+    assert found.attrs["label"] == "upper bound in expectation"
+
+
+def test_only_a_bound_that_falls_has_a_geometric_majorant():
+    times = np.arange(5)
+    C, rho = geometric_majorant(times, 0.3 * 0.5**times)
+    assert (C, rho) == pytest.approx((0.6, 0.5))  # of the norm, twice the distance
+    for bound in (np.full(5, 0.3), 0.1 * 1.2**times, np.array([0.5, 0.1, 0.0, 0.0, 0.0])):
+        assert np.isnan(geometric_majorant(times, bound)).all()
 
 
 def test_the_worst_row_is_named():

@@ -50,7 +50,7 @@ WRONG = [
     (lambda: amc.DecreasingStep(0.1, offset=math.inf), "offset must be at least 1, found inf"),
     (lambda: amc.DecreasingStep(0.0), r"scale must be positive and finite, found 0\.0"),
     (lambda: amc.DecreasingStep(math.inf), "scale must be positive and finite, found inf"),
-    (lambda: amc.DecreasingStep(0.1, exponent=0.5), "exponent must lie in"),
+    (lambda: amc.DecreasingStep(0.1, exponent=1.01), "exponent must lie in .* found 1.01"),
     (lambda: amc.StochasticGradientFisherScoring(0.1, 1), "at least 2"),
 ]
 
