@@ -10,7 +10,7 @@ from approxmcmc.acceptance.delayed import DelayedState, make_decide
 from approxmcmc.acceptance.thinning import ThinningState
 from approxmcmc.acceptance.thinning import make_decide as thinned
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.contracts.records import BLANK_VALUES, EXPECTED_READS, SKEWNESS, SKEWNESS_RATIO
+from approxmcmc.contracts.records import AUDIT_ERROR, BLANK_VALUES, EXPECTED_READS, SKEWNESS, SKEWNESS_RATIO
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.evidence import merge_differences
 from approxmcmc.engine.order import read_differences
@@ -65,6 +65,15 @@ class TestBarker:
         for terms in (TERMS, np.array([-0.1, 0.0, 0.1, 0.0, 0.0, 0.0])):
             decide(None, evidence_of(terms), 0.0, 0.0, part.make_state(), count, value)
         assert value[SKEWNESS] == 0.0 and value[SKEWNESS_RATIO] == pytest.approx(6.0**-0.5)
+
+    @pytest.mark.parametrize("batch_size", [2, 3, 6])
+    def test_an_audit_answers_by_all_terms(self, batch_size, rng):
+        """And tells what minibatches err by: nothing where they are all data."""
+        part, value = MinibatchBarker(0.01, batch_size).build_test(Population(TERMS)), BLANK_VALUES.copy()
+        audit = plain(part.audit)
+        for threshold, answer in ((1.3 - 1e-9, 1), (1.3 + 1e-9, 0)):
+            assert audit(rng, evidence_of(TERMS), threshold, 0.4, part.make_state(), value) == answer
+            assert abs(value[AUDIT_ERROR]) < (1e-6 if batch_size == 6 else 0.1)
 
     @pytest.mark.parametrize(("outcome", "answer", "_"), NO_NUMBERS)
     def test_an_audit_of_a_term_that_is_no_number(self, outcome, answer, _):

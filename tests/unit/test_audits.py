@@ -12,6 +12,7 @@ import approxmcmc as amc
 from approxmcmc import runs
 from approxmcmc.contracts import Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
+from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.samplers.audits import Judge, WalkedSteps, kurtosis_of
 from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.samplers.replication import DECISIONS, ORDERS
@@ -185,6 +186,18 @@ def test_draws_and_costs_do_not_depend_on_audits(name):
 def test_an_integer_alone_audits_decisions_in_the_kernel(given, every):
     program = SAMPLERS["t-test"].build(logistic(), audit_every=given)
     assert program.attrs["audit_every"] == every and program.audit_probability == (1.0 / every if every else 0.0)
+
+
+@pytest.mark.parametrize(("n_obs", "apart"), [(40, 10), (7, 1), (3, 1)])
+def test_the_orders_of_an_audit_begin_as_far_apart_as_they_can(n_obs, apart):
+    seen, table = [], table_of_terms(n_obs, 1)
+    judge = types.SimpleNamespace(
+        table=table, rule="metropolis", temperature=1.0, replicate=lambda *arguments: seen.append(arguments[-1])
+    )
+    test, state = types.SimpleNamespace(threshold_form=True, state_at=None), types.SimpleNamespace(test=None)
+    given = types.SimpleNamespace(test=test, judge=judge, rng=np.random.default_rng(1), state=state)
+    AuditsOfATest.decide(given, np.zeros(1), np.ones(1), np.ones(n_obs), 0.0, 0, 4)
+    assert seen == [apart]
 
 
 def test_an_audit_says_what_the_test_would_have_done():

@@ -16,6 +16,7 @@ from approxmcmc.bounds.transition import grid_of_points, proposal_matrix
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.plots.bound import _floor
 from tests.models import logistic, normal_mean
+from tests.unit.test_gibbs import with_a_nan
 
 T = np.array([[0.9, 0.1], [0.2, 0.8]])
 field = amc.targets.BinaryMRF.random_triples
@@ -69,6 +70,17 @@ def test_states_where_no_value_is_possible_leave_the_others_their_law(scan):
     found = bounds.exact(matrix, matrix)
     np.testing.assert_allclose(found["stationary"], law / law.sum(), atol=1e-14)
     assert (found["stationary"].values[law == 0.0] == 0.0).all()
+
+
+def test_a_site_whose_test_may_not_see_what_is_impossible_is_refused():
+    target = with_a_nan(copies=2)
+    target.groups[0].log_tables[0, 1, 1] = -math.inf
+    with pytest.raises(IncompatibleError, match="has probability 0; whether"):
+        bounds.transition_matrix(target, amc.Gibbs(amc.SequentialTTest(0.2, 2)))
+    every, exact = (
+        bounds.transition_matrix(target, amc.Gibbs(test)) for test in (amc.SequentialTTest(0.0, 2), amc.ExactTest())
+    )
+    np.testing.assert_allclose(every, exact, atol=1e-15)
 
 
 def test_states_that_rounding_cuts_off_are_refused():

@@ -275,6 +275,11 @@ def test_poisson_counts_must_read_less_than_a_fifth(reads, few, monkeypatch):
     assert amc.CheapestExactTest().chosen_for(logistic(300)) == (amc.PoissonTest() if few else amc.ExactTest())
 
 
+@pytest.mark.parametrize("test", [amc.CheapestExactTest(), amc.PoissonTest()])
+def test_a_random_number_of_reads_has_no_looks(test):
+    assert test.looks(100).size == 0
+
+
 def test_settings_out_of_range_are_refused():
     for chi in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInputError, match="chi must be finite and at least 0"):

@@ -54,14 +54,17 @@ def test_components_survive_a_round_trip():
         lambda: amc.NoisyLangevin(0.1, True),
         lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 2.0], [2.0, 1.0]]),
         lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.5], [0.0, 1.0]]),
+        lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.0], [0.0, -0.5]]),
+        lambda: amc.NoisyLangevin(0.1, cov=np.ones((2, 3))),
         lambda: amc.MALAExchange(0.1, target_acceptance=1.0),
+        lambda: amc.MALAExchange(0.1, target_acceptance=0.0),
         lambda: amc.AdaptiveDirection(gamma=-1.0),
         lambda: amc.AdaptiveDirection(n_members=2),
         lambda: amc.robbins_monro(five_values(), gain=0.0),
         lambda: amc.robbins_monro(five_values(), n_steps=0),
         lambda: amc.targets.EstimatedRatio(estimate_ratio, log_prior, dim=2, initial_point=[0.0]),
     ],
-    ids=[str(k) for k in range(13)],
+    ids=[str(k) for k in range(16)],
 )
 def test_bad_settings_are_refused(make):
     with pytest.raises(InvalidInputError):
@@ -167,6 +170,13 @@ def test_nothing_is_simulated_outside_the_support():
 def test_langevin_stays_in_the_support():
     theta = run(amc.NoisyLangevin(0.1, 8), ising_4x4(), draws=60).posterior["theta"].values
     assert theta.min() >= -0.4 and theta.max() <= 0.8 and len(np.unique(theta)) > 5
+
+
+def test_a_known_normaliser_gives_the_log_density():
+    """Prior N(0, 4), and y = 3 of 0 ... 4 with the weights e^(y theta)."""
+    program, thetas = SAMPLERS["exchange"].build(five_values(), audit_every=None), np.array([0.3, -0.2])
+    expected = -0.125 * thetas**2 + 3.0 * thetas - np.log(np.exp(thetas[:, None] * np.arange(5.0)).sum(axis=1))
+    assert np.diff(program.log_densities(thetas[:, None])) == pytest.approx(np.diff(expected))
 
 
 def test_a_normaliser_that_is_unknown_is_not_audited():

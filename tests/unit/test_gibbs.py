@@ -63,6 +63,19 @@ def test_a_site_of_several_states_is_one_decision():
     assert (found["decisions_made"] == 6).all() and (found["decision_rounds"] == 6).all()
 
 
+@pytest.mark.parametrize(("batch_size", "every"), [(2, 100), (5, 50), (10, 50)])
+def test_audits_of_all_terms_are_a_twentieth_of_what_the_first_looks_read(batch_size, every):
+    """Ten terms a site: once in 20 x 10 / 2 decisions; and never more than once in 50."""
+    program = amc.Gibbs(amc.SequentialTTest(0.1, batch_size)).build(field(), audit_every="auto")
+    assert program.attrs["audit_every"] == every
+
+
+@pytest.mark.recompiles
+def test_a_site_by_poisson_counts_is_one_decision():
+    found = stats(run(field(), amc.PoissonGibbs(3.0)))
+    assert (found["decisions_made"] == N_SITES).all() and (found["decision_rounds"] == N_SITES).all()
+
+
 @pytest.mark.recompiles
 def test_costs_of_sites_with_different_numbers_of_terms():
     trace = run(mixed(), amc.Gibbs())

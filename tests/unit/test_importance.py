@@ -32,6 +32,7 @@ def test_seconds_are_those_of_the_call():
     seconds = trace.sample_stats["perf_counter_diff"].values.sum()
     assert 0.0 < seconds < time.perf_counter() - started
     assert trace.posterior.attrs["sampling_time"] == pytest.approx(seconds)
+    assert (trace.posterior.attrs["tuning_steps"], trace.posterior.attrs["thin"]) == (0, 1)
 
 
 def test_diagnostics_of_the_gaussian_shift():

@@ -133,15 +133,15 @@ class TestChains:
         )
 
     def test_the_worst_of_several_false_bounds_is_named(self, sampler):
-        """Nine tenths of the second largest rate lie above its bound, and a hundredth of the largest."""
+        """Nine tenths of the second largest rate lie above its bound, a hundredth of the largest; the third attains."""
         target = book.logistic_rows()
         program = sampler(amc.laplace(target)).build(target)
         chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 0)
         split, position = program.split, chain.state.flight.position
         rates = np.abs([slope_of(split, record, position) for record in split.records])
-        *_, second, largest = np.argsort(rates)
+        *_, third, second, largest = np.argsort(rates)
         orders = np.repeat(np.arange(ORDERS), np.diff(split.first))
-        for place, share in ((second, 0.1), (largest, 0.99)):
+        for place, share in ((third, 1.0), (second, 0.1), (largest, 0.99)):
             split.records[place, RATE] = share * rates[place] / np.linalg.norm(position) ** orders[place]
         assert rates[largest] < 50.0 * rates[second]
         assert f"the rate of datum {split.rows[second]} is " in chain.explain_failure()
@@ -159,6 +159,12 @@ class TestChains:
         target = amc.targets.LogisticRegression(X, y)
         draws, _, _ = book.draws_of(target, sampler(amc.laplace(target)), steps=20, seed=1, start=[0.0, 0.0])
         assert np.isfinite(draws).all()
+
+    def test_rows_of_zeros_alone_are_never_read(self, sampler):
+        target = amc.targets.LogisticRegression(np.zeros((4, 2)), np.array([0, 1, 1, 0]))
+        draws, counts, _ = book.draws_of(target, sampler(amc.laplace(target)), steps=20, seed=1, start=[0.1, 0.0])
+        assert np.isfinite(draws).all() and len(np.unique(draws)) == 40
+        assert not counts["datapoints_touched"].any() and not counts["row_events"].any()
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
