@@ -368,6 +368,7 @@ def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio
     assert move(chain.streams, chain.state, count, value) == status
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(("log_prior", "answer"), [(1e9, 1), (-1e9, 0), (-math.inf, 0), (math.nan, -1)])
 def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, answer):
     state = start(logistic(), amc.Firefly(amc.Slice(0.1), "untuned"), np.zeros(3)).state
