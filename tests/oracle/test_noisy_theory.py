@@ -372,6 +372,9 @@ def test_starts_that_are_none_are_refused():
     for wrong in (2, -1, [0.5, 0.6], [1.0], [1.1, -0.1]):
         with pytest.raises(InvalidInputError, match="start must"):
             bounds.over_time(T, T, start=wrong)
+    with pytest.raises(InvalidInputError, match=r"a state 0 \.\.\. 1 or a law"):
+        bounds.over_time(T, T, start=2)
+    assert bounds.over_time(T, T, start=[0.0, 1.0]).identical(bounds.over_time(T, T, start=1))
 
 
 # --- which N wins at a budget ---
@@ -394,6 +397,8 @@ def test_the_risk_of_an_average_against_its_own_variance():
     np.testing.assert_allclose(found["risk"][0], [bias**2 + 3 * v / 10, bias**2 + 3 * v / 1e4], rtol=1e-12)
     with pytest.raises(InvalidInputError, match="positive cost"):
         bounds.long_run_risk(T, {7: T_hat}, f, costs={8: 1.0}, budgets=[1.0])
+    with pytest.raises(InvalidInputError, match="one positive cost"):
+        bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 0.0}, budgets=[1.0])
     with pytest.raises(InvalidInputError, match="positive budgets"):
         bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 1.0}, budgets=[0.0, 1.0])
 

@@ -164,6 +164,14 @@ def test_a_sweep_of_one_site_draws_from_its_law():
     assert matrix.attrs["n_decisions"] == 1
 
 
+def test_a_sweep_of_two_sites_draws_one_after_the_other():
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.9, 0.1], [0.2, 0.8]]}, {"B": ("A",)})
+    sweep, first, second = (bounds.transition_matrix(network, amc.Gibbs(), site=site) for site in (None, 0, 1))
+    np.testing.assert_allclose(sweep, first.values @ second.values, rtol=1e-14)
+    np.testing.assert_allclose(first.values[0], [0.63 / 0.69, 0.0, 0.06 / 0.69, 0.0], rtol=1e-14)
+    assert np.isnan(np.diagonal(sweep["decision"])).all()
+
+
 def test_what_has_no_matrix_is_refused_and_says_why():
     walk = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
     with pytest.raises(InvalidInputError, match="grid of points"):
@@ -441,6 +449,7 @@ def test_no_matrix_leads_out_of_the_support(test):
     inside = (grid > 0.0) & (grid < 1.0)
     assert not matrix.values[inside][:, ~inside].any() and (matrix.values[~inside][:, inside] > 0.0).all()
     np.testing.assert_allclose(matrix.sum("next_state"), 1.0)
+    assert matrix.attrs["acceptance_error"] == 0.0
 
 
 def test_equal_terms_are_decided_about():

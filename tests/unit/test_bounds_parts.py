@@ -8,14 +8,16 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.bounds import check, replication
 from approxmcmc.bounds.acceptance_law import acceptance_probability, scales
 from approxmcmc.bounds.chains import measured_distance
 from approxmcmc.bounds.coupling import coupling_bound, geometric_majorant
 from approxmcmc.bounds.delta import _judged
-from approxmcmc.bounds.distance import Distance, marginal_distances
+from approxmcmc.bounds.distance import Distance, marginal_distances, total_variation_interval
 from approxmcmc.bounds.exchange import _pairs
 from approxmcmc.bounds.finite import checked_matrix
+from approxmcmc.bounds.statements import _ratio
 from approxmcmc.bounds.transition import _scales
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import InvalidInputError
@@ -83,9 +85,12 @@ def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
     assert replication._decide(types.SimpleNamespace(advance=advance), here, 3) == (2, 8)
 
 
-def test_always_accepting_errs_by_what_is_rejected():
+def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion_says():
     found = replication._probabilities(amc.AlwaysAccept(), -1.0, 2.0, 30, 7)
     assert found == pytest.approx((math.exp(-1.0), 7, 1.0 - math.exp(-1.0)))
+    by_recursion = acceptance_probability_error(-1.0, 2.0, epsilon=0.1, batch_size=5, n_obs=30)["error"]
+    found = replication._probabilities(amc.SequentialTTest(0.1, 5), -1.0, 2.0, 30, 7)
+    assert found == pytest.approx((math.exp(-1.0), 7, float(by_recursion)))
 
 
 def test_at_a_temperature_of_two_the_terms_are_halves(rng):
@@ -133,6 +138,9 @@ def test_the_errors_of_pairs_have_the_mean_that_they_have():
     assert float(found["mean_error"]) == pytest.approx(0.2)
     spread = 0.1 * 1.96 / math.sqrt(3.0)
     np.testing.assert_allclose(found["mean_error_interval"], [0.2 - spread, 0.2 + spread])
+    assert found["label_delta_max_model"].item() == "not applicable"
+    known = _judged(table | {"error_model": [0.1, math.nan, -0.2]}, 100, 0.95, 0.1, independent=True)
+    assert (float(known["delta_max_model"]), known["label_delta_max_model"].item()) == (0.2, "heuristic")
     hoeffding = math.sqrt(math.log(1.0 / 0.05) / (2.0 * 3.0))
     assert float(found["mean_error_upper"]) == pytest.approx(0.2 + hoeffding)
 
@@ -150,6 +158,31 @@ def test_a_bound_by_couplings_is_followed_until_it_is_zero(times, last):
     found = coupling_bound(times, 3)
     assert found["time"].values[-1] == last and found["tv_bound"].values[-1] == 0.0
     assert found.attrs["label"] == "upper bound in expectation"
+
+
+@pytest.mark.parametrize(
+    ("bound", "truth", "looseness"),
+    [(0.3, 0.1, 3.0), (0.3, 0.0, math.inf), (0.0, 0.0, math.nan), (math.nan, 0.0, math.nan)],
+)
+def test_the_looseness_of_a_bound(bound, truth, looseness):
+    assert _ratio(bound, truth) == pytest.approx(looseness, nan_ok=True)
+
+
+def test_couplings_that_have_all_met_give_constants():
+    found = coupling_bound(np.arange(4, 40), 3)
+    assert found["label_constants"].item() == "heuristic"
+    assert float(found["b5_factor"]) == pytest.approx(
+        amc.bounds.mitrophanov_factor(float(found["C"]), float(found["rho"]))
+    )
+    assert math.isnan(coupling_bound(np.arange(4, 40), 3, max_steps=38)["b5_factor"])
+
+
+def test_an_interval_of_total_variation_needs_four_batches_and_ends_at_one():
+    law, batches = np.array([1.0, 0.0]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]] * 2)
+    found = total_variation_interval(batches, law)
+    assert found.estimate == 0.5 and found.upper == 1.0
+    with pytest.raises(InvalidInputError, match="at least 4 batches"):
+        total_variation_interval(batches[:3].reshape(1, 3, 2), law)
 
 
 def test_only_a_bound_that_falls_has_a_geometric_majorant():

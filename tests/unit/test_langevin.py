@@ -29,6 +29,7 @@ def run(target, proposal, test, *, draws=12, **settings):
         amc.Langevin(0.1, cov=COVARIANCE, target_acceptance=0.574),
         amc.Langevin(0.1, preconditioner=[1.0, 2.0]),
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.1, 10.0), 20, COVARIANCE, [0.0, 1.0]),
+        amc.DecreasingStep(0.1, exponent=1.0),
         amc.StochasticGradientFisherScoring(2.0, 20, COVARIANCE),
     ],
 )
