@@ -120,11 +120,13 @@ def check_bound(
     InvalidInputError
         When there is no value to check, or `traces` lacks one.
 
-    Notes ----- A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a
-    truncated state space: such bounds are labelled heuristic as soon as they are claimed of the sampler. Noisy exchange
-    with three or more draws has a delta that is too large, by little: `b4` and `tv` are then heuristic, the other
-    bounds rigorous. `looseness` is bound / `tv` where matrices give the truth, else bound / distance where the distance
-    is above its noise. PASS with a marginal distance speaks of marginals.
+    Notes
+    -----
+    A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a truncated state
+    space: such bounds are labelled heuristic as soon as they are claimed of the sampler. Noisy exchange with three or
+    more draws has a delta that is too large, by little: `b4` and `tv` are then heuristic, the other bounds rigorous.
+    `looseness` is bound / `tv` where matrices give the truth, else bound / distance where the distance is above its
+    noise. PASS with a marginal distance speaks of marginals.
 
     Examples
     --------

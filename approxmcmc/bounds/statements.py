@@ -140,10 +140,12 @@ def exact(
     InvalidInputError
         When a matrix is not stochastic or has more than one stationary law, or shapes differ.
 
-    Notes ----- Rigorous up to rounding of order 1e-12, and about the two matrices: the attribute `label_matrices` says
-    how they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of
-    1 or more says nothing and is labelled so. eta_1 = 1 makes B1 "not applicable"; eta_k = 1 for all k computed does so
-    for all five.
+    Notes
+    -----
+    Rigorous up to rounding of order 1e-12, and about the two matrices: the attribute `label_matrices` says how they
+    describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or more
+    says nothing and is labelled so. eta_1 = 1 makes B1 "not applicable"; eta_k = 1 for all k computed does so for all
+    five.
 
     Examples
     --------

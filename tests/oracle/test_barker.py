@@ -320,7 +320,8 @@ def test_the_bound_of_normal_terms():
 
 
 def test_the_bound_from_running_moments_is_no_smaller(rng):
-    for terms in (rng.normal(size=300), rng.exponential(size=300), rng.standard_t(3, size=300)):
+    two_values = np.arange(300.0) % 5 < 2  # of kurtosis 1.17: the least is 1
+    for terms in (rng.normal(size=300), rng.exponential(size=300), rng.standard_t(3, size=300), two_values * 1.0):
         state = np.empty(moments.SIZE)
         moments.reset(state)
         moments.merge(state, terms, 300)

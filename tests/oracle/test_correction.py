@@ -1,6 +1,7 @@
 """The correction distribution against the sup-errors of an independent computation."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -78,6 +79,20 @@ def test_a_narrower_normal_part_is_seen():
     """The check itself can fail: the law for sigma = 1 under a normal part of 0.99."""
     law = correction_distribution(1.0)
     assert correction.sup_error(law.atoms, law.weights, 0.99) > 1e-4
+
+
+def test_a_solver_that_gives_up_is_asked_again_and_never_more_loosely_than_1e_8(monkeypatch):
+    asked = []
+
+    def gives_up(*arguments, options, **rest):
+        asked.append(options["primal_feasibility_tolerance"])
+        assert options["dual_feasibility_tolerance"] == asked[-1] and len(arguments[0]) > 100
+        return types.SimpleNamespace(x=None, status=4, message="no")
+
+    monkeypatch.setattr("scipy.optimize.linprog", gives_up)
+    with pytest.raises(RuntimeError, match=r"no solution at sigma = 1\.0: no"):
+        correction._minimax(1.0)
+    assert asked == sorted(asked) and asked[0] == 1e-10 and asked[-1] == 1e-8
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_lemma_3_1_at_a_hundred_draws():
 @pytest.mark.parametrize("n_auxiliary", [1, 2, 5, 100])
 def test_each_inequality_of_the_theory_holds_at_every_start(n_auxiliary):
     found = errors(n_auxiliary, 31)
+    assert found["delta"].attrs["label"] == ("rigorous" if n_auxiliary <= 2 else "one-sided")
     chain = [found[name].to_numpy() for name in ("delta", "mean_flip", "mean_error", "lemma_3_1")]
     for smaller, larger in itertools.pairwise(chain):
         assert (smaller <= larger + 1e-14).all() and smaller.max() < larger.max()  # equal at one end of the grid
@@ -158,6 +159,14 @@ def test_the_constants_of_theorem_3_2():
         assert noisy_exchange._log_factor(gap) == pytest.approx(limit, abs=1e-4)
 
 
+def test_at_theta_zero_the_chain_of_theorem_3_2_forgets_at_once():
+    """kappa = 1 and uniform laws on a set of volume 1: rho = 0, one term of the sum, and an error of 1 / sqrt(N)."""
+    settings = {"largest_theta": 0.0, "largest_statistic": 9.0, "volume": 1.0}
+    found = bounds.uniform_exchange_bound(100, **settings, prior_constant=1.0, proposal_constant=1.0)
+    assert found.log_gap == 0.0 and found.log_one_step == pytest.approx(-math.log(10.0))
+    assert found.log_bound == pytest.approx(math.log(bounds.mitrophanov_factor(2.0, 0.0) / 10.0))
+
+
 def test_what_theorem_3_2_refuses():
     settings = {"largest_theta": 1.0, "largest_statistic": 1.0, "volume": 1.0, "prior_constant": 1.0}
     with pytest.raises(InvalidInputError, match="constants >= 1"):
@@ -197,6 +206,7 @@ def test_the_first_difference_against_the_joint_chain(n_auxiliary):
     np.testing.assert_allclose(found["mean"], far, rtol=1e-10)
     assert (found["survival"] >= found["lower_bound"] - 1e-14).all()
     assert (found["mean"] >= float(found["mean_lower_bound"])).all()
+    assert float(found["mean_lower_bound"]) == pytest.approx(1.0 / flip.max())
     wrong = found["survival"].isel(step=1) - (1.0 - np.abs(errors_of(h, model, n_auxiliary)))
     assert (
         float(np.abs(wrong).max()) > 1e-3
@@ -349,6 +359,7 @@ def test_bounds_at_a_time_become_those_of_the_stationary_law():
     for name in ("tv", "b3", "b4"):
         assert float(last[name]) == pytest.approx(float(exact[name]), abs=1e-9)
     assert float(last["b5"]) == pytest.approx(float(exact["b5"]), abs=1e-12)
+    assert found.attrs["factor_b5"] * 0.02 == pytest.approx(float(exact["b5"]), rel=1e-12)
     # eta_k = 0.7^k and delta = 0.02: b3 after n steps by hand, and with the sum begun at eta_1 too small to hold
     steps = found["step"].to_numpy()
     np.testing.assert_allclose(found["b3"], 0.02 * (1 - 0.7**steps) / 0.3, atol=1e-14)
@@ -361,6 +372,9 @@ def test_starts_that_are_none_are_refused():
     for wrong in (2, -1, [0.5, 0.6], [1.0], [1.1, -0.1]):
         with pytest.raises(InvalidInputError, match="start must"):
             bounds.over_time(T, T, start=wrong)
+    with pytest.raises(InvalidInputError, match=r"a state 0 \.\.\. 1 or a law"):
+        bounds.over_time(T, T, start=2)
+    assert bounds.over_time(T, T, start=[0.0, 1.0]).identical(bounds.over_time(T, T, start=1))
 
 
 # --- which N wins at a budget ---
@@ -383,6 +397,10 @@ def test_the_risk_of_an_average_against_its_own_variance():
     np.testing.assert_allclose(found["risk"][0], [bias**2 + 3 * v / 10, bias**2 + 3 * v / 1e4], rtol=1e-12)
     with pytest.raises(InvalidInputError, match="positive cost"):
         bounds.long_run_risk(T, {7: T_hat}, f, costs={8: 1.0}, budgets=[1.0])
+    with pytest.raises(InvalidInputError, match="one positive cost"):
+        bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 0.0}, budgets=[1.0])
+    with pytest.raises(InvalidInputError, match="positive budgets"):
+        bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 1.0}, budgets=[0.0, 1.0])
 
 
 def test_fewer_draws_have_the_larger_variance_and_the_budget_chooses():

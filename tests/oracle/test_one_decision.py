@@ -7,8 +7,10 @@ import pytest
 
 from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
 from approxmcmc.acceptance.delayed import DelayedState, make_decide
+from approxmcmc.acceptance.thinning import ThinningState
+from approxmcmc.acceptance.thinning import make_decide as thinned
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.contracts.records import BLANK_VALUES, SKEWNESS, SKEWNESS_RATIO
+from approxmcmc.contracts.records import AUDIT_ERROR, BLANK_VALUES, EXPECTED_READS, SKEWNESS, SKEWNESS_RATIO
 from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.evidence import merge_differences
 from approxmcmc.engine.order import read_differences
@@ -64,12 +66,47 @@ class TestBarker:
             decide(None, evidence_of(terms), 0.0, 0.0, part.make_state(), count, value)
         assert value[SKEWNESS] == 0.0 and value[SKEWNESS_RATIO] == pytest.approx(6.0**-0.5)
 
+    @pytest.mark.parametrize("batch_size", [2, 3, 6])
+    def test_an_audit_answers_by_all_terms(self, batch_size, rng):
+        """And tells what minibatches err by: nothing where they are all data."""
+        part, value = MinibatchBarker(0.01, batch_size).build_test(Population(TERMS)), BLANK_VALUES.copy()
+        audit = plain(part.audit)
+        for threshold, answer in ((1.3 - 1e-9, 1), (1.3 + 1e-9, 0)):
+            assert audit(rng, evidence_of(TERMS), threshold, 0.4, part.make_state(), value) == answer
+            assert abs(value[AUDIT_ERROR]) < (1e-6 if batch_size == 6 else 0.1)
+
     @pytest.mark.parametrize(("outcome", "answer", "_"), NO_NUMBERS)
     def test_an_audit_of_a_term_that_is_no_number(self, outcome, answer, _):
         part = MinibatchBarker(batch_size=3).build_test(Population(TERMS))
         audit, value = plain(part.audit, {merge_differences: lambda *_: outcome}), BLANK_VALUES.copy()
         assert audit(None, evidence_of(TERMS), 0.0, 0.0, part.make_state(), value) == answer
         np.testing.assert_array_equal(value, BLANK_VALUES)
+
+
+class TestPoissonCounts:
+    """Rows are dearer than all terms: those at theta are added up once, and kept with the state."""
+
+    @staticmethod
+    def decide(terms, threshold, log_rest, *, kept):
+        unread = dict.fromkeys(("numbers", "classes", "rows", "rates", "terms"))
+        known = np.array([kept])
+        state = ThinningState(lambda *_: math.inf, total=6.0, chi=0.0, most_reads=1.2, log_likelihood=known, **unread)
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy()
+        found = plain(thinned(lambda *_: math.nan))(None, evidence_of(terms), threshold, log_rest, state, count, value)
+        counted = {name: int(number) for name, number in zip(COUNT_NAMES, count, strict=True) if number}
+        assert value[EXPECTED_READS] == 6
+        return *found, counted, state.log_likelihood[0]
+
+    def test_all_terms_are_added_up(self):
+        for kept, evaluated in ((math.nan, 12), (0.0, 6)):
+            counted = booked(1, 6, likelihood_evaluations=evaluated)
+            for threshold, answer, left in ((1.3 - 1e-9, 1, 0.9), (1.3 + 1e-9, 0, 0.0)):
+                found = self.decide(TERMS, threshold, 0.4, kept=kept)
+                assert found == (answer, pytest.approx(1.3), counted, pytest.approx(left))
+
+    @pytest.mark.parametrize("term", [math.nan, math.inf])
+    def test_a_sum_that_is_no_number_is_no_answer(self, term):
+        assert self.decide(np.append(TERMS[:5], term), 0.0, 0.0, kept=0.0)[:2] == (-1, 0.0)
 
 
 @pytest.mark.parametrize(

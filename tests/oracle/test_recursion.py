@@ -310,6 +310,12 @@ def test_epsilon_is_found_from_the_type_one_error(wanted, thresholds, batch_size
     assert type_one_error(epsilon=epsilon, **looks) == pytest.approx(wanted, rel=1e-6)
 
 
+def test_looks_are_equal_steps_unless_they_are_said_to_grow():
+    steps = {"growth": 1.0, "thresholds": "student", "boundary_shape": 0.5}
+    assert epsilon_for_type_one_error(0.05, **LOOKS) == epsilon_for_type_one_error(0.05, **LOOKS, **steps)
+    assert type_one_error(epsilon=0.05, **LOOKS) == type_one_error(epsilon=0.05, **LOOKS, **steps)
+
+
 def test_pocock_constant_of_five_equal_groups():
     # Pocock (1977), table 1: five groups at level .05 two-sided need |z| > 2.413. Sampling without replacement has the
     # same law in the time pi / (1 - pi); five early looks at equal steps of it make the classical design.

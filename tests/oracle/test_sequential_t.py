@@ -40,6 +40,9 @@ def test_the_tolerance_stops_where_the_log_ratio_is_known():
     assert outcomes(1e-9, 2.2, tol=1.5) == pytest.approx((5 / 6, 20 / 6), abs=1e-15)  # 12 and 23
     assert outcomes(1e-9, 2.2, tol=0.0) == (1.0, 4.0)
     assert outcomes(0.0, 2.2, tol=100.0) == (1.0, 4.0)  # epsilon = 0 is exact whatever tol
+    rest = np.array([-16.5])
+    law = SequentialTTest(0.0, 2, tol=100.0).enumerated_probability(TERMS[None], rest, "metropolis")
+    assert law == pytest.approx(math.exp(-0.5))  # of all terms; two of them would say other things
 
 
 def test_a_strict_early_boundary_reads_on():

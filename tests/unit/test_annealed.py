@@ -1,9 +1,11 @@
 """What the annealed test does before, in and after its epochs, and how its epochs are planned, in single cases."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from approxmcmc.acceptance import AnnealedEpsilon, SequentialTTest
 from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule
@@ -24,6 +26,17 @@ PART = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(
 EXACT = 8  # the first step of the exact epoch
 # Of no bias at 0.01: every epoch is of that epsilon.
 KNOWN = Ingredients(np.array([0.0, 0.01]), np.zeros(2), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
+
+
+def test_findings_are_about_what_was_tested(monkeypatch):
+    """Of two chains whose first three draws of seven went untested, and of a run that was over before."""
+    monkeypatch.setattr(SequentialTTest, "problems", lambda self, stats: [stats.sizes["draw"]])
+    epsilon = np.full((2, 7), 0.1)
+    epsilon[:, :3] = math.nan
+    stats = xr.Dataset({"epsilon": (("chain", "draw"), epsilon)})
+    test = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(0.2, 2))
+    assert test.problems(stats) == [4] and test.problems(stats.isel(draw=slice(3))) == []
+    assert dataclasses.replace(test, untested=0).problems(stats) == [7]
 
 
 @pytest.mark.parametrize(("step", "untested", "decisions"), [(0, 3, 0), (2, 1, 0), (3, 0, 0), (4, 0, 1), (20, 0, 17)])

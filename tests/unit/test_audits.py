@@ -12,6 +12,7 @@ import approxmcmc as amc
 from approxmcmc import runs
 from approxmcmc.contracts import Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
+from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.samplers.audits import Judge, WalkedSteps, kurtosis_of
 from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.samplers.replication import DECISIONS, ORDERS
@@ -179,6 +180,40 @@ def test_draws_and_costs_do_not_depend_on_audits(name):
     made = np.isfinite(alpha)
     assert made.sum() == audited.posterior.attrs["audits"] and ((alpha[made] >= 0.0) & (alpha[made] <= 1.0)).all()
     assert 0.02 < alpha[made].mean() < 0.98
+
+
+@pytest.mark.parametrize(("given", "every"), [("auto", 0), (None, 0), (7, 7)])
+def test_an_integer_alone_audits_decisions_in_the_kernel(given, every):
+    program = SAMPLERS["t-test"].build(logistic(), audit_every=given)
+    assert program.attrs["audit_every"] == every and program.audit_probability == (1.0 / every if every else 0.0)
+
+
+@pytest.mark.parametrize(("n_obs", "apart"), [(40, 10), (7, 1), (3, 1)])
+def test_the_orders_of_an_audit_begin_as_far_apart_as_they_can(n_obs, apart):
+    seen, table = [], table_of_terms(n_obs, 1)
+    judge = types.SimpleNamespace(
+        table=table, rule="metropolis", temperature=1.0, replicate=lambda *arguments: seen.append(arguments[-1])
+    )
+    test, state = types.SimpleNamespace(threshold_form=True, state_at=None), types.SimpleNamespace(test=None)
+    given = types.SimpleNamespace(test=test, judge=judge, rng=np.random.default_rng(1), state=state)
+    AuditsOfATest.decide(given, np.zeros(1), np.ones(1), np.ones(n_obs), 0.0, 0, 4)
+    assert seen == [apart]
+
+
+def test_an_audit_says_what_the_test_would_have_done():
+    """Over three orders, Lambda = 0: errors of -0.5, 0 and -0.2, and one decision at log u = -0.1, wrongly rejected."""
+    given = types.SimpleNamespace(
+        judge=types.SimpleNamespace(rule="metropolis"), test=types.SimpleNamespace(records=("audited_mu_std",))
+    )
+    log_ratios = np.log([0.5, 1.0, 0.8])
+    found = AuditsOfATest.of_the_test(given, 0.0, np.array([-0.1, -3.0, -1.0]), log_ratios, 0.5)
+    assert (found["decisions_audited"], found["wrong_decisions"], found["wrong_accepts"]) == (1, True, False)
+    assert found["audited_mu_std"] == pytest.approx(0.2)
+    assert found["audit_acceptance_error"] == pytest.approx(-0.7 / 3.0)
+    assert found["audit_acceptance_noise"] == pytest.approx(np.std([-0.5, 0.0, -0.2], ddof=1) / 3.0**0.5)
+    for tau in (0.0, math.inf):
+        beside = AuditsOfATest.of_the_test(given, 0.0, np.array([-0.1]), np.zeros(2), tau)
+        assert math.isnan(beside["audited_mu_std"]) and not beside["wrong_decisions"]
 
 
 def test_exact_samplers_are_not_audited():

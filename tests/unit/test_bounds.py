@@ -12,10 +12,11 @@ from approxmcmc.bounds.check import BOUNDS, verdict_of
 from approxmcmc.bounds.distance import Distance, cells_of_states, frequencies, total_variation_interval
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.statements import LABELS, NAMES
-from approxmcmc.bounds.transition import proposal_matrix
+from approxmcmc.bounds.transition import grid_of_points, proposal_matrix
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.plots.bound import _floor
 from tests.models import logistic, normal_mean
+from tests.unit.test_gibbs import with_a_nan
 
 T = np.array([[0.9, 0.1], [0.2, 0.8]])
 field = amc.targets.BinaryMRF.random_triples
@@ -29,6 +30,7 @@ field = amc.targets.BinaryMRF.random_triples
         ([[0.5, 0.5]], "square"),
         ([[np.nan, 1.0], [0.5, 0.5]], "NaN"),
         (np.eye(2), "reducible: 2 sets of states"),
+        (np.eye(9), r"9 sets of states are never left \(they begin with \[0\], \[1\], \[2\]\)"),
     ],
 )
 def test_matrices_that_are_none_are_refused(matrix, message):
@@ -70,6 +72,17 @@ def test_states_where_no_value_is_possible_leave_the_others_their_law(scan):
     assert (found["stationary"].values[law == 0.0] == 0.0).all()
 
 
+def test_a_site_whose_test_may_not_see_what_is_impossible_is_refused():
+    target = with_a_nan(copies=2)
+    target.groups[0].log_tables[0, 1, 1] = -math.inf
+    with pytest.raises(IncompatibleError, match="has probability 0; whether"):
+        bounds.transition_matrix(target, amc.Gibbs(amc.SequentialTTest(0.2, 2)))
+    every, exact = (
+        bounds.transition_matrix(target, amc.Gibbs(test)) for test in (amc.SequentialTTest(0.0, 2), amc.ExactTest())
+    )
+    np.testing.assert_allclose(every, exact, atol=1e-15)
+
+
 def test_states_that_rounding_cuts_off_are_refused():
     matrix = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 1e-200], [1e-200, 1.0, 0.0]])  # from 1 to 0 with 1e-400
     with pytest.raises(InvalidInputError, match=r"state 1.*probability of 0"):
@@ -93,6 +106,14 @@ def test_equal_matrices_have_bounds_of_zero():
     found = bounds.exact(T, T)
     assert float(found["tv"]) == float(found["b1"]) == 0.0
     assert math.isnan(float(found["looseness_b1"]))
+    matrix = bounds.transition_matrix(field(4, 0.6, 0), amc.Gibbs())
+    assert float(bounds.exact(matrix, matrix)["delta_max"]) == 0.0
+
+
+def test_given_constants_make_one_bound_heuristic():
+    found = bounds.exact(T, [[0.88, 0.12], [0.2, 0.8]], constants=(2.0, 0.7))
+    assert [found[f"label_{name}"].item() for name in NAMES] == ["rigorous"] * 4 + ["heuristic"]
+    assert float(found["b5"]) == pytest.approx(0.02 * bounds.mitrophanov_factor(2.0, 0.7))
 
 
 def test_a_periodic_chain_has_no_bound():
@@ -118,13 +139,37 @@ def test_proposals_on_a_grid_are_symmetric_and_mass_off_the_grid_is_lost():
     target, grid = logistic(50, 2), np.random.default_rng(0).normal(size=(20, 2))
     chance = proposal_matrix(amc.RandomWalk(np.array([[1.0, 0.5], [0.5, 2.0]])), grid, target)
     np.testing.assert_allclose(chance, chance.T)
-    assert chance.sum(axis=1).max() <= 1.0
+    assert chance.sum(axis=1).max() <= 1.0 and not chance.diagonal().any()
     step = grid[1] - grid[0]
     ratio = math.exp(-0.5 * step @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ step)
     other = grid[2] - grid[0]
     assert chance[0, 1] / chance[0, 2] == pytest.approx(
         ratio / math.exp(-0.5 * other @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ other)
     )
+
+
+def test_a_site_is_proposed_and_then_another_of_its_values():
+    """Half for each of two sites, of two and of three values; one of them is decided about, and no other pair."""
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]}, {"B": ("A",)})
+    chance = proposal_matrix(amc.SingleSite(), grid_of_points(network, None), network)
+    assert chance[0].tolist() == [0.0, 0.25, 0.25, 0.5, 0.0, 0.0]
+    np.testing.assert_allclose(chance.sum(axis=1), 1.0, rtol=1e-15)
+    matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()))
+    np.testing.assert_array_equal(np.isnan(matrix["decision"]), chance == 0.0)
+
+
+def test_a_sweep_of_one_site_draws_from_its_law():
+    matrix = bounds.transition_matrix(amc.targets.BayesianNetwork({"A": [0.7, 0.3]}, {}), amc.Gibbs())
+    np.testing.assert_allclose(matrix, [[0.7, 0.3], [0.7, 0.3]], rtol=1e-15)
+    assert matrix.attrs["n_decisions"] == 1
+
+
+def test_a_sweep_of_two_sites_draws_one_after_the_other():
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.9, 0.1], [0.2, 0.8]]}, {"B": ("A",)})
+    sweep, first, second = (bounds.transition_matrix(network, amc.Gibbs(), site=site) for site in (None, 0, 1))
+    np.testing.assert_allclose(sweep, first.values @ second.values, rtol=1e-14)
+    np.testing.assert_allclose(first.values[0], [0.63 / 0.69, 0.0, 0.06 / 0.69, 0.0], rtol=1e-14)
+    assert np.isnan(np.diagonal(sweep["decision"])).all()
 
 
 def test_what_has_no_matrix_is_refused_and_says_why():
@@ -221,6 +266,7 @@ def test_any_knob_can_be_checked(knob, sampler):
         for name in ("tv", "delta", "delta_max"):
             assert float(check[name].sel({knob: value})) == float(found[name])
         assert float(check["value"].sel({knob: value, "bound": "b3"})) == float(found["b3"])
+        np.testing.assert_array_equal(check["eta"], found["eta"])
     assert float(check["tv"].max()) > 1e-4
     assert check.attrs["knob"] == knob
 
@@ -237,7 +283,7 @@ def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
 
 def test_settings_that_do_not_belong_together_are_refused():
     target = field(4, 0.6, 0)
-    with pytest.raises(IncompatibleError, match="one exact chain"):
+    with pytest.raises(IncompatibleError, match=r"one exact chain, found .*'systematic'.* and .*'random'"):
         amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
     with pytest.raises(IncompatibleError, match="temperature"):
         amc.check_bound(target, {1: amc.Gibbs(amc.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
@@ -383,6 +429,73 @@ def test_chains_start_where_the_proposal_says(law):
         assert float(found["posterior"]["theta"].min()) > 40.0
 
 
+def on_the_unit_interval(x):
+    """Return the mean of some data, which the prior leaves in (0, 1)."""
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
+
+    return amc.Target(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
+
+
+@pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.2, 2)], ids=["exact", "enumerated"])
+def test_no_matrix_leads_out_of_the_support(test):
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), test)
+    grid = np.linspace(-0.5, 1.5, 9)
+    matrix = bounds.transition_matrix(on_the_unit_interval(np.linspace(0.0, 1.0, 5)), sampler, grid)
+    assert matrix.attrs["method"] == ("closed form" if test.is_exact else "enumerate")
+    inside = (grid > 0.0) & (grid < 1.0)
+    assert not matrix.values[inside][:, ~inside].any() and (matrix.values[~inside][:, inside] > 0.0).all()
+    np.testing.assert_allclose(matrix.sum("next_state"), 1.0)
+    assert matrix.attrs["acceptance_error"] == 0.0
+
+
+def test_equal_terms_are_decided_about():
+    """tau = 0, and no error: what raises the density is always accepted."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 8, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(
+        on_the_unit_interval(np.full(16, 0.5)), sampler, states=np.full((8, 1), 0.3), **settings
+    )
+    up = found["log_ratio"].values > 0.0
+    assert not found["tau"].values.any() and 2 < up.sum() < 8
+    assert (found["accepted"].values[up] == 10).all()
+
+
+def test_a_proposal_outside_the_support_is_never_decided_wrongly():
+    target = on_the_unit_interval(np.linspace(0.0, 1.0, 20))
+    sampler = amc.MetropolisHastings(amc.RandomWalk(1e9), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 4, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(target, sampler, states=np.full((4, 1), 0.5), **settings)
+    assert (found["log_ratio"] == -math.inf).all()
+    for name in ("exact", "accepted", "error_lower", "error_upper", "delta_sampled"):
+        assert not found[name].values.any()
+
+
+@pytest.mark.recompiles
+def test_replicated_sites_are_random_and_decided_anew_in_every_run():
+    """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
+    target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])
+    one, other = (
+        bounds.estimate_delta(
+            target, amc.Gibbs(amc.SequentialTTest(0.2, 2)), states=np.tile(state, (40, 1)), n_pairs=40,
+            replications=30, random_seed=seed, progressbar=False,
+        )
+        for seed in (1, 2)
+    )  # fmt: skip
+    laws = [target.conditional(state[None], site)[0] for site in range(4)]
+    odds = np.round(sorted(math.log(law[1] / law[0]) for law in laws), 9)
+    assert len(set(odds)) == 4
+    for found in (one, other):
+        np.testing.assert_array_equal(np.unique(np.round(found["log_ratio"], 9)), odds)
+        assert found.attrs["likelihood_evaluations_exact"] == 2 * 40 * 3  # each site is in three triples
+    same = (one["log_ratio"] == other["log_ratio"]).values
+    assert same.sum() > 3 and (one["accepted"] != other["accepted"]).values[same].any()
+
+
 def test_bad_numbers_are_refused():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.2, 20))
     for wrong in ({"n_pairs": 0}, {"replications": 0.5}, {"confidence": 1.0}, {"share": 0.0}):
@@ -390,6 +503,10 @@ def test_bad_numbers_are_refused():
             bounds.estimate_delta(normal_mean(), sampler, **wrong)
     with pytest.raises(InvalidInputError, match="lag"):
         bounds.couplings(T, lag=0)
+    with pytest.raises(InvalidInputError, match="max_steps must be an integer >= 6"):
+        bounds.couplings(T, lag=5, max_steps=5)
+    with pytest.raises(InvalidInputError, match=r"initvals must be a state 0 \.\.\. 1, found 2"):
+        bounds.couplings(T, lag=1, initvals=2)
     target = amc.targets.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2)
     guided = amc.MetropolisHastings(amc.StochasticGradientHamiltonian(0.1, batch_size=5), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="coupl"):

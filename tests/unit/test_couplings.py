@@ -14,6 +14,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
 from tests.intractable import five_values
 from tests.models import logistic
+from tests.planting import plain
 
 pytestmark = pytest.mark.recompiles
 X0, Y0 = np.array([0.1, -0.2, 0.3]), np.array([0.25, 0.1, -0.1])
@@ -101,6 +102,17 @@ def test_the_density_ratio_of_the_second_chain(name):
     for seed in range(10):
         x_new, y_new, ratios = both.couple(np.random.default_rng(seed), X0, Y0)
         assert ratios == pytest.approx((ratio_of(X0, x_new), ratio_of(Y0, y_new)), abs=1e-9)
+
+
+def test_both_chains_make_the_step_that_tuning_has_found():
+    built = amc.Langevin(0.05, target_acceptance=0.574).build_proposal(target())
+    states, x_new, y_new = (built.make_state(), built.make_state()), np.empty(3), np.empty(3)
+    for state in states:
+        built.restore(state, {"step_size": 0.1})
+    rest = X0, Y0, x_new, y_new, np.empty((2, 3)), np.zeros(len(COUNT_NAMES), np.int64)
+    ratios = plain(built.couple)(np.random.default_rng(1), *states, *rest)
+    expected = [langevin_ratio(here, there, 0.1, np.eye(3)) for here, there in ((X0, x_new), (Y0, y_new))]
+    assert ratios == pytest.approx(expected, abs=1e-9)
 
 
 def normal_ratio(here, there):
@@ -248,6 +260,12 @@ class TestSurrogate:
         assert both == pytest.approx((alone, alone)) and abs(alone) > 0.1
         np.testing.assert_array_equal(ends[1:], ends[[0, 0]])
 
+    def test_short_steps_let_them_meet_where_transitions_never_do(self):
+        mixed = amc.SurrogateTransition().with_meetings(self.core)
+        assert isinstance(mixed, amc.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)
+        no_core, proposal = amc.CoreRows(target(), core=[], at="mode"), amc.SurrogateTransition()
+        assert proposal.with_meetings(no_core) is proposal  # draws from a normal law, the same for both
+
     def test_they_meet(self):
         coupling = coupling_of(self.core, amc.MetropolisHastings(amc.SurrogateTransition()))
         start = self.core.pilot.draws
@@ -269,6 +287,9 @@ def test_what_has_no_coupling_is_refused():
     sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(0.01, batch_size=10), amc.AlwaysAccept())
     with pytest.raises(IncompatibleError, match="no coupling is known"):
         coupling_of(target(), sgld)
+    mixed = amc.MetropolisHastings(amc.Mixture([amc.RandomWalk(0.1), sgld.proposal]), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="no coupling is known"):
+        coupling_of(target(), mixed)
 
 
 def test_default_kernel_of_expanded_terms_is_that_of_the_plain_target():

@@ -316,6 +316,13 @@ def test_terms_that_know_their_neighbours_are_refused():
         chain_of(series, amc.SequentialTTest(0.1, 50, order="blocks"))
 
 
+def test_a_copy_in_memory_has_the_order_of_the_first_chains_own_stream():
+    program = amc.MetropolisHastings(amc.RandomWalk(0.1), SMALL_BLOCKS).build(normal_mean(9600), audit_every=None)
+    assert program.attrs["block_size"] == block_size(9600, 64)
+    (x,), _, _ = program.arrange(np.zeros(1), np.random.default_rng(SEED))
+    np.testing.assert_array_equal(x, program.target.data[0][np.random.default_rng(SEED).permutation(9600)])
+
+
 def test_a_copy_on_disk_is_the_copy_in_memory(tmp_path):
     target, test = normal_mean(500), amc.SequentialTTest(0.1, 50, order="blocks")
     draws = []

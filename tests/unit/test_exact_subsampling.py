@@ -9,6 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.acceptance import thinning
 from approxmcmc.api import sample
+from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.targets.expansion import difference_bounds
@@ -201,6 +202,13 @@ def test_reads_are_counted_and_predicted():
     assert 0 < expected[thinned].max() <= thinning.LARGEST_SHARE * 2000
 
 
+def test_tuna_is_expected_to_read_more_by_a_square():
+    """C M + chi (C M)^2 rows at each pair of the pilot's, C M = 5, 10 and 30; 120 are more than a fifth, all 300."""
+    bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([0.5, 1.0, 3.0]))
+    assert amc.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
+    assert amc.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
+
+
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
     """Draw for draw; terms at theta are added up once, and kept."""
     target = amc.ControlVariate(logistic(300, 3))
@@ -265,6 +273,11 @@ def test_a_surrogate_transition_brings_its_own_exact_test():
 def test_poisson_counts_must_read_less_than_a_fifth(reads, few, monkeypatch):
     monkeypatch.setattr(amc.PoissonTest, "expected_reads", lambda self, target: reads)
     assert amc.CheapestExactTest().chosen_for(logistic(300)) == (amc.PoissonTest() if few else amc.ExactTest())
+
+
+@pytest.mark.parametrize("test", [amc.CheapestExactTest(), amc.PoissonTest()])
+def test_a_random_number_of_reads_has_no_looks(test):
+    assert test.looks(100).size == 0
 
 
 def test_settings_out_of_range_are_refused():

@@ -1,13 +1,15 @@
 """The noisy family: settings, refusals, counts, failures, population, pseudo-likelihood, stochastic approximation."""
 
 import math
+import types
 
 import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import (
     CompilationError,
     IncompatibleError,
@@ -15,6 +17,7 @@ from approxmcmc.errors import (
     NotFiniteError,
     SamplingWarning,
 )
+from approxmcmc.samplers.noisy import program
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean
 
@@ -51,14 +54,17 @@ def test_components_survive_a_round_trip():
         lambda: amc.NoisyLangevin(0.1, True),
         lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 2.0], [2.0, 1.0]]),
         lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.5], [0.0, 1.0]]),
+        lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.0], [0.0, -0.5]]),
+        lambda: amc.NoisyLangevin(0.1, cov=np.ones((2, 3))),
         lambda: amc.MALAExchange(0.1, target_acceptance=1.0),
+        lambda: amc.MALAExchange(0.1, target_acceptance=0.0),
         lambda: amc.AdaptiveDirection(gamma=-1.0),
         lambda: amc.AdaptiveDirection(n_members=2),
         lambda: amc.robbins_monro(five_values(), gain=0.0),
         lambda: amc.robbins_monro(five_values(), n_steps=0),
         lambda: amc.targets.EstimatedRatio(estimate_ratio, log_prior, dim=2, initial_point=[0.0]),
     ],
-    ids=[str(k) for k in range(13)],
+    ids=[str(k) for k in range(16)],
 )
 def test_bad_settings_are_refused(make):
     with pytest.raises(InvalidInputError):
@@ -166,6 +172,13 @@ def test_langevin_stays_in_the_support():
     assert theta.min() >= -0.4 and theta.max() <= 0.8 and len(np.unique(theta)) > 5
 
 
+def test_a_known_normaliser_gives_the_log_density():
+    """Prior N(0, 4), and y = 3 of 0 ... 4 with the weights e^(y theta)."""
+    program, thetas = SAMPLERS["exchange"].build(five_values(), audit_every=None), np.array([0.3, -0.2])
+    expected = -0.125 * thetas**2 + 3.0 * thetas - np.log(np.exp(thetas[:, None] * np.arange(5.0)).sum(axis=1))
+    assert np.diff(program.log_densities(thetas[:, None])) == pytest.approx(np.diff(expected))
+
+
 def test_a_normaliser_that_is_unknown_is_not_audited():
     hidden = Family(range(5), np.ones(5), observed=3, precision=0.25, knows_normalizer=False)
     trace = run(SAMPLERS["exchange"], hidden, audit_every=1)
@@ -185,6 +198,15 @@ def test_pseudo_marginal_counts_its_estimates(refresh, touched, evaluated):
 def test_noisy_metropolis_hastings_counts_its_estimates():
     stats = run(amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)), ratio(n_obs=8)).sample_stats
     assert (stats["datapoints_touched"] == 8).all() and (stats["likelihood_evaluations"] == 16).all()
+
+
+@pytest.mark.parametrize(("seconds", "every"), [(1e-4, 50), (4e-4, 100), (2e-3, 1000)])
+def test_audits_add_at_most_a_tenth_to_steps_of_a_tenth_of_a_millisecond(seconds, every, monkeypatch):
+    """Two log-likelihoods for one step in `every`."""
+    clock = iter((7.0, 7.0 + seconds))
+    monkeypatch.setattr(program, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert program.KnownLikelihood(lambda theta: 0.0).audit_every(np.zeros(1)) == every
+    assert 2.0 * seconds / every <= 0.1 * 1e-4
 
 
 # --- failures ---
@@ -211,6 +233,23 @@ def test_an_estimate_that_is_infinite_stops_the_chain():
 
 
 # --- tuning, population ---
+
+
+def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
+    program = amc.NoisyLangevin(0.3, 2, [[2.0]]).build(five_values(), audit_every=None)
+    move = program.new_state(np.array([0.3]), np.random.default_rng(1), 0).move
+    assert (move.sigma[0, 0], move.lower[0, 0]) == pytest.approx((0.6, 0.6**0.5))
+    assert program.attrs["audit_every"] == 0
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("wanted", [None, 0.5])
+def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
+    sampler = amc.MALAExchange(0.05, False, 2, target_acceptance=wanted)
+    own = streams(seed_sequences(1, 1)[0][0])
+    chain = sampler.build(five_values(), audit_every=None).start(np.array([0.3]), own, 3)
+    chain.advance(3, 1, np.empty((3, 1)), np.empty((3, len(COUNT_NAMES)), np.int64), np.empty((3, len(VALUE_NAMES))))
+    assert (chain.state.move.log_factor[0] != 0.0) == (wanted is not None)
 
 
 @pytest.mark.recompiles

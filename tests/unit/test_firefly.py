@@ -9,7 +9,11 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.chain import FAILED, MOVED
+from approxmcmc.samplers.firefly.slice import is_inside
+from approxmcmc.samplers.firefly.theta_update import make_metropolis_move
 from tests.models import logistic, normal_logprior, normal_mean
+from tests.planting import plain
 
 WALK = amc.RandomWalk(0.2)
 COMPONENTS = [
@@ -337,6 +341,39 @@ class TestCorners:
         draws, records = advance(chain, 100, 1)
         assert len(draws) == 100 and np.abs(draws).max() < 0.3
         assert records["bound_evaluations"].min() == 0
+
+
+@pytest.mark.recompiles
+def test_q_is_the_running_mean_of_the_bright_count_over_n():
+    target = logistic(n=200)
+    chain = start(target, amc.Firefly(amc.RandomWalk(0.1), at=amc.laplace(target).mode), np.zeros(3), n_tune=10)
+    mean = float(chain.state.z.mean_bright[0])
+    for step, count in enumerate(advance(chain, 10, 3)[1]["bright_count"]):
+        mean += (count - mean) / (step + 1.0) ** 0.6
+    assert 1.0 < mean < 20.0
+    assert chain.adapted() == {"q": pytest.approx(mean / 200.0)}
+
+
+@pytest.mark.parametrize(("log_q_ratio", "status"), [(0.0, MOVED), (math.inf, FAILED), (math.nan, FAILED)])
+def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio, status):
+    """A proposal that stays where it is, so that its own ratio is all there is."""
+
+    def propose(rng, state, theta, out, count):
+        out[:] = theta
+        return log_q_ratio
+
+    chain = start(logistic(), amc.Firefly(WALK, "untuned"), np.zeros(3))
+    move = plain(make_metropolis_move(propose, lambda *_: None, lambda *_: None))
+    count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
+    assert move(chain.streams, chain.state, count, value) == status
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(("log_prior", "answer"), [(1e9, 1), (-1e9, 0), (-math.inf, 0), (math.nan, -1)])
+def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, answer):
+    state = start(logistic(), amc.Firefly(amc.Slice(0.1), "untuned"), np.zeros(3)).state
+    state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
+    assert plain(is_inside)(None, state, 0.5, 0.0, np.zeros(len(COUNT_NAMES), np.int64), None) == answer
 
 
 def test_q_follows_the_bright_count_in_tuning_and_is_then_frozen():

@@ -1,6 +1,7 @@
 """Stochastic-gradient Fisher scoring, step by step as the paper writes it."""
 
 import copy
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.order import draw_next
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import checked_cholesky
+from approxmcmc.proposals.fisher_scoring import _explain
 from tests.models import logistic
 from tests.planting import plain
 
@@ -43,6 +45,12 @@ def test_three_steps(B):
         np.testing.assert_allclose(out, theta + 2.0 * np.linalg.solve(matrix, push), rtol=1e-11)
         assert count[TOUCHED] == count[GRADIENTS] == step * BATCH
         theta = out.copy()
+
+
+@pytest.mark.parametrize(("information", "rank"), [([1e-13, 1e-7, 1e6], 1), ([1e-5, 1.0, 1e6], 3)])
+def test_the_rank_is_that_beside_the_largest_eigenvalue(information, rank):
+    state = types.SimpleNamespace(running=np.diag(information))
+    assert _explain(state) == "" if rank == 3 else f"of rank {rank} for 3 parameters" in _explain(state)
 
 
 @pytest.mark.parametrize(

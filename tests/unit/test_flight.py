@@ -70,6 +70,7 @@ class TestZigZag:
         [
             (0.19, -1.5, (1.0, 1.0), 0),  # of a = (0.6, -2.4) a fifth is the first coordinate's
             (0.21, 1.5, (1.0, 1.0), 1),
+            (1.0, 1.5, (1.0, 1.0), 1),  # where rounding leaves more than there is
             (0.19, 1.5, (1.0, 1.0), None),  # v_j s a_j > 0: no push
             (0.21, 1.5, (1.0, -1.0), None),
             (0.19, 1.5, (-1.0, 1.0), 0),

@@ -58,6 +58,24 @@ def test_costs_of_fields_are_those_of_the_flips():
     assert (found["decision_rounds"] == N_SITES).all()
 
 
+def test_a_site_of_several_states_is_one_decision():
+    found = stats(run(weather(), amc.Gibbs(), thin=2))
+    assert (found["decisions_made"] == 6).all() and (found["decision_rounds"] == 6).all()
+
+
+@pytest.mark.parametrize(("batch_size", "every"), [(2, 100), (5, 50), (10, 50)])
+def test_audits_of_all_terms_are_a_twentieth_of_what_the_first_looks_read(batch_size, every):
+    """Ten terms a site: once in 20 x 10 / 2 decisions; and never more than once in 50."""
+    program = amc.Gibbs(amc.SequentialTTest(0.1, batch_size)).build(field(), audit_every="auto")
+    assert program.attrs["audit_every"] == every
+
+
+@pytest.mark.recompiles
+def test_a_site_by_poisson_counts_is_one_decision():
+    found = stats(run(field(), amc.PoissonGibbs(3.0)))
+    assert (found["decisions_made"] == N_SITES).all() and (found["decision_rounds"] == N_SITES).all()
+
+
 @pytest.mark.recompiles
 def test_costs_of_sites_with_different_numbers_of_terms():
     trace = run(mixed(), amc.Gibbs())
@@ -175,6 +193,10 @@ def test_a_term_that_is_nan_ends_the_chain(case):
 def test_a_nan_before_the_first_draw_is_reported():
     with pytest.raises(NotFiniteError, match=r"chain 0: term 0 of site 0 is NaN or \+inf at x = \[1, 1, 0\]"):
         run(with_a_nan(), amc.Gibbs(), initvals=np.array([0, 1, 0]), tune=0, chains=1)
+    twice = with_a_nan(copies=2)
+    twice.groups[0].log_tables[3] = twice.groups[0].log_tables[0]
+    with pytest.raises(NotFiniteError, match=r"chain 0: term 0 and 1 more of site 0 is NaN"):
+        run(twice, amc.Gibbs(), initvals=np.array([0, 1, 0]), tune=0, chains=1)
 
 
 def test_audits_that_meet_a_nan_are_not_booked():
@@ -239,6 +261,23 @@ def test_realised_conditional_without_error():
     np.testing.assert_allclose(found["exact"], exact, atol=1e-12)
     assert (np.abs(found["realised"] - found["exact"]) < 5 * 0.5 / np.sqrt(300)).all()
     assert (found["data_fraction"] == 1.0).all()
+
+
+def test_the_odds_of_every_context_are_shifted_to_one_probability():
+    """Exact decisions realise it: 500 of them, five standard errors."""
+    contexts = np.array([[0, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 0]])
+    found = amc.realised_conditional(
+        field(), amc.SequentialTTest(0.0, 4), contexts, [2, 5], replications=500, probability=0.2, random_seed=1
+    )
+    np.testing.assert_allclose(found["exact"], 0.2, rtol=1e-12)
+    np.testing.assert_allclose(found["log_odds"], np.log(0.25), rtol=1e-12)
+    assert (np.abs(found["realised"] - 0.2) < 5 * 0.4 / np.sqrt(500)).all()
+
+
+def test_a_term_that_is_nan_has_no_realised_conditional():
+    test = amc.SequentialTTest(0.1, 2)
+    with pytest.raises(NotFiniteError, match=r"a term of site 1 is NaN at x = \[1.0, 0.0, 1.0\]"):
+        amc.realised_conditional(with_a_nan(), test, [[1, 0, 1]], [1], replications=3, random_seed=1)
 
 
 @pytest.mark.parametrize("target", [field(), weather()], ids=["binary", "several states"])

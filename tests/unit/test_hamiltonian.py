@@ -20,6 +20,7 @@ SGHMC = amc.StochasticGradientHamiltonian
     ("make", "message"),
     [
         (lambda: SGHMC(0.0), "step_size is the time of a step"),
+        (lambda: SGHMC(True), "one positive number, found True"),
         (lambda: SGHMC([0.1, 0.2]), "go into preconditioner="),
         (lambda: SGHMC(0.1, friction=0.0), "friction is a rate and must be positive, found 0.0"),
         (lambda: SGHMC(0.1, friction=math.nan), "found nan"),

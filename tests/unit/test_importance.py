@@ -1,5 +1,6 @@
 """Importance sampling: weights, diagnostics, the Chatterjee-Diaconis bound, and what is refused."""
 
+import time
 import warnings
 
 import numpy as np
@@ -23,6 +24,15 @@ def test_weights_are_target_over_proposal():
     weight = trace.sample_stats["weight"].to_numpy()
     np.testing.assert_allclose(weight, np.exp(log_weight) / np.exp(log_weight).sum(), rtol=1e-12)
     assert x.shape == (1, 200) and (trace.sample_stats["likelihood_evaluations"] == 1).all()
+
+
+def test_seconds_are_those_of_the_call():
+    started = time.perf_counter()
+    trace = shift(1.0, 200)
+    seconds = trace.sample_stats["perf_counter_diff"].values.sum()
+    assert 0.0 < seconds < time.perf_counter() - started
+    assert trace.posterior.attrs["sampling_time"] == pytest.approx(seconds)
+    assert (trace.posterior.attrs["tuning_steps"], trace.posterior.attrs["thin"]) == (0, 1)
 
 
 def test_diagnostics_of_the_gaussian_shift():

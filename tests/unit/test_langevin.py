@@ -8,6 +8,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, Component
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.proposals.minibatch_gradient import draw_minibatch, estimate_gradient, write_scores
 from tests import langevin as book
 from tests.models import logistic, normal_mean
 from tests.planting import plain
@@ -28,6 +29,7 @@ def run(target, proposal, test, *, draws=12, **settings):
         amc.Langevin(0.1, cov=COVARIANCE, target_acceptance=0.574),
         amc.Langevin(0.1, preconditioner=[1.0, 2.0]),
         amc.StochasticGradientLangevin(amc.DecreasingStep(0.1, 10.0), 20, COVARIANCE, [0.0, 1.0]),
+        amc.DecreasingStep(0.1, exponent=1.0),
         amc.StochasticGradientFisherScoring(2.0, 20, COVARIANCE),
     ],
 )
@@ -49,7 +51,7 @@ WRONG = [
     (lambda: amc.DecreasingStep(0.1, offset=math.inf), "offset must be at least 1, found inf"),
     (lambda: amc.DecreasingStep(0.0), r"scale must be positive and finite, found 0\.0"),
     (lambda: amc.DecreasingStep(math.inf), "scale must be positive and finite, found inf"),
-    (lambda: amc.DecreasingStep(0.1, exponent=0.5), "exponent must lie in"),
+    (lambda: amc.DecreasingStep(0.1, exponent=1.01), "exponent must lie in .* found 1.01"),
     (lambda: amc.StochasticGradientFisherScoring(0.1, 1), "at least 2"),
 ]
 
@@ -133,6 +135,39 @@ def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rn
         assert count[COUNT_NAMES.index("gradient_evaluations")] == counter.evaluations > 0
         assert count[COUNT_NAMES.index("datapoints_touched")] == len(counter.touched)
         theta = out.copy() if step % 2 else theta
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_control_variate_leaves_no_noise_where_all_terms_have_one_curvature(dim, rng):
+    """The gradient of any minibatch is that of all data, and the scores are equal."""
+    target, anchor, theta = book.normal_means(30, dim), np.full(dim, 0.1), np.full(dim, 0.4)
+    part = amc.StochasticGradientLangevin(0.03, 7, control_variate=anchor).build_unadjusted(target)
+    minibatch, count = part.make_state().minibatch, np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    found, covariance = np.empty(dim), np.empty((dim, dim))
+    plain(draw_minibatch)(rng, minibatch, count)
+    plain(estimate_gradient)(minibatch, theta, found, count)
+    np.testing.assert_allclose(found, target.data[0].sum(axis=0) - 30.01 * theta, rtol=1e-12)
+    plain(write_scores)(minibatch, theta, found, covariance, np.empty(dim))
+    np.testing.assert_allclose(found, anchor - theta, rtol=1e-12)
+    np.testing.assert_allclose(covariance, 0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        amc.Langevin(0.03),
+        amc.StochasticGradientLangevin(0.03, 7),
+        amc.StochasticGradientHamiltonian(0.03, 1.0, 7, gradient_noise=None),
+        amc.StochasticGradientNoseHoover(0.03, 1.0, 7),
+    ],
+)
+def test_without_a_test_a_step_says_only_whether_it_is_finite(proposal, rng):
+    part = proposal.build_unadjusted(book.normal_means(30, 2))
+    for theta, said in ((0.1, 0.0), (1e308, math.nan)):
+        with np.errstate(all="ignore"):
+            rest = np.full(2, theta), np.empty(2), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+            np.testing.assert_equal(plain(part.propose)(rng, part.make_state(), *rest), said)
 
 
 @pytest.mark.recompiles

@@ -30,6 +30,22 @@ from tests.decisions import evidence_of
 from tests.planting import plain
 
 
+def test_the_memory_of_a_chain_is_what_it_alone_may_write_to():
+    class Parts(NamedTuple):
+        theta: np.ndarray
+        same: np.ndarray
+        data: np.ndarray
+        read_only: np.ndarray
+        fixed: np.ndarray
+        scale: float
+
+    theta, data, read_only, fixed = np.arange(3.0), np.zeros(5), np.zeros(4), np.ones(2)
+    read_only.flags.writeable = False
+    loop = Loop(None, Parts(np.zeros(3), np.zeros(3), data, np.zeros(4), np.ones(2), 0.1))
+    found = loop.memory(Parts(theta, theta[:], data, read_only, fixed, 0.5), [fixed])
+    assert list(found) == ["theta", "scale"] and found["theta"] is theta and found["scale"] == 0.5
+
+
 class State(NamedTuple):
     """What the loop knows of a state."""
 

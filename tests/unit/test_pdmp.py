@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
+from approxmcmc.contracts.records import EVENTS, ROW_EVENTS
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.pdmp.split import ORDERS, RATE
+from approxmcmc.samplers.pdmp.step import make_step, slope_of
 from tests import pdmp as book
 from tests.models import logistic, normal_mean
+from tests.planting import plain
 
 SAMPLERS = [amc.ZigZag, amc.BouncyParticle]
 
@@ -61,6 +65,7 @@ def test_targets_without_what_is_needed_are_refused(sampler, make, match):
     [
         (lambda: amc.ZigZag(np.eye(2)), "must be a normal approximation"),
         (lambda: amc.ZigZag(fit_of(1), spacing=0.0), "spacing must be positive and finite, found 0.0"),
+        (lambda: amc.ZigZag(fit_of(1), spacing=np.inf), "spacing must be positive and finite, found inf"),
         (lambda: amc.BouncyParticle(fit_of(1), refresh_rate=0.0), "refresh_rate must be positive"),
     ],
 )
@@ -80,6 +85,30 @@ class TestChains:
         assert (counts["datapoints_touched"] == counts["decisions_made"]).all()
         assert (counts["row_events"] <= counts["decisions_made"]).all()
         assert 0 < counts["row_events"].sum() < counts["events"].sum()
+
+    def test_every_turn_is_an_event(self, sampler):
+        target, own = book.logistic_rows(), streams(seed_sequences(1, 1)[0][0])
+        program, turned = sampler(amc.laplace(target)).build(target), {"by row": 0, "else": 0}
+        plan, turn, turn_by_row = (plain(getattr(program.dynamics, name)) for name in ("plan", "turn", "turn_by_row"))
+
+        def counted_turn(rng, flight):
+            turned["else"] += 1
+            turn(rng, flight)
+
+        def counted_turn_by_row(*arguments):
+            found = turn_by_row(*arguments)
+            turned["by row"] += found
+            return found
+
+        step, state = (
+            plain(make_step(plan, counted_turn, counted_turn_by_row)),
+            program.start(np.zeros(2), own, 0).state,
+        )
+        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
+        for _ in range(60):
+            step(own, state, count, value)
+        assert count[ROW_EVENTS] == turned["by row"] > 0
+        assert count[EVENTS] == turned["by row"] + turned["else"] > count[ROW_EVENTS]
 
     def test_reads_are_as_expected_and_as_predicted(self, sampler):
         target = logistic(100, 6)  # some forty rows a draw: where few are read, bounds are those of long spans
@@ -103,6 +132,21 @@ class TestChains:
             "rate of datum 6 is .* third_derivative_bound of the target is a true", chain.explain_failure()
         )
 
+    def test_the_worst_of_several_false_bounds_is_named(self, sampler):
+        """Nine tenths of the second largest rate lie above its bound, a hundredth of the largest; the third attains."""
+        target = book.logistic_rows()
+        program = sampler(amc.laplace(target)).build(target)
+        chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 0)
+        split, position = program.split, chain.state.flight.position
+        rates = np.abs([slope_of(split, record, position) for record in split.records])
+        *_, third, second, largest = np.argsort(rates)
+        orders = np.repeat(np.arange(ORDERS), np.diff(split.first))
+        for place, share in ((third, 1.0), (second, 0.1), (largest, 0.99)):
+            split.records[place, RATE] = share * rates[place] / np.linalg.norm(position) ** orders[place]
+        assert rates[largest] < 50.0 * rates[second]
+        assert f"the rate of datum {split.rows[second]} is " in chain.explain_failure()
+        assert "and so for 2 of 8 data" in chain.explain_failure()
+
     def test_one_seed_gives_one_chain_however_many_there_are(self, sampler):
         target = book.logistic_rows()
         settings = {"tune": 0, "draws": 30, "random_seed": 5, "progressbar": False}
@@ -115,6 +159,12 @@ class TestChains:
         target = amc.targets.LogisticRegression(X, y)
         draws, _, _ = book.draws_of(target, sampler(amc.laplace(target)), steps=20, seed=1, start=[0.0, 0.0])
         assert np.isfinite(draws).all()
+
+    def test_rows_of_zeros_alone_are_never_read(self, sampler):
+        target = amc.targets.LogisticRegression(np.zeros((4, 2)), np.array([0, 1, 1, 0]))
+        draws, counts, _ = book.draws_of(target, sampler(amc.laplace(target)), steps=20, seed=1, start=[0.1, 0.0])
+        assert np.isfinite(draws).all() and len(np.unique(draws)) == 40
+        assert not counts["datapoints_touched"].any() and not counts["row_events"].any()
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

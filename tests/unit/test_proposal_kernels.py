@@ -288,6 +288,21 @@ def test_a_site_goes_to_one_of_its_other_states(u, end):
     assert out.tolist() == end
 
 
+def test_two_chains_change_one_site_to_one_state_or_trade_theirs(rng):
+    """Coupled, the second chain proposes what the first does, but the first's state where that proposes its own."""
+    state, met = single_site.SiteState(np.array([3, 4, 2])), set()
+    for _ in range(60):
+        x, y = (np.floor(rng.random(3) * state.n_states) for _ in range(2))
+        x_new, y_new = np.empty(3), np.empty(3)
+        assert plain(single_site.couple)(rng, state, state, x, y, x_new, y_new, None, COUNT) == (0.0, 0.0)
+        (site,) = np.flatnonzero(x_new != x)
+        traded = x_new[site] == y[site]
+        met.add(bool(traded))
+        assert y_new[site] == (x[site] if traded else x_new[site]) != y[site]
+        assert (np.delete(y_new, site) == np.delete(y, site)).all()
+    assert met == {True, False}
+
+
 @pytest.mark.parametrize(("site", "u", "end"), [(0.4, 0.4, 1), (0.4, 0.7, 3), (0.6, 0.3, 0), (0.99, 0.99, 0)])
 def test_the_state_that_it_leaves_is_left_out(site, u, end):
     numbers = iter([site, u])

@@ -41,6 +41,9 @@ def test_other_roles_are_refused():
         amc.SliceSampler(amc.Slice(0.1)).build(mixed())
     with pytest.raises(IncompatibleError, match="the target has 3 parameters, 2 widths were given"):
         amc.SliceSampler(amc.Slice([0.1, 0.2])).build(logistic())
+    for width in (0.0, [1.0, -1.0], [[1.0]], np.inf):
+        with pytest.raises(InvalidInputError, match="width must be a positive number or a vector of them"):
+            amc.Slice(width)
     with pytest.raises(InvalidInputError, match='directions must be "sphere" or "coordinates"'):
         amc.Slice(0.1, directions="axes")
 

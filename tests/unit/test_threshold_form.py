@@ -101,6 +101,14 @@ def test_an_impossible_datum_rejects_what_was_not_accepted_before():
     assert some > 10 and seen > 10
 
 
+def test_an_impossible_datum_rejects_also_where_no_look_can_decide():
+    """With epsilon = 0 every half-width is infinite; what is read later is possible, and changes nothing."""
+    terms = np.ones(N)
+    terms[0] = -math.inf
+    both = Both(T(0.0, 5))
+    assert all(both.log_ratio(terms, 0.0, case) == -math.inf for case in range(20))
+
+
 def test_a_term_that_is_nan_gives_none():
     terms = np.ones(N)
     terms[3] = math.nan

@@ -56,7 +56,7 @@ def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
 
 @lru_cache(maxsize=64)
 def operating_characteristic(
-    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
+    epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float
 ) -> Characteristic:
     """Return the test's operating characteristic: a function from mu_std to error and data fraction.
 

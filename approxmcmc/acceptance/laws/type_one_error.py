@@ -77,8 +77,8 @@ def epsilon_for_type_one_error(
     if not 0.0 <= wanted <= 1.0:
         raise InvalidInputError(f"type_one_error must lie between 0 and 1, found {wanted!r}.")
     n_early = len(look_sizes(n_obs, batch_size, growth)) - 1
-    if wanted == 0.0 or (wanted == 1.0 and n_early > 0):
-        return wanted / 2.0
+    if wanted == 0.0:
+        return 0.0
     if n_early == 0:
         raise InvalidInputError(
             f"a test with batch_size={batch_size} reads all n_obs={n_obs} terms at its only look, so its Type-I error "

@@ -98,7 +98,7 @@ class NoisyLangevin(Component, Sampler):
     n_auxiliary: int = 100
     cov: Any = None
     auxiliary: Any = "auto"
-    target_acceptance, refresh = None, True  # no settings: nothing accepts, and no draw serves two steps
+    target_acceptance = None  # no setting: nothing accepts
 
     def __post_init__(self) -> None:
         """Check ranges and the matrix."""

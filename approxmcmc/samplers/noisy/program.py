@@ -80,7 +80,7 @@ class NoisyProgram:
         )
         self.attrs: Mapping[str, Any] = {
             "n_obs": setup.n_obs,
-            "audit_every": (audit_every or 0) if audited else 0,
+            "audit_every": audit_every if audited else 0,
             # The exact sampler with one auxiliary draw flips decisions, too.
             **({"wrong_decisions_note": "noise, not bias"} if audited else {}),
         }
