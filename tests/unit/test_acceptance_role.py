@@ -28,6 +28,7 @@ from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
 from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.errors import IncompatibleError
 from tests.decisions import Population, decide_once, evidence_of
+from tests.models import normal_mean
 from tests.planting import plain
 
 EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))
@@ -259,3 +260,11 @@ class TestProblems:
         assert test.expected_wrong_rate(records(**wrong)) < 0.29
         assert 0.3 < test.expected_wrong_rate(records(**wrong, tolerance_stops=1)) < 1.0
         assert len(test.problems(records(**wrong, tolerance_stops=1))) == 0
+
+
+@pytest.mark.parametrize("test", [AlwaysAccept(), dataclasses.replace(EPOCHS, untested=10)])
+def test_a_size_of_steps_is_not_tuned_to_answers_that_are_not_given_at_every_step(test):
+    tuned = amc.RandomWalk(0.1, target_acceptance=0.3)
+    with pytest.raises(IncompatibleError, match=r"target_acceptance=0\.3 .* gives none, or not to all steps"):
+        amc.MetropolisHastings(tuned, test).build(normal_mean(30))
+    amc.MetropolisHastings(tuned, EPOCHS).build(normal_mean(30))
