@@ -53,6 +53,9 @@ class Target(abc.ABC):
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 
+    omitted_constants: np.ndarray | float = 0.0
+    """What the terms leave out of log p(x_i | theta), shape (n_obs,) or one number; cross-validation adds it."""
+
     @abc.abstractmethod
     def initial_point(self) -> np.ndarray:
         """Return the flat theta around which chains start; shape (dim,)."""

@@ -112,7 +112,8 @@ def _of_gate(gate: Gate, short: bool) -> Finding:
     if gate.fires:
         verdict = "failure" if gate.name in GATES_OF_THE_DRAWS else "warning"
         verdict = "not checked" if short and gate.name == "audits" else verdict
-    return Finding(gate.name.replace("_", " "), verdict, gate.sentence, gate.advice, gate.value, gate.limit)
+    advice = gate.advice if gate.fires else ""
+    return Finding(gate.name.replace("_", " "), verdict, gate.sentence, advice, gate.value, gate.limit)
 
 
 def report(found: Iterable[Finding]) -> str:

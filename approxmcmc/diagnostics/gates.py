@@ -43,7 +43,7 @@ SAMPLE_BETTER = "tune longer, use ExactTest() or a smaller epsilon; without a te
 class Gate(NamedTuple):
     """One gate: its figure with an interval, the limit, whether the run fails it, and what to say if so.
 
-    `sentence` names the number, `advice` what to do; they are written whether or not the gate fires.
+    `sentence` names the number, and where the gate fires what it means; `advice` is what to do then.
     """
 
     name: str
@@ -114,7 +114,7 @@ def mean_of_audits(values: np.ndarray) -> Mean:
     if n < FEWEST_AUDITS:
         return Mean(float(joined.mean()) if n else math.nan, math.inf, n)
     variance = joined.var(ddof=1) / n
-    size = min(math.isqrt(n // len(chains)), n // BATCHES)
+    size = max(min(math.isqrt(n // len(chains)), n // BATCHES), 1)  # of chains more than audits too
     batches = np.concatenate([row[: row.size // size * size].reshape(-1, size).mean(axis=1) for row in chains])
     if size > 1 and batches.size > 1:
         variance = max(variance, batches.var(ddof=1) / batches.size)
@@ -129,6 +129,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     off, shift = mean_of_audits(distance(error, noise)), mean_of_audits(error)
     lower, upper = off.interval(QUANTILE)
     least, most = shift.interval(QUANTILE)
+    errs = lower > LARGEST_ERROR
     return (
         Gate(
             "acceptance_error",
@@ -136,9 +137,11 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
             lower,
             upper,
             LARGEST_ERROR,
-            lower > LARGEST_ERROR,
+            errs,
             f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (over "
-            f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g}): its subsets do not tell what all data say",
+            f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g})"
+            + ": its subsets do not tell what all data say"
+            * errs,
             DECIDE_BETTER,
         ),
         Gate(
@@ -168,19 +171,21 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     drift = mean_of_audits(alpha * np.where(alpha == 0.0, 0.0, change))
     found = []
     for name, mean, limit, says in (
-        ("sign_score", score, 0.0, "the sign score of exact steps from them is"),
-        ("energy_drift", drift, LARGEST_DRIFT, "one exact step changes their log density by"),
+        ("sign_score", score, 0.0, "the sign score of exact steps from the draws is"),
+        ("energy_drift", drift, LARGEST_DRIFT, "one exact step changes the draws' log density by"),
     ):
         margin = STANDARD_ERRORS * mean.error
+        off = abs(mean.value) > max(limit, margin)
         found.append(
             Gate(
                 name,
                 mean.value,
                 *mean.interval(STANDARD_ERRORS),
                 limit,
-                abs(mean.value) > max(limit, margin),
-                f"the draws are not those of the posterior: {says} {mean.value:+.2g} +- {margin:.2g} on average, where "
-                f"it should be 0 ({mean.n} audits). The chains are biased, or have not converged",
+                off,
+                "the draws are not those of the posterior: " * off
+                + f"{says} {mean.value:+.2g} +- {margin:.2g} on average, where it should be 0 ({mean.n} audits)"
+                + ". The chains are biased, or have not converged" * off,
                 SAMPLE_BETTER,
             )
         )
@@ -205,16 +210,18 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     heavy, audits = int(((spread > SPREAD_THAT_MATTERS) & (unsure > LEAST_TRUST) & judged).sum()), int(judged.sum())
     lower, upper = (float(limit) for limit in clopper_pearson(heavy, audits))
     share = heavy / audits if audits else math.nan
+    too_many = audits >= FEWEST_AUDITS and lower > SHARE_OF_AUDITS
     return Gate(
         "heavy_terms",
         share,
         lower,
         upper,
         SHARE_OF_AUDITS,
-        audits >= FEWEST_AUDITS and lower > SHARE_OF_AUDITS,
-        f"in {share:.0%} of {audits} audits the log-likelihood terms were heavy-tailed: {n:.0f} of them, as a decision "
-        f"reads, do not tell their own spread (limit {SHARE_OF_AUDITS:.0%}). A few rows carry the log ratio and are "
-        "seldom read",
+        too_many,
+        f"in {share:.0%} of {audits} audits the log-likelihood terms were too heavy-tailed for {n:.0f} of them, as a "
+        f"decision reads, to tell their own spread (limit {SHARE_OF_AUDITS:.0%})"
+        + ". A few rows carry the log ratio and are seldom read"
+        * too_many,
         "use ExactTest(), a larger batch_size, or BernsteinTest",
     )
 
@@ -233,7 +240,8 @@ def _too_few(stats: xr.Dataset) -> Gate | None:
         audits,
         ENOUGH_AUDITS,
         audits < ENOUGH_AUDITS,
-        f"only {audits} steps were audited (limit {ENOUGH_AUDITS}): too few to tell whether the run is biased",
+        f"{audits} steps were audited (limit {ENOUGH_AUDITS})"
+        + ": too few to tell whether the run is biased" * (audits < ENOUGH_AUDITS),
         "draw more, raise time_limit, or name an integer audit_every",
     )
 

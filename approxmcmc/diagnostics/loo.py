@@ -49,7 +49,8 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     Notes
     -----
     A likelihood that was written up to a constant shifts every elpd by it; models are compared on densities of the
-    same data, with their constants.
+    same data, with their constants. What the target's ``omitted_constants`` hold is added: `from_pymc` sets them where
+    its terms leave constants out, and so can you.
 
     References
     ----------
@@ -64,7 +65,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     {'chain': 4, 'draw': 200, 'row': 3}
     """
     _check(trace, target)
-    terms = indexing.LazilyIndexedArray(_Terms(target.compile(), flat_draws(trace, target)))
+    terms = indexing.LazilyIndexedArray(_Terms(target.compile(), flat_draws(trace, target), _constants(target)))
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
     rows = np.arange(target.n_obs)
     whole = trace.copy()
@@ -87,7 +88,7 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     trace, target
         As in :func:`approxmcmc.log_likelihood`.
     observations
-        The number of rows m, or the rows themselves. Models that share rows, or a seed, are compared by
+        The number of rows m, at most all, or the rows themselves. Models that share rows, or a seed, are compared by
         ``az.compare``.
     **options
         Of ``az.loo_subsample``, such as ``seed`` and ``pointwise``.
@@ -128,17 +129,19 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
 
     def at_the_mean(observed: xr.DataArray, data: xr.DataTree) -> xr.DataArray:
         theta = target.variables.pack({str(name): mean.to_numpy() for name, mean in data.posterior.data_vars.items()})
-        return observed.copy(data=full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs))
+        terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
+        return observed.copy(data=terms + target.omitted_constants)
 
+    rows = min(observations, compiled.n_obs) if isinstance(observations, int) else observations
     given = {"var_name": NAME, "method": "plpd", "log_lik_fn": at_the_mean}
-    return az.loo_subsample(log_likelihood(trace, target), observations, **{**given, **options})
+    return az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options})
 
 
 class _Terms(BackendArray):
     """Terms by (chain, draw, row), computed where they are read; the last ones are kept, as ArviZ reads them thrice."""
 
-    def __init__(self, compiled: CompiledTarget, thetas: np.ndarray) -> None:
-        self.compiled, self.thetas = compiled, thetas
+    def __init__(self, compiled: CompiledTarget, thetas: np.ndarray, constants: np.ndarray) -> None:
+        self.compiled, self.thetas, self.constants = compiled, thetas, constants
         self.shape, self.dtype = (*thetas.shape[:2], compiled.n_obs), np.dtype(np.float64)
         self.places, self.values = [np.empty(0, dtype=np.int64)] * 3, np.empty((0, 0, 0))
 
@@ -157,7 +160,11 @@ class _Terms(BackendArray):
         out = np.empty((chains.size, draws.size, rows.size))
         for place, (chain, draw) in zip(np.ndindex(out.shape[:2]), itertools.product(chains, draws), strict=True):
             self.compiled.log_terms(self.thetas[chain, draw], self.compiled.data, rows, 0, rows.size, out[place])
-        return out
+        return out + self.constants[rows]
+
+
+def _constants(target: Target) -> np.ndarray:
+    return np.broadcast_to(target.omitted_constants, target.n_obs)
 
 
 def _check(trace: xr.DataTree, target: Target) -> None:

@@ -184,7 +184,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
     target.source = source  # type: ignore[union-attr]  # all three classes have one
     target.prior = prior_of(source)
     target.variables = source.describe()
-    _compare(source, target)
+    target.omitted_constants = _compared(source, target)
     return target
 
 
@@ -259,8 +259,8 @@ def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
     return PredictorsOfPyMC(source, found.design, likelihood, likelihood.columns)
 
 
-def _compare(source: ModelOfPyMC, target: StructuredTarget) -> None:
-    """Refuse terms that differ from PyMC's by more than a constant of each row, whatever rows are read with them."""
+def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | float:
+    """Return the constants of rows by which PyMC's terms are larger; refuse more, in any group of rows."""
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
     compiled, own = target.compile(), np.empty(target.n_obs)
@@ -279,6 +279,8 @@ def _compare(source: ModelOfPyMC, target: StructuredTarget) -> None:
         allowed = 1e-8 * (1.0 + np.abs(before) + np.abs(expected))
         if not (np.abs(difference - before) <= allowed).all():
             raise NoLinearPredictorError("its terms are not those of the predictors that were found")
+    constants = np.where(np.abs(difference) <= allowed, 0.0, difference)
+    return constants if constants.any() else 0.0
 
 
 def _points(source: ModelOfPyMC, target: StructuredTarget, rng: np.random.Generator) -> list[np.ndarray]:

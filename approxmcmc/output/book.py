@@ -106,7 +106,7 @@ def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_see
     InvalidInputError
         When the file holds another run, or none.
     """
-    if not isinstance(path, (str, os.PathLike)) or not str(path):
+    if not isinstance(path, (str, os.PathLike)) or str(path) == "" or "\0" in str(path):
         raise InvalidInputError(f"checkpoint must be the name of a file, or None, found {path!r}")
     path = Path(path)
     if not path.parent.is_dir():

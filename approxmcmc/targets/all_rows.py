@@ -4,9 +4,9 @@
     l_i = log p(x_i|theta') - log p(x_i|theta),    i = 1 ... N.
 
 A term of the library's kernels is the same number, bit by bit, wherever it is made, and so is what a test decides on
-the terms; of a model of PyMC it is so to its last bits. Sums over parts agree to rounding. The terms of an expansion,
-`CoreRows` or `ControlVariate`, are made where its numbers by row lie, here; its density is that of the plain target,
-which has parts.
+the terms; of a user's function, or of a model of PyMC, it is so to its last bits: the compiler may divide otherwise in
+the last rows of a loop. Sums over parts agree to rounding. The terms of an expansion, `CoreRows` or `ControlVariate`,
+are made where its numbers by row lie, here; its density is that of the plain target, which has parts.
 """
 
 import functools

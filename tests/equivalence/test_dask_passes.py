@@ -226,7 +226,7 @@ def test_terms_that_read_other_rows_are_refused(place, cluster):
 
     def loglik(theta, data, i):
         (x,) = data
-        other = x[i - 1] if place == "neighbour" and i > 0 else float(i == 0)
+        other = x[i - 1] if place == "neighbour" and i > 0 else (1.0 if i == 0 else 0.0)
         return -0.5 * (x[i] - theta[0] * other) ** 2
 
     target = amc.Target(loglik, lambda theta: -0.5 * theta[0] ** 2, data=source_of(x), n_obs=N, dim=1)

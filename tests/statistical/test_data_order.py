@@ -33,9 +33,11 @@ def test_sorted_data_need_the_shuffle(seed, monkeypatch):
     monkeypatch.setattr(metropolis_hastings_program, "block_size", lambda n_obs, first_look: 200)
     rows, blocks = wrong_rate("rows", seed), wrong_rate("blocks", seed)
     right = metropolis_hastings_program.shuffled_copy
-    monkeypatch.setattr(
-        metropolis_hastings_program, "shuffled_copy", lambda data, p, place: right(data, np.arange(len(p)), place)
-    )
+
+    def as_it_lies(data, permutation, place, **options):
+        return right(data, np.arange(len(permutation)), place, **options)
+
+    monkeypatch.setattr(metropolis_hastings_program, "shuffled_copy", as_it_lies)
     monkeypatch.setattr(metropolis_hastings_program, "check_rows_are_terms", lambda *arguments: 0)
     monkeypatch.setattr("approxmcmc.engine.order.ENOUGH_BLOCKS", 0)  # a reshuffle would mend the planted bug
     unshuffled = wrong_rate("blocks", seed)

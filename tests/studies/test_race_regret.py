@@ -58,7 +58,11 @@ def test_a_limit_that_tuning_takes_is_no_quick_answer(monkeypatch):
 @pytest.mark.needs_jit
 @pytest.mark.recompiles
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of runs that the limit cuts off
-def test_a_model_in_hindsight():
+@pytest.mark.parametrize("floor", [0.0, math.inf])
+def test_a_model_in_hindsight(floor, monkeypatch):
+    """What cannot beat the least time so far is not run: of floors of 0 nothing is left out, of infinite ones all."""
+    monkeypatch.setattr(module, "_seconds_at_best", lambda one, known: floor)
     found = in_hindsight("smoke", limit=2.0, rounds=1, seed=1)
-    assert found["chosen"] in found["seconds"] and len(found["seconds"]) > 2
+    assert found["chosen"] in found["seconds"] and (len(found["seconds"]) > 2) is (floor == 0.0)
     assert all(seconds > 0.0 for values in found["seconds"].values() for seconds in values)
+    assert all(("cannot be the best" in reason) is (floor > 0.0) for reason in found["failed"].values())

@@ -12,7 +12,8 @@ ELSEWHERE = ("AdaptiveDirection", "SingleSite", "SurrogateTransition")  # do not
 MOVES = [move for name in PROPOSALS for move in PROPOSALS[name] if name not in ELSEWHERE]
 EXACT, WALK = TESTS["ExactTest"][0], PROPOSALS["RandomWalk"][0]
 FREE = TESTS["AlwaysAccept"][0]
-PAIRINGS = [(move, FREE if type(move).__name__ == "StochasticGradientFisherScoring" else EXACT) for move in MOVES]
+WITHOUT_RATIO = ("StochasticGradientFisherScoring", "StochasticGradientNoseHoover", "StochasticGradientZigZag")
+PAIRINGS = [(move, FREE if type(move).__name__ in WITHOUT_RATIO else EXACT) for move in MOVES]
 PAIRINGS += [(WALK, test) for name in TESTS for test in TESTS[name] if test is not EXACT]
 PAIRINGS += [(move, EXACT) for move in PROPOSALS["SurrogateTransition"]]
 

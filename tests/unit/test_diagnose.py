@@ -131,7 +131,9 @@ class TestEachCheck:
         monkeypatch.setattr(module, "gates", lambda stats: [gate])
         found = {finding.check: finding for finding in findings(trace_of(chains()))}[name.replace("_", " ")]
         assert found.verdict == verdict
-        assert (found.value, found.limit, found.finding, found.advice) == (12.0, 1.0, gate.sentence, gate.advice)
+        assert (found.value, found.limit, found.finding, found.advice) == (
+            12.0, 1.0, gate.sentence, gate.advice * fires
+        )  # fmt: skip
 
     @pytest.mark.parametrize(("draws", "verdict"), [(99, "not checked"), (400, "warning")])
     def test_too_few_audits(self, draws, verdict):

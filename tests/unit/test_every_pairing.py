@@ -47,9 +47,12 @@ def log_poisson(eta, y):
     return y * eta - np.exp(eta)
 
 
+term = numba.njit(book.loglik)
+
+
 def no_gap(theta, data, i):
     """Return a lower bound of `book.loglik` that touches it."""
-    return book.loglik(theta, data, i)
+    return term(theta, data, i)
 
 
 def log_bound(theta, sums):
@@ -58,6 +61,7 @@ def log_bound(theta, sums):
     return -0.5 * (sums[0] - 2.0 * (sums[1] * theta[0] + sums[2] * theta[1]) + N * (theta[0] ** 2 + theta[1] ** 2))
 
 
+@numba.njit
 def estimate(rng, theta, data):
     """Return a noisy log-likelihood."""
     return -0.5 * ((theta - data[0][0]) ** 2).sum() + 0.1 * rng.standard_normal()
@@ -367,9 +371,6 @@ def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch
             assert_same(whole, Run(program, theta, seed).advance(first, 4 - first, thin=thin))
 
     check()
-
-
-term = numba.njit(book.loglik)
 
 
 def poisoned(theta, data, i):

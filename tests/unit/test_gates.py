@@ -67,7 +67,7 @@ SIGNS = np.where(np.arange(100) % 2, 1.0, -1.0)
         ({"audit_acceptance_error": 0.1}, {"acceptance_difference", "acceptance_error"}, "off by 0.10 on average"),
         ({"audit_acceptance_error": -0.1}, {"acceptance_difference", "acceptance_error"}, "off by 0.10 on average"),
         ({"audited_log_ratio": np.where(np.arange(100) % 3, 0.5, -0.5)}, {"sign_score"}, r"the sign score .* is \+0\."),
-        ({"audited_energy_change": 40.0 + 9.0 * SIGNS}, {"energy_drift"}, r"changes their log density by \+2[0-9] "),
+        ({"audited_energy_change": 40.0 + 9.0 * SIGNS}, {"energy_drift"}, r"the draws' log density by \+2[0-9] "),
         ({"audited_kurtosis": 400.0}, {"heavy_terms"}, "in 100% of 100 audits .* 50 of them"),
     ],
 )
@@ -107,7 +107,7 @@ class TestTooFew:
             "audits",
             30,
             True,
-        ) and "only 30 steps were audited" in gate.sentence
+        ) and "30 steps were audited (limit 50): too few" in gate.sentence
         assert len(problems(trace)) == 1
 
     def test_nobody_asked(self):
@@ -147,6 +147,12 @@ class TestStandardError:
         """Runs of 10 equal values hold a tenth of the information."""
         values = np.repeat(np.random.default_rng(4).normal(size=(4, 100)), 10, axis=1)
         assert mean_of_audits(values).error == pytest.approx(1.0 / 20.0, rel=0.3)
+
+    def test_of_more_chains_than_audits(self):
+        values = np.full((300, 1), np.nan)
+        values[:200, 0] = np.random.default_rng(6).normal(size=200)
+        mean = mean_of_audits(values)
+        assert mean.n == 200 and mean.error == pytest.approx(values[:200].std(ddof=1) / math.sqrt(200))
 
     def test_gaps_between_audits_do_not_count(self):
         values = np.full((2, 900), np.nan)

@@ -1,8 +1,10 @@
 """Models of PyMC whose rows see theta through linear predictors: found, equal to the model, and fast."""
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import gammaln
 
 import approxmcmc as amc
 from approxmcmc.engine.gradients import full_gradient
@@ -63,6 +65,25 @@ def test_the_density_is_that_of_the_model_but_for_a_constant(model):
         gradient.add_prior_gradient(theta, found)
         np.testing.assert_allclose(found, slope(point), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(differences, differences[0] if constant is None else constant, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "constants"),
+    [
+        pytest.param(zoo.poisson, -gammaln(zoo.COUNTS + 1.0), id="poisson"),
+        pytest.param(zoo.transposed_design, -0.5 * np.log(2.0 * np.pi), id="normal", marks=pytest.mark.recompiles),
+        pytest.param(zoo.logistic, 0.0, id="logistic"),
+    ],
+)
+def test_cross_validation_has_the_constants_that_the_terms_leave_out(model, constants):
+    """Else a Poisson model would lose against a negative binomial one by the sum of log y!."""
+    built = zoo.build(model)
+    target = from_pymc(built)
+    np.testing.assert_allclose(target.omitted_constants, np.broadcast_to(constants, zoo.N), rtol=1e-9)
+    theta = np.array([[[0.1, -0.2, 0.3]]])
+    trace = az.from_dict({"posterior": dict.fromkeys(target.variables.shapes, theta)})
+    known = pm.compute_log_likelihood(trace, model=built, progressbar=False)["log_likelihood"]["y"]
+    np.testing.assert_allclose(amc.log_likelihood(trace, target)["log_likelihood"]["terms"], known, rtol=1e-9)
 
 
 def test_prior_gradients_are_those_of_means_and_scales():

@@ -48,6 +48,16 @@ def test_psis_finds_what_leaving_rows_out_gives(normal):
     assert az.loo(amc.log_likelihood(trace, target)).elpd == pytest.approx(exact, abs=0.05)
 
 
+def test_what_the_terms_leave_out_is_added(normal):
+    target, trace, exact = normal
+    constants = np.arange(N) / N
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, "omitted_constants", constants)
+        assert az.loo(amc.log_likelihood(trace, target)).elpd == pytest.approx(exact + constants.sum(), abs=0.05)
+        sampled = [amc.loo_subsample(trace, target, rows).elpd for rows in (1000, np.arange(N))]
+    assert sampled == pytest.approx([exact + constants.sum()] * 2, abs=0.05)
+
+
 def test_a_sample_of_all_rows_is_the_whole(normal):
     target, trace, _ = normal
     whole = az.loo(amc.log_likelihood(trace, target))
