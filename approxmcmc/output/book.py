@@ -113,10 +113,10 @@ def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_see
         raise FileNotFoundError(f"checkpoint: the folder {path.parent} does not exist. Create it first")
     if path.is_dir():
         raise IsADirectoryError(f"checkpoint: {path} is a folder. Name a file, as {path / 'run.nc'}")
+    remove_leftovers(path)  # a run that was killed as it wrote its first one leaves nothing else
     if not path.exists():
         return Book(path, asked)
     known = read_checkpoint(path)
-    remove_leftovers(path)
     if any_seed:
         asked = {**asked, "seed": known.about["asked"].get("seed")}
     refuse_another_run(path, known.about["asked"], asked)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import TwinnedTarget, content_hash
+from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
@@ -133,6 +133,8 @@ def reference_posterior(
             "target_accept": float(target_accept),
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
+        if isinstance(target, Target):
+            tree["posterior"] = xr.DataTree(_labelled(tree["posterior"].to_dataset(), target.variables))
         tree["posterior"].attrs |= {
             "method": "NUTS",
             "content_hash": content or "",
@@ -227,6 +229,19 @@ def _draw(
         return run_nuts(make_model(), settings, **how)
 
     return compute() if key is None else cached(content_hash(key, settings), cache_dir, compute)
+
+
+def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
+    """Give the target's axes and labels to what the model calls by numbers: axes that PyMC has named."""
+    given = dict(posterior.data_vars)
+    for name, axes in variables.dims.items():
+        unnamed = tuple(f"{name}_dim_{k}" for k in range(len(axes)))
+        found = given.get(name)
+        if found is not None and found.dims[2:] == unnamed and found.shape[2:] == variables.shapes[name]:
+            labels = {axis: list(variables.coords[axis]) for axis in axes if axis in variables.coords}
+            bare = found.drop_vars(unnamed, errors="ignore")
+            given[name] = bare.rename(dict(zip(unnamed, axes, strict=True))).assign_coords(labels)
+    return xr.Dataset(given, attrs=posterior.attrs)
 
 
 def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | None) -> GateReport:

@@ -46,6 +46,8 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
         source = source.astype(np.float64)
     try:
         array = np.asarray(values if source is None else source)
+    except InvalidInputError as refusal:  # of a source
+        raise InvalidInputError(f"{who}: {name}: {refusal}") from refusal
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{who}: {name} must be an array of numbers, found a {type(values).__name__} that is none ({error}); give "

@@ -12,6 +12,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.output import book
+from approxmcmc.output.book import open_book
 from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.sampling import checkpoints, driver, goals, recorder
 from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
@@ -234,6 +235,13 @@ def test_a_run_that_is_killed_again_and_again(tmp_path, kill):
     trace = amc.sample(TARGET, SAMPLER, checkpoint=path, **settings)
     seed = int(trace["posterior"].attrs["seed"])
     assert_equal_traces(amc.sample(TARGET, SAMPLER, **settings | {"random_seed": seed}), trace)
+
+
+def test_what_a_run_that_was_killed_in_its_first_checkpoint_left_is_removed(tmp_path):
+    (tmp_path / ".run.nc.0123.tmp").write_bytes(b"a part")
+    (tmp_path / ".other.nc.0123.tmp").write_bytes(b"of another run")
+    open_book(tmp_path / "run.nc", {}, any_seed=True)
+    assert [path.name for path in tmp_path.iterdir()] == [".other.nc.0123.tmp"]
 
 
 @plain_python

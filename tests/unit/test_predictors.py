@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -10,6 +11,7 @@ import approxmcmc as amc
 from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.sources import Arrays
 from approxmcmc.targets import find_mode
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
@@ -43,6 +45,10 @@ def every_kind(**settings):
     )
 
 
+def log_bernoulli(eta, y):
+    return y * eta - math.log1p(math.exp(eta))
+
+
 TARGET = every_kind()
 THETA = 0.4 * rng.normal(size=TARGET.variables.size)
 
@@ -68,6 +74,49 @@ def terms(target, theta, rows=None):
 def test_variables_are_those_that_are_named():
     shapes = {"beta": (3,), "slope": (), "effect": (4,), "tilt": (4,), "intercept": (), "gamma": (3,), "log_sigma": ()}
     assert TARGET.variables.shapes == shapes
+
+
+SOIL = pd.Series(pd.Categorical.from_codes(GROUP % 3, ["clay", "peat", "sand", "never seen"]))
+TABLE = pd.DataFrame(X[:, :2], columns=["slope", "height"])
+
+
+@pytest.mark.parametrize(
+    ("design", "labels"),
+    [
+        (SOIL, ("clay", "peat", "sand")),
+        ((SOIL, U), ("clay", "peat", "sand")),
+        (TABLE, ("slope", "height")),
+        (Arrays(X[:, :2], columns=("slope", "height")), ("slope", "height")),
+        (X, None),
+        (U, None),
+    ],
+    ids=["categories", "weighted categories", "frame", "source", "array", "column"],
+)
+def test_entries_are_called_as_the_design_calls_them(design, labels):
+    variables = amc.PredictorTarget(log_bernoulli, {"eta": {"b": design}}, Y > 0).variables
+    assert variables.coords == ({} if labels is None else {"b_dim_0": list(labels)})
+    assert variables.dims == ({} if labels is None else {"b": ("b_dim_0",)})
+
+
+def test_names_of_the_users_and_of_two_designs_at_odds():
+    named = {"dims": {"b": ("kind",)}, "coords": {"kind": [7, 8, 9]}}
+    assert amc.PredictorTarget(log_bernoulli, {"eta": {"b": SOIL}}, Y > 0, **named).variables.coords == {
+        "kind": [7, 8, 9]
+    }
+    other = TABLE.rename(columns={"slope": "width"})
+    both = {"mu": {"b": TABLE}, "log_sigma": {"b": other}}
+    assert amc.PredictorTarget(normal, both, Y).variables.coords == {}
+
+
+def test_codes_of_categories_are_those_of_pandas():
+    labelled, plain = (
+        amc.PredictorTarget(log_bernoulli, {"eta": {"b": given}}, Y > 0) for given in (SOIL, np.asarray(GROUP % 3))
+    )
+    assert labelled.content_hash() == plain.content_hash()
+    missing = SOIL.copy()
+    missing[3] = None
+    with pytest.raises(InvalidInputError, match="smallest -1"):
+        amc.PredictorTarget(log_bernoulli, {"eta": {"b": missing}}, Y > 0)
 
 
 def test_terms_of_any_rows_are_those_of_a_full_design():

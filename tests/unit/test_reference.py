@@ -224,6 +224,31 @@ def test_other_data_and_another_twin_are_sampled_anew(sampler, tmp_path):
     assert len(sampler) == 3
 
 
+def test_what_the_model_numbers_has_the_names_of_the_target(monkeypatch, tmp_path):
+    """Else draws and gold standard would not be compared; axes that the model names itself stay."""
+    draws = np.random.default_rng(0).normal(size=(2, 50, 3))
+
+    def run(model, settings, *, cores, progressbar):
+        tree = fabricated(50, 1, 2)
+        numbered = {name: (("chain", "draw", f"{name}_dim_0"), draws, {"unit": "m"}) for name in ("a", "b")}
+        tree["posterior"] = xr.DataTree(xr.Dataset({**numbered, "own": (("chain", "draw", "place"), draws)}))
+        return tree
+
+    class Named(FakeTarget, Target):
+        def __init__(self, data):
+            super().__init__(data)
+            axes = {"a": ("kind",), "b": ("b_dim_0",), "own": ("kind",)}
+            labels = {"kind": ["x", "y", "z"], "b_dim_0": ["u", "v", "w"]}
+            self.variables = Variables(dict.fromkeys("ab", (3,)) | {"own": (3,)}, axes, labels)
+
+    monkeypatch.setattr(posterior, "run_nuts", run)
+    settings = {**SETTINGS, "draws": 50, "chains": 2, "enforce": False, "cache_dir": tmp_path}
+    with pytest.warns(SamplingWarning, match="fails"):
+        found = reference_posterior(Named([1.0]), **settings)["posterior"]
+    assert found["a"].sel(kind="z").equals(found["own"].isel(place=2).assign_coords(kind="z"))
+    assert found["b"].coords["b_dim_0"].values.tolist() == ["u", "v", "w"] and found["own"].dims[2:] == ("place",)
+
+
 def _twin(scale):
     return lambda: scale
 

@@ -12,6 +12,7 @@ from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.labels import codes_of, labels_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +33,8 @@ class Part:
         Entries of the variable that dense columns multiply; None for all, one after the other.
     is_scalar
         Whether the variable is one number.
+    labels
+        Names of its first entries, where the design has them.
     """
 
     variable: str | None
@@ -40,6 +43,7 @@ class Part:
     shared: Mapping[int, float] = dataclasses.field(default_factory=dict)
     entries: np.ndarray | None = None
     is_scalar: bool = False
+    labels: tuple[str, ...] = ()
 
     @property
     def length(self) -> int:
@@ -61,7 +65,7 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
         checked_array(design, name, who=who)
         return Part(variable, shared={0: float(design)}, is_scalar=True)
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
-    array = checked_array(codes, name, who=who, keep_float32=True)
+    array, labels = checked_array(codes_of(codes), name, who=who, keep_float32=True), labels_of(codes)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
         if array.dtype.kind != "i" or array.shape != (n,) or array.min() < 0:
             raise InvalidInputError(
@@ -73,10 +77,10 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
         column = None if weights is None else _floats(checked_array(weights, what, who=who, keep_float32=True))
         if column is not None and column.shape != (n,):
             raise InvalidInputError(f"{who}: the weights of {name} must have shape ({n},), found {column.shape}")
-        return Part(variable, None if column is None else column[:, None], array)
+        return Part(variable, None if column is None else column[:, None], array, labels=labels)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
         raise InvalidInputError(f"{who}: {name} must have {n} rows, as y has, found shape {array.shape}")
-    return Part(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1)
+    return Part(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1, labels=labels)
 
 
 def _floats(array: np.ndarray) -> np.ndarray:

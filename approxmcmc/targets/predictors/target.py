@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -44,7 +44,8 @@ class PredictorTarget(PredictorsTarget):
 
         - an array of shape (n, p): X @ beta, beta of length p;
         - n floats: x_i times a scalar;
-        - n integers: effect[code_i], one addition however many categories there are, numbered from 0;
+        - n integers, or a column of categories: effect[code_i], one addition however many categories there are,
+          numbered from 0;
         - a pair (n integers, n floats): x_i effect[code_i], a varying slope;
         - one number: that times a scalar that all rows share, such as an intercept or a log scale.
 
@@ -62,7 +63,8 @@ class PredictorTarget(PredictorsTarget):
         ``derivatives(eta_1, ..., y)`` returns a tuple: K slopes of `loglik` in the predictors, then its K (K + 1) / 2
         second derivatives, row by row of the upper triangle. None: five-point differences.
     dims, coords
-        Axis names by variable, and labels by axis, as in `pymc.Model`.
+        Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable are called
+        by the categories or columns of its design, where that has them.
     initial_point
         Where chains start, values by variable; default 0.
     pymc_model
@@ -243,6 +245,7 @@ def _variables(
                 "codes count from 0"
             )
         shapes[name] = () if part.is_scalar else (length,)
+    labelled, coords = _with_labels_of_designs(used, shapes, labelled, coords)
     if unknown := [name for name in labelled if name not in shapes]:
         raise InvalidInputError(f"{WHO}: dims name {unknown}, the variables are {list(shapes)}")
     for name, axes in labelled.items():
@@ -254,6 +257,22 @@ def _variables(
     variables = Variables(shapes, labelled, {axis: list(labels) for axis, labels in coords.items()})
     check_names(variables, who=WHO)
     return variables
+
+
+def _with_labels_of_designs(
+    parts: Iterable[Part],
+    shapes: Mapping[str, tuple[int, ...]],
+    labelled: Mapping[str, tuple[str, ...]],
+    coords: Mapping[str, Sequence[Any]],
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
+    """Add an axis for each variable that the user gave none, and whose designs name its entries alike."""
+    axes, names = dict(labelled), dict(coords)
+    for variable, shape in shapes.items():
+        found = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}
+        if variable not in axes and len(found) == 1 and len(labels := found.pop()) == shape[0]:
+            axis = f"{variable}_dim_0"
+            axes[variable], names[axis] = (axis,), labels
+    return axes, names
 
 
 def _prior(variables: Variables, scale: float | Mapping[str, float], function: Callable[..., float] | None) -> Prior:
