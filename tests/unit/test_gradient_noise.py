@@ -1,4 +1,4 @@
-"""What friction adds: what is told of the noise of gradients, what is learnt of it, and what is said where it is NaN."""
+"""What friction adds: what is told of the noise of gradients, what is learnt of it, what is said where it is NaN."""
 
 import math
 
@@ -19,7 +19,9 @@ HEAT = 0.25 * ((1.0 + KEEP) * STEP) ** 2
 
 
 def minibatch(dim, anchored=False):
-    return MinibatchGradient(None, N, BATCH, None, None, 0, None, np.zeros(dim * anchored), np.zeros(dim), np.zeros(dim))
+    return MinibatchGradient(
+        None, N, BATCH, None, None, 0, None, np.zeros(dim * anchored), np.zeros(dim), np.zeros(dim)
+    )
 
 
 def noise_of(given, dim=3, spread=None):

@@ -1,4 +1,4 @@
-"""The program of Metropolis-Hastings at its edges: what an arrangement costs, what a chain compiles, what failures say."""
+"""The program of Metropolis-Hastings at its edges: what an arrangement costs, what is compiled, what failures say."""
 
 import math
 from types import SimpleNamespace
@@ -80,6 +80,8 @@ def test_a_prior_that_is_no_number_is_told(value, said):
     assert failure(np.zeros(4), beyond).startswith(f"log prior is {said} at theta")
 
 
-@pytest.mark.parametrize(("reason", "said"), [("too far", "too far, at theta"), ("", "the gradient of the proposal is")])
+@pytest.mark.parametrize(
+    ("reason", "said"), [("too far", "too far, at theta"), ("", "the gradient of the proposal is")]
+)
 def test_a_proposal_that_is_no_number_may_say_why(reason, said):
     assert failure(np.zeros(4), lambda theta: 0.0, math.nan, lambda state: reason).startswith(said)

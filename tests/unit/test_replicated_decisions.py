@@ -1,4 +1,4 @@
-"""Replicated decisions: what is read and counted, pairs outside the support, data of probability 0, and what is not known."""
+"""Replicated decisions: what is read and counted, where nothing is asked, data of probability 0, unknown laws."""
 
 import contextlib
 import math
@@ -45,7 +45,7 @@ def estimated(target, sampler, **settings):
 
 
 def test_outside_the_support_nothing_is_asked_or_read():
-    """Steps of 50 from three states all leave it; with them the exact probability is 0, and so are error and accepts."""
+    """Steps of 50 from three states all leave it: the exact probability is 0, and so are error and accepts."""
     sampler = amc.MetropolisHastings(amc.RandomWalk(50.0), READ_ALL)
     found = estimated(walled(X), sampler, states=np.array([[0.0], [0.1], [-0.2]]))
     assert found.attrs["datapoints_touched"] == 0 and found.attrs["likelihood_evaluations_exact"] == 2 * N * 3
@@ -145,7 +145,7 @@ class TestPair:
         model, possible, impossible = walled([0.0, 1.0, 10.0]).compile(), np.array([0.2]), np.array([0.7])
         with np.errstate(invalid="ignore"):
             log_ratio, tau = _pair(model, READ_ALL, possible, impossible, 0.0)
-        assert log_ratio == -math.inf and not tau == 0.0
+        assert log_ratio == -math.inf and tau != 0.0
         with pytest.raises(InvalidInputError, match="datum 2 has probability 0"):
             _pair(model, READ_ALL, impossible, possible, 0.0)
 
