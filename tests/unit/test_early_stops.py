@@ -1,0 +1,80 @@
+"""Where a look decides: ties, terms without spread, ranges of 0, bounds that are just attained."""
+
+import math
+
+import numpy as np
+import pytest
+
+from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
+from approxmcmc.acceptance.bernstein import bound_factors
+from approxmcmc.engine import moments
+from approxmcmc.engine.term_table import table_of_terms, write_pair
+from tests.decisions import Population, decide_once, evidence_of
+from tests.planting import plain
+
+EQUAL = np.full(6, 0.5)
+BY_BOUNDS = [SequentialTTest(0.2, 2), BernsteinTest(0.5, 2, 1.0), BernsteinTest(0.5, 2, 1.0, range="observed")]
+
+
+@pytest.mark.parametrize("test", BY_BOUNDS, ids=repr)
+@pytest.mark.parametrize(("threshold", "answer", "read"), [(2.75, 1, 2), (3.0, 0, 6), (3.25, 0, 2)])
+def test_terms_without_spread_decide_at_once_but_for_a_tie(test, threshold, answer, read):
+    """Also where their range is known to be 0: the bound is 0 there, and nothing lies further apart."""
+    found = decide_once(test, EQUAL, threshold, 0.0)
+    booked = {"decisions_made": 1, "decision_rounds": read // 2, "datapoints_touched": read}
+    assert found == (answer, 3.0, booked | {"likelihood_evaluations": 2 * read}, {})
+
+
+def threshold_form(test, terms, seed=0):
+    """Return the number with which log u, or logit u, is compared, over the terms in the order of this seed."""
+    part, table = test.build_test(Population(EQUAL)), table_of_terms(len(terms), 1)
+    write_pair(table, np.zeros(1), np.ones(1), terms)
+    return plain(part.threshold_form)(np.random.default_rng(seed), table, 0.25, part.make_state())
+
+
+@pytest.mark.parametrize("test", [*BY_BOUNDS, MinibatchBarker(batch_size=2)], ids=repr)
+class TestTheThresholdForm:
+    def test_terms_without_spread_are_known_at_once(self, test):
+        tells_all = 0.25 + 3.0 if test.rule == "metropolis" else 3.25
+        assert threshold_form(test, EQUAL) == pytest.approx(tells_all, abs=0.1 * (test.rule == "barker"))
+
+    @pytest.mark.parametrize(("term", "expected"), [(-math.inf, -math.inf), (math.nan, math.nan)])
+    def test_terms_that_are_no_numbers(self, test, term, expected):
+        """Data of probability 0 are refused by every u; else there is no answer."""
+        np.testing.assert_equal(threshold_form(test, np.full(6, term)), expected)
+
+
+class TestRanges:
+    def test_a_range_of_zero_is_believed_until_terms_differ(self):
+        """Five of six terms are 0.5, one is 1: where it is not read at once, the first two say all there is."""
+        terms = np.append(EQUAL[:5], 1.0)
+        assert {threshold_form(BY_BOUNDS[1], terms, seed) for seed in range(20)} == {3.25, 3.75}
+
+    def test_terms_may_lie_as_far_apart_as_they_are_said_to(self):
+        """But for rounding, of which there is more than 1e-16 and less than 1e-6."""
+        terms = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+        for largest, violations in ((1.0, 0), (1.0 - 1e-10, 0), (1.0 - 1e-8, 1), (0.5, 1)):
+            *_, counts, _ = decide_once(BernsteinTest(0.9, 2, 1.0, range=largest), terms, 0.0, 0.0)
+            assert (counts.get("range_violations", 0), counts["datapoints_touched"]) == (violations, 6)
+
+
+@pytest.mark.parametrize("n_obs", [20, 21])
+def test_sampling_without_replacement_takes_the_smaller_of_two_factors(n_obs):
+    """Rho_n = min(1 - (n - 1) / N, (1 - n / N) (1 + 1 / n)): the first up to n = N / 2, where both are equal."""
+    n = np.arange(2, n_obs + 1)
+    spread, _ = bound_factors(n, 0.1, bound="serfling")
+    log_factor = np.log(5.0 / (0.05 / np.arange(1, n_obs) ** 2))
+    rho = np.minimum(1.0 - (n - 1) / n_obs, (1.0 - n / n_obs) * (1.0 + 1.0 / n))
+    np.testing.assert_allclose(spread**2, 2.0 * rho * log_factor / n, rtol=1e-12, atol=1e-15)
+
+
+def test_a_tolerance_that_is_just_attained_is_enough():
+    """N s after two of six terms: by the tolerance it stops, however little is known of the sign."""
+    terms = np.array([-0.1, 0.2, 5.0, -5.0, 0.3, -0.2])
+    seen = evidence_of(terms).moments
+    plain(moments.reset)(seen)
+    plain(moments.merge)(seen, terms[:2].copy(), 2)
+    attained = 6 * plain(moments.standard_error)(seen, 2, 6)
+    for tol, stops, read in ((attained, 1, 2), (np.nextafter(attained, 0.0), 0, 6)):
+        *_, counts, _ = decide_once(SequentialTTest(1e-4, 2, tol=tol), terms, 0.0, 0.0)
+        assert (counts.get("tolerance_stops", 0), counts["datapoints_touched"]) == (stops, read)
