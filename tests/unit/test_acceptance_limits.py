@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from approxmcmc.acceptance import BernsteinTest, DelayedAcceptance, ExactTest, MinibatchBarker, SequentialTTest
+from approxmcmc.acceptance import (
+    BernsteinTest,
+    DelayedAcceptance,
+    ExactTest,
+    MinibatchBarker,
+    PoissonTest,
+    SequentialTTest,
+)
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import Population
 
@@ -46,6 +53,7 @@ def records(**stats):
     ("test", "column", "clean", "found", "value", "limit"),
     [
         (BernsteinTest(), "range_violations", 0, 1, 10, 0.0),
+        (PoissonTest(), "range_violations", 0, 1, 10, 0.0),
         (MinibatchBarker(), "skewness_ratio", 0.05, 0.051, 1.0, 0.5),
         (MinibatchBarker(), "skewness_ratio", [0.06] * 4 + [0.0] * 6, [0.06] * 5 + [0.0] * 5, 0.5, 0.5),
         (SequentialTTest(), "max_term_ratio", 0.5, 0.51, 1.0, 0.1),

@@ -1,5 +1,6 @@
 """Where a look decides: ties, terms without spread, ranges of 0, bounds that are just attained."""
 
+import itertools
 import math
 
 import numpy as np
@@ -78,3 +79,17 @@ def test_a_tolerance_that_is_just_attained_is_enough():
     for tol, stops, read in ((attained, 1, 2), (np.nextafter(attained, 0.0), 0, 6)):
         *_, counts, _ = decide_once(SequentialTTest(1e-4, 2, tol=tol), terms, 0.0, 0.0)
         assert (counts.get("tolerance_stops", 0), counts["datapoints_touched"]) == (stops, read)
+
+
+def test_by_its_tolerance_the_threshold_form_knows_the_mean_of_what_was_read():
+    """The first two of six terms that lie close together: N s is at most 0.13, and no sign is clear at 1e-4."""
+    terms = 0.1 + 0.01 * np.arange(6.0)
+    pairs = {round(0.25 + 3.0 * (a + b), 9) for a, b in itertools.combinations(terms, 2)}
+    found = {round(threshold_form(SequentialTTest(1e-4, 2, tol=0.5), terms, seed), 9) for seed in range(20)}
+    assert found <= pairs and len(found) > 3
+
+
+def test_the_heaviest_term_is_measured_in_units_of_the_spread():
+    """Of 0, 0 and 0.3 the last lies 0.2 from the mean; s_l sqrt(3) is 0.3."""
+    *_, values = decide_once(SequentialTTest(0.5, 3), np.array([0.0, 0.0, 0.3, 0.5, 0.2, -0.1]), 0.0, 0.0)
+    assert values == {"max_term_ratio": pytest.approx(2.0 / 3.0)}
