@@ -98,17 +98,17 @@ def test_the_threshold_form_is_that_of_the_step():
 
 
 def test_the_pooled_risk_by_hand():
-    """(2 * 0.1 + 3 * 0.5) / 5 = 0.34 and (2 * 4 + 3 * 9) / 25 = 1.4, in units of the variances 4 and 1 at epsilon = 0.
+    """(2 * 0.1 + 3 * 0.5) / 5 = 0.34 and (2 * 8 + 3 * 9) / 25 = 1.72, in units of the variance 4 at epsilon = 0.
 
-    The second functional has neither bias nor another variance.
+    The second functional is not biased, and its unit is 1: (2 * 2 + 3 * 1) / 25.
     """
     known = Ingredients(
         np.array([0.1, 0.0, 0.2]),
         np.array([[0.1, 0.0], [0.0, 0.0], [0.5, 0.0]]),
-        np.array([[4.0, 1.0], [4.0, 1.0], [9.0, 1.0]]),
+        np.array([[8.0, 2.0], [4.0, 1.0], [9.0, 1.0]]),
         np.ones(3),
     )
-    expected = ((0.34**2 + 1.4) / 4.0 + 5.0 / 25.0) / 2.0
+    expected = ((0.34**2 + 1.72) / 4.0 + 0.28) / 2.0
     assert pooled_risk(known, [0, 2], [2, 3]) == pytest.approx(expected, rel=1e-14)
     assert pooled_risk(known, [1], [4.0]) == pytest.approx(0.25, rel=1e-14)
 
@@ -132,12 +132,23 @@ def schedule_by_hand(known, budget, doublings):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_a_schedule_takes_the_least_risk_at_the_end_of_each_epoch(order):
-    """Three epochs of 0.1 are one, and seven of 0.01; 0 at last, in whatever order the ingredients come."""
-    epsilons, bias, variance = np.array([0.0, 0.01, 0.1]), np.array([0.0, 0.02, 0.2]), np.array([9.0, 9.5, 10.0])
-    known = Ingredients(*(part[list(order)] for part in (epsilons, bias, variance, np.array([1.0, 0.5, 0.2]))))
-    epochs = schedule_by_hand(known, 10.0, 60)
+@pytest.mark.parametrize(("bias", "epochs_of_each"), [((0.0, 0.02, 0.2), (3, 7)), ((0.0, -0.1, 0.1), (4, 2))])
+def test_a_schedule_takes_the_least_risk_at_the_end_of_each_epoch(bias, epochs_of_each, order):
+    """Epochs of 0.1 are one, and those of 0.01; 0 at last, in whatever order the ingredients come.
+
+    The first budget is that of ten steps at epsilon = 0. Epsilon does not rise again where biases would cancel.
+    """
+    parts = np.array([0.0, 0.01, 0.1]), np.array(bias), np.array([9.0, 9.5, 10.0]), np.array([2.0, 1.0, 0.4])
+    known = Ingredients(*(part[list(order)] for part in parts))
+    epochs = schedule_by_hand(known, 20.0, 60)
+    assert tuple(sum(e == epsilon for e, _ in epochs) for epsilon in (0.1, 0.01)) == epochs_of_each
     lengths = {epsilon: sum(n for e, n in epochs if e == epsilon) for epsilon, _ in epochs}
-    assert [sum(e == epsilon for e, _ in epochs) for epsilon in (0.1, 0.01)] == [3, 7]
     found = annealing_schedule(known)
     assert found.epsilons == (*lengths, 0.0) and found.steps == tuple(lengths.values())
+
+
+def test_an_epoch_has_at_least_one_step_and_as_many_as_an_integer_holds():
+    """An unbiased epsilon at 0.64 a step: for a budget of 0.3, and for one that doubles 60 times from 10."""
+    known = Ingredients(np.array([0.0, 0.01]), np.zeros(2), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
+    assert annealing_schedule(known, first_budget=0.3, max_doublings=1).steps == (1,)
+    assert annealing_schedule(known).steps == (2**62,)
