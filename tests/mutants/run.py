@@ -86,13 +86,13 @@ class Judged(NamedTuple):
 def is_told(mutation, lines):
     """Return whether a change can be told, and is one.
 
-    An index 0 becomes 1, not -1: in an array of one number, and among the axes of a vector, both are the same. The star
-    in a signature is no operator.
+    An index 0 becomes 1, not -1: in an array of one number, and among the axes of a vector, both are the same. The size
+    of a cache changes no answer. The star in a signature is no operator.
     """
     (row, start), (_, stop) = mutation.start_pos, mutation.end_pos
     around = lines[row - 1][max(start - 1, 0) : stop + 1]
     if mutation.operator_name == "core/NumberReplacer":
-        return not (around == "[0]" and mutation.occurrence % 2)
+        return not (around == "[0]" and mutation.occurrence % 2) and "maxsize=" not in lines[row - 1]
     return not around.endswith("*,")
 
 

@@ -8,7 +8,7 @@ import pytest
 from approxmcmc.acceptance import AnnealedEpsilon, SequentialTTest
 from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule, pooled_risk
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.contracts.records import BLANK_VALUES, EPSILON
+from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.engine.term_table import table_of_terms, write_pair
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import Population, evidence_of
@@ -48,36 +48,13 @@ class TestSettings:
         np.testing.assert_array_equal([test.epsilon_at(k) for k in range(8)], [math.nan, *2 * [0.2], *3 * [0.1], 0, 0])
 
 
-class TestTheExactEpoch:
-    @staticmethod
-    def decide(terms, threshold, *, kept=math.nan, step=EXACT):
-        """Return decision, log ratio, epsilon and what was counted."""
-        state, count, value = PART.state_at(step), np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy()
-        state.log_likelihood[0] = kept
-        found = plain(PART.decide)(None, evidence_of(terms), threshold, 0.25, state, count, value)
-        counted = {name: int(number) for name, number in zip(COUNT_NAMES, count, strict=True) if number}
-        return *found, value[EPSILON], counted, state
-
-    def test_it_is_one_decision_on_all_data(self):
-        """At the first one the terms at theta are evaluated as well; their sum is kept."""
-        counted = {"decisions_made": 1, "decision_rounds": 1, "datapoints_touched": 3}
-        for kept, evaluated in ((math.nan, 6), (0.0, 3)):
-            for threshold, decision, left in ((6.2, 1, 6.0), (6.3, 0, 0.0)):
-                *found, state = self.decide(TERMS, threshold, kept=kept)
-                assert found == [decision, 6.25, 0.0, counted | {"likelihood_evaluations": evaluated}]
-                assert (state.log_likelihood[0], state.decisions[0]) == (left, 6.0)
-
-    @pytest.mark.parametrize("kept", [0.0, -math.inf])
-    def test_data_of_probability_zero_are_refused(self, kept):
-        """Also by a chain that a biased epoch has left at such data."""
-        assert self.decide(np.array([1.0, -math.inf, 3.0]), -50.0, kept=kept)[:2] == (0, -math.inf)
-
-    def test_from_data_of_probability_zero_every_density_is_better(self):
-        assert self.decide(TERMS, 50.0, kept=-math.inf)[:2] == (1, math.inf)
-
-    @pytest.mark.parametrize("term", [math.nan, math.inf])
-    def test_a_density_that_is_none_is_no_answer(self, term):
-        assert self.decide(np.array([1.0, term, 3.0]), 0.0, kept=0.0)[:2] == (-1, 0.0)
+def test_from_data_of_probability_zero_every_density_is_better():
+    """As where a biased epoch has ended at such data."""
+    state, count = PART.state_at(EXACT), np.zeros(len(COUNT_NAMES), np.int64)
+    state.log_likelihood[0] = -math.inf
+    decide = plain(PART.decide)
+    assert decide(None, evidence_of(TERMS), 50.0, 0.25, state, count, BLANK_VALUES.copy()) == (1, math.inf)
+    assert state.log_likelihood[0] == 6.0
 
 
 def threshold_form(step):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
-from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.engine import moments
 from approxmcmc.engine.term_table import table_of_terms, write_pair
 from tests.decisions import Population, decide_once, evidence_of
@@ -46,27 +45,12 @@ class TestTheThresholdForm:
 
 
 class TestRanges:
-    def test_a_range_of_zero_is_believed_until_terms_differ(self):
-        """Five of six terms are 0.5, one is 1: where it is not read at once, the first two say all there is."""
-        terms = np.append(EQUAL[:5], 1.0)
-        assert {threshold_form(BY_BOUNDS[1], terms, seed) for seed in range(20)} == {3.25, 3.75}
-
     def test_terms_may_lie_as_far_apart_as_they_are_said_to(self):
         """But for rounding, of which there is more than 1e-16 and less than 1e-6."""
         terms = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
         for largest, violations in ((1.0, 0), (1.0 - 1e-10, 0), (1.0 - 1e-8, 1), (0.5, 1)):
             *_, counts, _ = decide_once(BernsteinTest(0.9, 2, 1.0, range=largest), terms, 0.0, 0.0)
             assert (counts.get("range_violations", 0), counts["datapoints_touched"]) == (violations, 6)
-
-
-@pytest.mark.parametrize("n_obs", [20, 21])
-def test_sampling_without_replacement_takes_the_smaller_of_two_factors(n_obs):
-    """Rho_n = min(1 - (n - 1) / N, (1 - n / N) (1 + 1 / n)): the first up to n = N / 2, where both are equal."""
-    n = np.arange(2, n_obs + 1)
-    spread, _ = bound_factors(n, 0.1, bound="serfling")
-    log_factor = np.log(5.0 / (0.05 / np.arange(1, n_obs) ** 2))
-    rho = np.minimum(1.0 - (n - 1) / n_obs, (1.0 - n / n_obs) * (1.0 + 1.0 / n))
-    np.testing.assert_allclose(spread**2, 2.0 * rho * log_factor / n, rtol=1e-12, atol=1e-15)
 
 
 def test_a_tolerance_that_is_just_attained_is_enough():

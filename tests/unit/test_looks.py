@@ -96,3 +96,14 @@ def test_unknown_thresholds_are_refused():
 def test_a_boundary_shape_outside_its_range_is_refused(shape):
     with pytest.raises(InvalidInputError, match="boundary_shape"):
         critical_values(look_sizes(100, 10), 0.1, shape=shape)
+
+
+@pytest.mark.parametrize(("growth", "looks"), [(1.0, [500, 1000, 1500, 2000]), (2.0, [500, 1500, 2000])])
+def test_growth_is_the_factor_between_looks(growth, looks):
+    assert look_sizes(2000, 500, growth).tolist() == looks
+
+
+@pytest.mark.parametrize("thresholds", ["student", "normal"])
+@pytest.mark.parametrize(("epsilon", "limit"), [(0.0, math.inf), (0.5, 0.0)])
+def test_the_ends_of_epsilon_are_exact(epsilon, limit, thresholds):
+    assert critical_values(look_sizes(2000, 500), epsilon, thresholds).tolist() == [limit] * 3
