@@ -168,7 +168,7 @@ class AnnealedEpsilon(AcceptanceTest):
         object.__setattr__(self, "steps", steps)
         if not isinstance(self.test, SequentialTTest):
             raise InvalidInputError(f"AnnealedEpsilon: test must be a SequentialTTest, found {self.test!r}")
-        falling = all(0.0 <= later <= earlier <= 0.5 for earlier, later in itertools.pairwise(epsilons))
+        falling = all(later <= earlier <= 0.5 for earlier, later in itertools.pairwise(epsilons))
         if not epsilons or epsilons[-1] != 0.0 or not falling:
             raise InvalidInputError(
                 "AnnealedEpsilon: epsilons must fall from at most 0.5 to 0, which makes the end exact; found "

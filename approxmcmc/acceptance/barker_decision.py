@@ -42,7 +42,6 @@ from approxmcmc.engine.order import draw_next, read_differences
 from approxmcmc.engine.term_table import read_table
 
 REPLICATIONS = 64  # of the minibatch in one audit: a standard error of about 0.03, without a further evaluation
-LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is a step for every purpose
 
 
 class BarkerState(NamedTuple):
@@ -86,7 +85,7 @@ def acceptance_log_odds(moments: np.ndarray, n: int, n_obs: int, log_rest: float
     if n == n_obs:
         return estimate
     variance = log_ratio_variance(moments, n, n_obs, test.temperature)
-    spread = max(math.sqrt(test.target_variance - variance), LEAST_SPREAD)
+    spread = math.sqrt(test.target_variance - variance)
     sign = 1.0 if estimate > 0.0 else -1.0
     tail = 0.0
     for j in range(test.atoms.shape[0]):

@@ -11,7 +11,7 @@ from approxmcmc.acceptance.laws.correction import CorrectionDistribution
 from approxmcmc.acceptance.laws.enumeration import Order, mean_over_orders
 from approxmcmc.acceptance.laws.threshold import exact_probability
 
-LEAST_SPREAD = 1e-6  # as in the kernel of the test
+LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is a step for every purpose
 
 
 def enumerated_probability(
