@@ -10,6 +10,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Variables
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.gibbs.poisson_counts import draw_given_counts, flip_given_counts, weigh_states
 from approxmcmc.samplers.gibbs.sweep import draw_by_states, make_draw_by_terms, make_sweep, one_after_the_other
@@ -159,3 +160,8 @@ def test_poisson_counts_evaluate_what_they_touch_at_all_states():
     # The second site has a term that never changes: it is drawn uniformly, and nothing is read for it.
     assert set(draws[:, 1]) == {0.0, 1.0, 2.0}
     assert amc.PoissonGibbs(5.0).expected_reads(target) == pytest.approx(5.0 + 1.1)
+
+
+def test_counts_need_tables_without_zeros():
+    with pytest.raises(IncompatibleError, match=r"PoissonGibbs needs terms .* bounded, .* the probability 0; use Gibbs"):
+        amc.PoissonGibbs().build(one_site([0.0, -math.inf]))
