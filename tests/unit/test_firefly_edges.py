@@ -12,6 +12,7 @@ from approxmcmc.engine.batches import BATCH, full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.firefly import bound as bounds
 from approxmcmc.samplers.firefly.bright import new_bright
+from approxmcmc.samplers.firefly.explicit_z import redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
 from approxmcmc.samplers.firefly.joint_target import JointTarget
@@ -141,6 +142,17 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
         state.candidates[0], bright = 0, new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         assert plain(brighten)(types.SimpleNamespace(random=lambda u=u: u), None, joint, bright, state, 1)
         assert bright.size[0] == (u < min(chance, 1.0))
+
+
+@pytest.mark.parametrize(("gap", "is_defined"), [(-1e-9, True), (-1e-3, False), (math.nan, False)])
+def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
+    """By both updates of z; what rounding makes of a gap of 0 is none that fails, and stays dark."""
+    rng, joint = types.SimpleNamespace(random=lambda: 0.0), JointDensity(None, None, writes([gap]), None, None)
+    for update, redraw in ((amc.ImplicitZ(0.8), brighten), (amc.ExplicitZ(), redraw_dark)):
+        state, bright = update.build_z_update().make_state(0.0, 1), new_bright(np.zeros(1, dtype=bool), np.zeros(1))
+        (state.candidates if redraw is brighten else state.picked)[0] = 0
+        assert plain(redraw)(rng, None, joint, bright, state, 1) is is_defined
+        assert bright.size[0] == 0
 
 
 def explained(*, log_prior=0.0, gaps=(0.0, 0.1, 0.2)):

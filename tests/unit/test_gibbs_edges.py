@@ -8,7 +8,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Variables
-from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.contracts.records import AUDIT_COUNTS, DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
@@ -46,11 +46,11 @@ def new_records():
     return np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
 
 
-def one_site(log_weights, copies=1):
-    """Return a site and a copy of it that is not connected; the first has `copies` terms, which add up to these."""
+def one_site(log_weights, copies=1, others=1):
+    """Return a site of `copies` terms that add up to these, and another, whose terms are 0; they are not connected."""
     n_states = len(log_weights)
-    tables = np.array([log_weights] * copies + [np.zeros(n_states)]) / copies
-    sites = np.array([[0]] * copies + [[1]])
+    tables = np.array([log_weights] * copies + [np.zeros(n_states)] * others) / copies
+    sites = np.array([[0]] * copies + [[1]] * others)
     return FactorGraph([n_states] * 2, [FactorGroup(sites, tables)], Variables({"x": (2,)}, dtype="int64"))
 
 
@@ -163,5 +163,26 @@ def test_poisson_counts_evaluate_what_they_touch_at_all_states():
 
 
 def test_counts_need_tables_without_zeros():
-    with pytest.raises(IncompatibleError, match=r"PoissonGibbs needs terms .* bounded, .* the probability 0; use Gibbs"):
+    with pytest.raises(
+        IncompatibleError, match=r"PoissonGibbs needs .* bounded, .* probability 0; use Gibbs"
+    ):
         amc.PoissonGibbs().build(one_site([0.0, -math.inf]))
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("every", [None, 0, 7])
+@pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.1, 2)], ids=lambda test: type(test).__name__)
+def test_audits_are_those_of_a_test_that_may_err(test, every):
+    program = amc.Gibbs(test).build(one_site([0.5, 0.25], copies=2, others=2), audit_every=every)
+    audited = isinstance(test, amc.SequentialTTest)
+    assert program.audit_probability == (1.0 / 7.0 if audited and every else 0.0)
+    assert program.attrs.get("audit_every") == ((every or 0) if audited else None)
+    assert program.attrs.get("data_order") == ("rows" if audited else None)
+    assert {name in program.count_names for name in AUDIT_COUNTS} == {audited}
+    assert ("lp" in program.value_names) != audited and "accepted" not in program.count_names
+
+
+def test_a_failure_that_no_term_explains_names_the_states():
+    program = amc.Gibbs(conditional="terms").build(one_site([0.5, 0.25]))
+    said = program.explain_failure(program.new_state(np.array([1.0, 0.0])))
+    assert said == "the conditional of a site is not defined near x = [1, 0]"
