@@ -85,6 +85,7 @@ def test_a_closed_form_may_be_off_by_rounding_alone(gap, off, is_refused):
     look_at([-math.inf, 0.0], [0.0, 0.0], off=1.0)  # nothing to compare
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("point", [None, np.array([1.0, 2.0, 3.0])])
 def test_bounds_are_looked_at_where_they_touch_and_around(point, monkeypatch):
     looked = []
@@ -124,6 +125,7 @@ def test_a_probability_lies_between_0_and_1(update, setting, value):
     assert getattr(update(**{setting: 1.0}), setting) == 1.0
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(("expected_bright", "q"), [(0.0, 0.02), (0.5, 0.02), (1.0, 0.02), (3.0, 0.06), (30.0, 0.1)])
 def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_bright, q):
     """Of 50 data: at least one of them proposes to go bright, and at most a tenth."""
@@ -131,6 +133,7 @@ def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_brig
     assert amc.ImplicitZ().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("gap", [0.05, 0.999, 1.0, 1.001, 1.5, 3.0])
 @pytest.mark.parametrize("q_bright", [1.0, 0.4])
 def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
@@ -144,6 +147,7 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
         assert bright.size[0] == (u < min(chance, 1.0))
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(("gap", "is_defined"), [(-1e-9, True), (-1e-3, False), (math.nan, False)])
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
     """By both updates of z; what rounding makes of a gap of 0 is none that fails, and stays dark."""

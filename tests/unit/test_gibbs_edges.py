@@ -163,9 +163,7 @@ def test_poisson_counts_evaluate_what_they_touch_at_all_states():
 
 
 def test_counts_need_tables_without_zeros():
-    with pytest.raises(
-        IncompatibleError, match=r"PoissonGibbs needs .* bounded, .* probability 0; use Gibbs"
-    ):
+    with pytest.raises(IncompatibleError, match=r"PoissonGibbs needs .* bounded, .* probability 0; use Gibbs"):
         amc.PoissonGibbs().build(one_site([0.0, -math.inf]))
 
 
@@ -182,6 +180,7 @@ def test_audits_are_those_of_a_test_that_may_err(test, every):
     assert ("lp" in program.value_names) != audited and "accepted" not in program.count_names
 
 
+@pytest.mark.recompiles
 def test_a_failure_that_no_term_explains_names_the_states():
     program = amc.Gibbs(conditional="terms").build(one_site([0.5, 0.25]))
     said = program.explain_failure(program.new_state(np.array([1.0, 0.0])))
