@@ -18,6 +18,7 @@ from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
 from approxmcmc.samplers.firefly.joint_target import JointTarget
 from approxmcmc.samplers.firefly.program import FireflyProgram
 from tests.models import logistic
+from tests.oracle.test_firefly import z_kernel
 from tests.planting import plain
 
 THETA = np.array([2.0])
@@ -145,6 +146,16 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
         state.candidates[0], bright = 0, new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         assert plain(brighten)(types.SimpleNamespace(random=lambda u=u: u), None, joint, bright, state, 1)
         assert bright.size[0] == (u < min(chance, 1.0))
+
+
+@pytest.mark.parametrize("q_bright", [1.0, 0.4])
+def test_every_bright_datum_is_asked_by_itself(q_bright):
+    """The law of three z, exactly, also where the first that was asked has stayed, or was left out."""
+    gaps = np.array([0.2, 0.3, 2.0])
+    dark, bright = np.exp(-gaps), -np.expm1(-gaps)
+    law = [np.prod(np.where([z >> i & 1 for i in range(3)], bright, dark)) for z in range(8)]
+    kernel = z_kernel(amc.ImplicitZ(0.6, q_bright), gaps)
+    np.testing.assert_allclose(law @ kernel, law, atol=1e-13)
 
 
 @pytest.mark.recompiles
