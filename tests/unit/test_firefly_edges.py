@@ -12,7 +12,7 @@ from approxmcmc.engine.batches import BATCH, full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.firefly import bound as bounds
 from approxmcmc.samplers.firefly.bright import new_bright
-from approxmcmc.samplers.firefly.explicit_z import redraw_dark
+from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
 from approxmcmc.samplers.firefly.joint_target import JointTarget
@@ -146,6 +146,15 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
         state.candidates[0], bright = 0, new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         assert plain(brighten)(types.SimpleNamespace(random=lambda u=u: u), None, joint, bright, state, 1)
         assert bright.size[0] == (u < min(chance, 1.0))
+
+
+def test_a_datum_that_is_picked_twice_counts_once_and_the_next_is_picked():
+    """Picks of data 0, 0, 1 and 2 of three, the last of them bright: dark ones in front, bright ones at the end."""
+    numbers = iter((0.0, 0.1, 0.5, 0.9))
+    state = amc.ExplicitZ(1.0).build_z_update().make_state(0.0, 3)._replace(n_picks=4)
+    bright = new_bright(np.array([False, False, True]), np.ones(3))
+    assert plain(pick)(types.SimpleNamespace(random=lambda: next(numbers)), bright, state) == (1, 2)
+    assert state.picked.tolist() == [0, 1, 2] and state.is_picked.all()
 
 
 @pytest.mark.parametrize("q_bright", [1.0, 0.4])
