@@ -29,7 +29,8 @@ def test_laws_of_discrete_numbers_have_a_logpmf():
 
 
 def test_a_target_need_not_be_able_to_draw():
-    target = types.SimpleNamespace(logpdf=lambda x: -x)
+    """And a law of numbers sees numbers, not vectors of one."""
+    target = types.SimpleNamespace(logpdf=lambda x: -x * x.ndim)
     trace = amc.importance_sampling(target, proposal([0.0, -0.5, 1.0]), 3)
     np.testing.assert_array_equal(trace.sample_stats["log_weight"], [[0.0, -0.5, -3.0]])
 
