@@ -3,10 +3,14 @@
 import math
 import types
 
+import numpy as np
 import pytest
 
+from approxmcmc.contracts import COUNT_NAMES
+from approxmcmc.contracts.records import EVALUATIONS
+from approxmcmc.engine.evidence import log_likelihood_at
 from approxmcmc.samplers.chain import MOVED, STAYED, CompiledChain, is_chosen_for_audit, new_clock
-from approxmcmc.samplers.undefined import OUT_OF_REACH
+from approxmcmc.samplers.undefined import OUT_OF_REACH, log_density_at
 from tests.planting import plain
 
 
@@ -30,3 +34,13 @@ def test_a_start_evaluates_nothing_and_tuning_settles_on_nothing_unless_told():
 def test_out_of_reach_is_where_a_density_is_no_double_any_more():
     """exp(-745) is the smallest positive one."""
     assert math.exp(-OUT_OF_REACH) > 0.0 == math.exp(-OUT_OF_REACH - 1.0)
+
+
+@pytest.mark.parametrize(("log_prior", "found", "evaluated"), [(-math.inf, -math.inf, 3), (-2.0, -12.0, 3 + 7)])
+def test_on_the_way_out_of_reach_no_datum_is_read_outside_the_support(log_prior, found, evaluated):
+    """The prior reads three rows, the likelihood all seven."""
+    evidence = types.SimpleNamespace(n_obs=7, as_they_lie=None)
+    state = types.SimpleNamespace(prior_rows=3, log_prior_of=lambda point: log_prior, evidence=evidence)
+    count = np.zeros(len(COUNT_NAMES), np.int64)
+    assert plain(log_density_at, {log_likelihood_at: lambda *_: -10.0})(state, np.zeros(1), count) == found
+    assert count[EVALUATIONS] == count.sum() == evaluated

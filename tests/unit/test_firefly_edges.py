@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.contracts import VALUE_NAMES
+from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.batches import BATCH, full_terms
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.chain import STAYED
 from approxmcmc.samplers.firefly import bound as bounds
 from approxmcmc.samplers.firefly.bright import new_bright
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
@@ -17,6 +21,7 @@ from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bri
 from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
 from approxmcmc.samplers.firefly.joint_target import JointTarget
 from approxmcmc.samplers.firefly.program import FireflyProgram
+from approxmcmc.samplers.firefly.theta_update import make_metropolis_move
 from tests.models import logistic
 from tests.oracle.test_firefly import z_kernel
 from tests.planting import plain
@@ -177,6 +182,44 @@ def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
         (state.candidates if redraw is brighten else state.picked)[0] = 0
         assert plain(redraw)(rng, None, joint, bright, state, 1) is is_defined
         assert bright.size[0] == 0
+
+
+def one_move(log_q_ratio, *, n_tune=0, log_prior=None):
+    """Return the status of a move that stays where it is, its counts, the bright data, and what was adapted.
+
+    Two gradients of the joint density are read, five have been before; of its terms three, and seven.
+    """
+    adapted = []
+
+    def stay(rng, state, theta, out, count):
+        out[:] = theta
+        count[GRADIENTS] += 2
+        count[TOUCHED] += 3
+        return log_q_ratio
+
+    program = amc.Firefly(amc.RandomWalk(0.2), "untuned").build(logistic(60))
+    chain, count = program.start(np.zeros(3), streams(seed_sequences(5, 1)[0][0]), n_tune), np.zeros(99, np.int64)
+    state = chain.state
+    if log_prior is not None:
+        state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
+    count[[GRADIENTS, TOUCHED]] = 5, 7
+    move = plain(make_metropolis_move(stay, lambda state, rate, step: adapted.append((rate, step)), lambda _: None))
+    status = move(chain.streams, state, count, np.zeros(len(VALUE_NAMES)))
+    return status, count[[GRADIENTS, TOUCHED]].tolist(), int(state.bright.size[0]), adapted
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("n_tune", [0, 1])
+def test_a_move_learns_while_the_chain_is_tuned_alone(n_tune):
+    _, counts, n_bright, adapted = one_move(-0.5, n_tune=n_tune)
+    assert adapted == [(pytest.approx(math.exp(-0.5)), 0)] * n_tune
+    assert n_bright > 1 and counts == [5 + 2 * n_bright, 7 + 3 * n_bright]
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("log_q_ratio", [0.0, math.inf, math.nan])
+def test_a_move_out_of_the_support_is_refused_whatever_the_proposal(log_q_ratio):
+    assert one_move(log_q_ratio, log_prior=-math.inf)[0] == STAYED
 
 
 def explained(*, log_prior=0.0, gaps=(0.0, 0.1, 0.2)):

@@ -8,6 +8,7 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, NotFiniteError
+from tests.models import normal_mean
 
 NORMAL = stats.norm(0.0, 1.0)
 
@@ -72,3 +73,14 @@ def test_some_draws_may_have_no_density_under_the_target():
 def test_what_is_no_law_is_refused(target, of, said):
     with pytest.raises(IncompatibleError, match=said):
         amc.importance_sampling(target, of, 3)
+
+
+def test_weights_are_finite_where_densities_are_not_normalised():
+    target = types.SimpleNamespace(logpdf=lambda x: 800.0 - x)
+    weight = amc.importance_sampling(target, proposal([0.0, 0.0, 0.0]), 3).sample_stats["weight"].to_numpy()[0]
+    np.testing.assert_allclose(weight, np.exp([0.0, -1.0, -2.0]) / np.exp([0.0, -1.0, -2.0]).sum(), rtol=1e-12)
+
+
+def test_the_lengths_that_do_not_fit_are_told():
+    with pytest.raises(IncompatibleError, match=r"draws vectors of length 2, .* has 1 coordinates"):
+        amc.importance_sampling(normal_mean(n=10), stats.multivariate_normal([0.0, 0.0]), 5)
