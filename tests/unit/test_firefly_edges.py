@@ -104,6 +104,14 @@ def test_bounds_are_looked_at_where_they_touch_and_around(point, monkeypatch):
     assert distances == sorted(set(distances)) and distances[-1] > 2.0
 
 
+def test_the_mode_is_searched_to_a_hundredth_of_a_posterior_sd(monkeypatch):
+    asked = []
+    found = types.SimpleNamespace(theta=THETA, passes=3, seconds=0.5)
+    monkeypatch.setattr(bounds, "find_mode", lambda target, *, tolerance, progress: asked.append(tolerance) or found)
+    point, attrs = bounds.touching_point(logistic(60), "tuned", None)
+    assert point is THETA and attrs["setup_mode_passes"] == 3 and asked == [0.01]
+
+
 def test_the_search_for_the_mode_says_every_ten_seconds_how_far_it_is(monkeypatch, capsys):
     now = itertools.chain([100.0], (100.0 + t for t in (9.9, 10.0, 19.9, 20.1)))
     monkeypatch.setattr(bounds, "time", types.SimpleNamespace(perf_counter=lambda: next(now)))
