@@ -185,3 +185,30 @@ def test_a_failure_that_no_term_explains_names_the_states():
     program = amc.Gibbs(conditional="terms").build(one_site([0.5, 0.25]))
     said = program.explain_failure(program.new_state(np.array([1.0, 0.0])))
     assert said == "the conditional of a site is not defined near x = [1, 0]"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (one_site([0.0, 1.0, 2.0], copies=2, others=2), "decides between two states, site 0 of .* has 3"),
+        (one_site([0.0, 1.0], copies=2), "at least 2 terms per site, site 1 of .* has 1;"),
+    ],
+)
+def test_sites_that_a_test_cannot_decide_are_named(target, said):
+    with pytest.raises(IncompatibleError, match=said):
+        amc.Gibbs(amc.SequentialTTest(0.1, 2)).build(target)
+
+
+@pytest.mark.recompiles
+def test_a_site_of_three_states_visits_all():
+    chain = amc.Gibbs().build(one_site([0.0, 0.7, -0.4])).start(np.zeros(2), streams(seed_sequences(5, 1)[0][0]), 0)
+    draws = np.empty((40, 2))
+    chain.advance(40, 1, draws, np.empty((40, len(COUNT_NAMES)), np.int64), np.empty((40, len(VALUE_NAMES))))
+    assert set(draws[:, 0]) == {0.0, 1.0, 2.0}
+
+
+@pytest.mark.recompiles
+def test_an_infinite_term_is_named():
+    program = amc.Gibbs(conditional="terms").build(one_site([0.5, math.inf]))
+    said = program.explain_failure(program.new_state(np.zeros(2)))
+    assert said == "term 0 of site 0 is NaN or +inf at x = [1, 0]"
