@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.contracts.records import EVALUATIONS
+from approxmcmc.contracts.records import BLANK_VALUES, EVALUATIONS, MU_STD
 from approxmcmc.engine.evidence import log_likelihood_at
 from approxmcmc.samplers.chain import MOVED, STAYED, CompiledChain, is_chosen_for_audit, new_clock
+from approxmcmc.samplers.decision import decide_on_all_data
 from approxmcmc.samplers.undefined import OUT_OF_REACH, log_density_at
+from tests.decisions import evidence_of
 from tests.planting import plain
 
 
@@ -44,3 +46,11 @@ def test_on_the_way_out_of_reach_no_datum_is_read_outside_the_support(log_prior,
     count = np.zeros(len(COUNT_NAMES), np.int64)
     assert plain(log_density_at, {log_likelihood_at: lambda *_: -10.0})(state, np.zeros(1), count) == found
     assert count[EVALUATIONS] == count.sum() == evaluated
+
+
+def test_terms_that_differ_by_little_have_a_standardised_distance():
+    """Lambda = 1.2, and s_l^2 = 0.14 / 3."""
+    value = BLANK_VALUES.copy()
+    terms = np.array([0.1, 0.2, 0.3, 0.6])
+    assert plain(decide_on_all_data)(None, evidence_of(terms), 1.0, 0.0, None, value) == 1
+    assert value[MU_STD] == pytest.approx(0.2 / (2.0 * math.sqrt(0.14 / 3.0)))
