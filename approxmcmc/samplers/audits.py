@@ -157,7 +157,7 @@ class WalkedSteps(Auditor):
 
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
-        some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE) or 1]
+        some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
         # z'(draws - mean) has the covariance of the draws, whatever its rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
         self.spread = scale * (some - some.mean(axis=0))

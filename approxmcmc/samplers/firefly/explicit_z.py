@@ -86,7 +86,7 @@ def redraw_dark(
         state.is_picked[datum] = 0
         if not gap >= LEAST_GAP:
             return False
-        if rng.random() < -math.expm1(-max(0.0, gap)):
+        if rng.random() < -math.expm1(-gap):
             make_bright(bright, datum, log_odds_of(gap))
     return True
 
@@ -121,7 +121,7 @@ class ExplicitZ(Component, ZUpdate):
 
     def __post_init__(self) -> None:
         """Check the range."""
-        if isinstance(self.fraction, str) or not 0.0 < self.fraction <= 1.0 or math.isnan(self.fraction):
+        if isinstance(self.fraction, str) or not 0.0 < self.fraction <= 1.0:
             raise InvalidInputError(f"ExplicitZ: fraction must lie in (0, 1], found {self.fraction!r}")
 
     def build_z_update(self) -> CompiledZUpdate:
