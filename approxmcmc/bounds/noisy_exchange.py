@@ -64,7 +64,7 @@ def noisy_exchange_errors(
     Parameters
     ----------
     target
-        A doubly intractable target whose statistics can be counted: `Ising` lattices up to 16 wide.
+        A doubly intractable target whose statistics can be counted: `Ising` lattices up to 12 wide.
     sampler
         `Exchange` with `RandomWalk` and exact auxiliary draws.
     grid

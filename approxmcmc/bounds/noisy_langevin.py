@@ -241,10 +241,7 @@ def _langevin(target: Any, sampler: Any, grid: Any) -> tuple[CountedModel, float
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
     refuse_inexact_draws(sampler)
     model = counted_model(target, grid_of_points(target, grid))
-    if model.statistics.shape[1] != 1:
-        raise IncompatibleError(f"noisy Langevin is enumerated for one parameter, found {model.statistics.shape[1]}")
-    shape = 1.0 if sampler.cov is None else float(np.asarray(getattr(sampler.cov, "cov", sampler.cov)).ravel()[0])
-    return model, float(sampler.step_size) * shape
+    return model, sampler.step_size * (1.0 if sampler.cov is None else float(sampler.cov[0, 0]))
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:
