@@ -89,7 +89,7 @@ REFERENCE = np.arange(400.0).reshape(2, 200)[..., None]
 @pytest.mark.parametrize("n_bins", [0, 1, 10, 19])
 def test_draws_that_never_reach_some_of_twenty_bins_are_so_far_away(n_bins):
     """All mass of the bins above is moved to the lowest one."""
-    draws = np.where(REFERENCE < 20.0 * (20 - n_bins), REFERENCE, 0.0)
+    draws = np.where(20.0 * (20 - n_bins) > REFERENCE, REFERENCE, 0.0)
     assert marginal_distances(draws, REFERENCE)[0].estimate == pytest.approx(n_bins / 20, abs=1e-12)
 
 
