@@ -110,6 +110,16 @@ def test_five_hundred_steps_are_computed_and_one_matrix_alone_has_one_decision()
     assert "delta_max" not in found and "b1_delta_max" not in found
 
 
+def test_what_is_far_away_before_it_is_forgotten_has_a_larger_constant():
+    """eta_3 = 0.1 after two steps that forget nothing: rho^3 = 0.1, and of 1, 0.75 / rho and 0.5 / rho^2 the last."""
+    factors = statements.bound_factors(np.array([1.0, 1.0, 0.1]), np.array([0.75, 0.5, 0.05]))
+    rho = 0.1 ** (1.0 / 3.0)
+    assert factors["b5"] == pytest.approx(bounds.mitrophanov_factor(2.0 * 0.5 / rho**2, rho), rel=1e-12)
+    assert factors["b3"] == pytest.approx(3.0 / 0.9) and factors["b2"] == pytest.approx(3.0 / 0.9)
+    one = bounds.exact([[0.9, 0.1], [0.2, 0.8]], [[0.88, 0.12], [0.2, 0.8]], n_steps=1)
+    assert float(one["sum_eta"]) == pytest.approx(1.0 / 0.3)
+
+
 def test_constants_from_elsewhere_stand_where_nothing_is_forgotten():
     factors = statements.bound_factors(np.ones(3), np.ones(3), (2.0, 0.9))
     assert factors["b5"] == bounds.mitrophanov_factor(2.0, 0.9)
@@ -128,6 +138,13 @@ def test_matrices_that_differ_by_rounding_are_equal(moved, equal):
     found = bounds.exact(T, T_hat)
     assert (float(found["delta"]) == 0.0) == (float(found["e_delta"]) == 0.0) == equal
     assert (found["stationary"] == found["stationary_hat"]).all() == equal
+
+
+def test_a_difference_as_large_as_rounding_is_rounding(monkeypatch):
+    monkeypatch.setattr(statements, "ROUNDING", 0.25)
+    found = bounds.exact([[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.5, 0.5]])
+    assert float(found["delta"]) == float(found["tv"]) == 0.0
+    assert float(bounds.exact(decided(0.5, 0.5), decided(0.25, 0.5))["delta_max"]) == 0.0
 
 
 def decided(*probabilities):
