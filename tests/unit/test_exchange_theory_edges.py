@@ -348,17 +348,20 @@ def test_lemma_3_3_is_about_positive_numbers(wrong):
         bounds.hoeffding_langevin_bound(given["n"], given["variance"], given["S"], dim=given["dim"])
 
 
-@pytest.mark.parametrize(("variance", "rate"), [(0.5, 0.9375), (8.0, 0.0), (12.0, 0.5)])
-def test_the_drift_of_theorem_3_4_by_hand(variance, rate):
-    """r = |1 - Sigma / (2 v)| with v = 4, L = 1 - r + Sigma S + sqrt(2 Sigma / pi)."""
-    found = bounds.langevin_drift(variance, 2.0, 7.0)
+@pytest.mark.parametrize(
+    ("variance", "prior_scale", "rate"), [(0.5, 2.0, 0.9375), (8.0, 2.0, 0.0), (12.0, 2.0, 0.5), (0.25, 0.5, 0.5)]
+)
+def test_the_drift_of_theorem_3_4_by_hand(variance, prior_scale, rate):
+    """r = |1 - Sigma / (2 v)| with v the variance of the prior, L = 1 - r + Sigma S + sqrt(2 Sigma / pi)."""
+    found = bounds.langevin_drift(variance, prior_scale, 7.0)
     assert found.rate == pytest.approx(rate)
     assert found.constant == pytest.approx(1.0 - rate + 7.0 * variance + math.sqrt(2.0 * variance / math.pi))
-    assert bounds.langevin_drift(variance, 2.0, 0.0).constant == pytest.approx(found.constant - 7.0 * variance)
+    less = bounds.langevin_drift(variance, prior_scale, 0.0)
+    assert less.constant == pytest.approx(found.constant - 7.0 * variance)
 
 
 @pytest.mark.parametrize(
-    "wrong", [(16.0, 2.0, 7.0), (0.0, 2.0, 7.0), (-1.0, 2.0, 7.0), (0.5, 2.0, -1.0), (0.5, 0.0, 7.0)]
+    "wrong", [(16.0, 2.0, 7.0), (0.0, 2.0, 7.0), (-1.0, 2.0, 7.0), (0.5, 2.0, -1.0), (0.5, 0.0, 7.0), (0.5, -2.0, 7.0)]
 )
 def test_a_drift_needs_short_steps_and_a_normal_prior(wrong):
     with pytest.raises(InvalidInputError, match="0 < variance < 4 prior_scale"):
