@@ -106,7 +106,7 @@ def test_acceptance_against_all_draws(count, at_once, monkeypatch):
 def test_draws_on_the_lattice_have_the_law_of_their_capped_sum(monkeypatch):
     """Values at multiples of 1/8 are split between no neighbours: the law is that of all tuples."""
     monkeypatch.setattr(exchange, "LATTICE", 8)
-    values = np.array([[0.0, 0.125, 0.5], [0.25, 0.375, 1.0]])
+    values = np.array([[0.0, 0.125, 0.5], [0.0, 0.375, 1.0]])
     law = np.array([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1]])
     for count in (3, 4, 5, 6):
         points, found = exchange._law_of_capped_sum(values, law, count)
@@ -118,6 +118,22 @@ def test_draws_on_the_lattice_have_the_law_of_their_capped_sum(monkeypatch):
         np.testing.assert_allclose(found, exact, atol=1e-14)
         assert (found >= 0.0).all()
         np.testing.assert_allclose(exchange._mean_of_capped_sum(values, law, count), exact @ np.arange(9) / 8)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_draws_that_are_all_or_nothing(count):
+    """From 0 to 1/2 a draw says e^20 or e^-20 with equal chance, and the ratio is e^20 / 2: nothing else is lost."""
+    model = CountedModel(
+        np.array([[0.0], [0.5]]), np.zeros(2), np.zeros(1), np.array([[-40.0], [40.0]]), np.array([20.0, -20.0])
+    )
+    chances = [math.comb(count, k) / 2.0**count for k in range(count + 1)]
+    found = expected_minima(model, count, np.ones((2, 2), dtype=bool))
+    assert found.log_a[0, 1] == pytest.approx(20.0 - math.log(2.0), rel=1e-12)
+    below = sum(chance * min(1.0, 2.0 * k / count) for k, chance in enumerate(chances))
+    scaled = found.below_a[0, 1] / math.exp(20.0)
+    assert scaled == pytest.approx(below / 2.0, abs=max(1e-12, lattice_error(count)))
+    for accepted in (found.accepted, found.both_accept, acceptance_of_exchange(model, count)):
+        assert accepted[0, 1] == pytest.approx(1.0 - chances[0], abs=1e-7)
 
 
 def test_a_value_between_two_points_of_the_lattice_keeps_its_mean(monkeypatch):
