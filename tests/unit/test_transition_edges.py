@@ -75,6 +75,17 @@ def test_every_entry_is_a_proposal_that_is_accepted(name, monkeypatch):
         assert again.attrs == matrix.attrs or heuristic
 
 
+def test_scales_of_terms_that_all_states_share_most_of(rng):
+    """Common parts of 10^8 drop out before anything is squared; equal states differ by 0, not by less."""
+    small = rng.normal(size=(4, 9))
+    terms = np.tile(np.round(small, 6) + np.round(1e8 * rng.normal(size=9)), (2, 1))
+    found = transition._scales(terms)
+    exact = [[math.sqrt(9.0) * np.std(b - a, ddof=1) for b in terms] for a in terms]
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
+    for _ in range(20):
+        assert np.isfinite(transition._scales(np.tile(rng.normal(size=(5, 7)), (2, 1)))).all()
+
+
 def half_line(where):
     """Return a mean with a flat prior on theta > 0, or whose data are impossible for theta < 0."""
 
