@@ -255,6 +255,27 @@ def test_constants_of_theorem_3_2_that_are_none(wrong):
         bounds.uniform_exchange_bound(**least | wrong)
 
 
+def test_a_set_may_not_be_larger_than_its_densities_allow():
+    densities = {"largest_theta": 0.0, "largest_statistic": 4.0, "prior_constant": 1.0, "proposal_constant": 1.0}
+    assert bounds.uniform_exchange_bound(1, volume=1.0, **densities).log_gap == 0.0
+    with pytest.raises(InvalidInputError, match=r"the volume 1\.5 is more than"):
+        bounds.uniform_exchange_bound(1, volume=1.5, **densities)
+
+
+def test_points_that_are_never_proposed_count_for_nothing():
+    """From -99 to 99 is farther than a double can say, and so is the ratio."""
+    far = ising(prior_bounds=(-100.0, 100.0))
+    found = bounds.noisy_exchange_errors(
+        far, amc.Exchange(amc.RandomWalk(0.5)), [-99.0, 0.0, 99.0], constants=(2.0, 0.5)
+    )
+    for name in ("delta", "mean_flip", "mean_error", "lemma_3_1"):
+        assert (found[name] == 0.0).all()
+    first = bounds.first_difference(far, amc.Exchange(amc.RandomWalk(0.5)), [-99.0, -98.9, 98.9, 99.0], n_steps=3)
+    assert np.isfinite(first["mean"]).all() and (first["flip"] > 0.0).all()
+    near = bounds.first_difference(far, amc.Exchange(amc.RandomWalk(0.5)), [-99.0, -98.9], n_steps=3)
+    np.testing.assert_allclose(first["survival"][:2], near["survival"], rtol=1e-12)
+
+
 # --- when two chains differ ---
 
 
