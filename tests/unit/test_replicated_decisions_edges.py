@@ -1,5 +1,6 @@
 """Replicated decisions at one place: what they count, against the law of the test over all orders of the data."""
 
+import contextlib
 import math
 import types
 
@@ -8,7 +9,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds import replication
+from approxmcmc.bounds import delta, replication
 from approxmcmc.bounds.acceptance_law import acceptance_probability
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
@@ -265,3 +266,23 @@ def test_replicated_sites_are_those_of_the_conditional(tol):
         assert found["error_model"].isnull().all()
     assert found.attrs["likelihood_evaluations_exact"] == 2 * 6 * 3
     assert 3 * 400 * 2 <= found.attrs["datapoints_touched"] < 3 * 400 * 6
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("gibbs", [False, True])
+def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch):
+    """Three pairs, decided seven times each from all six terms."""
+    seen = []
+
+    @contextlib.contextmanager
+    def progress(*_, **__):
+        yield types.SimpleNamespace(update=seen.append)
+
+    monkeypatch.setattr(delta, "progress", progress)
+    test = amc.SequentialTTest(0.0, 3)
+    found = bounds.estimate_delta(
+        one_site(), amc.Gibbs(test) if gibbs else amc.MetropolisHastings(amc.SingleSite(), test),
+        states=np.zeros((3, 1)), n_pairs=3, replications=7, random_seed=5,
+    )  # fmt: skip
+    assert seen == [1, 2, 3]
+    assert found.attrs["datapoints_touched"] == 3 * 7 * 6
