@@ -204,6 +204,15 @@ def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     assert (one["realised"] != other["realised"]).any()
 
 
+@pytest.mark.recompiles
+@pytest.mark.parametrize(("sign", "realised"), [(-1.0, 0.0), (1.0, 1.0)])
+def test_what_is_certain_is_realised_always(sign, realised):
+    """Odds of e^90 for or against: decided after the first look, fifty times."""
+    certain = one_site(sign * (30.0 + np.array([0.1, -0.1, 0.2])))
+    found = amc.realised_conditional(certain, amc.SequentialTTest(0.1, 2), [[0]], [0], replications=50, random_seed=1)
+    assert (float(found["realised"][0]), float(found["realised_mcse"][0])) == (realised, 0.0)
+
+
 PAIR = FactorGraph(
     [2, 2], [FactorGroup(np.tile([[0, 1]], (4, 1)), np.full((4, 2, 2), 0.1))], Variables({"x": (2,)}, dtype="int64")
 )
