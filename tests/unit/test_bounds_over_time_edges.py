@@ -97,7 +97,8 @@ def test_the_risk_of_two_states_by_hand():
 
 @pytest.mark.parametrize(
     ("keys", "costs", "budgets"),
-    [([], {}, [1.0]), ([1], {}, [1.0]), ([1, 2], {1: 1.0}, [1.0]), ([1], {1: -1.0}, [1.0]), ([1], {1: 1.0}, [-1.0])],
+    [([], {}, [1.0]), ([1], {}, [1.0]), ([1, 2], {1: 1.0}, [1.0]), ([1], {1: -0.5}, [1.0]), ([1], {1: 0.0}, [1.0])]
+    + [([1], {1: 1.0}, [budget]) for budget in (-0.5, 0.0)],
 )
 def test_prices_and_budgets_that_are_none(keys, costs, budgets):
     T = np.full((2, 2), 0.5)
