@@ -121,19 +121,32 @@ def test_draws_on_the_lattice_have_the_law_of_their_capped_sum(monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_draws_that_are_all_or_nothing(count):
-    """From 0 to 1/2 a draw says e^20 or e^-20 with equal chance, and the ratio is e^20 / 2: nothing else is lost."""
-    model = CountedModel(
-        np.array([[0.0], [0.5]]), np.zeros(2), np.zeros(1), np.array([[-40.0], [40.0]]), np.array([20.0, -20.0])
-    )
-    chances = [math.comb(count, k) / 2.0**count for k in range(count + 1)]
+@pytest.mark.parametrize("p", [0.5, 0.1])
+def test_draws_that_are_all_or_nothing(count, p):
+    """From 0 to 1/2 a draw says e^20 with chance p, else e^-20, and the ratio is p e^20: nothing else is lost."""
+    log_counts = np.array([20.0 + math.log(p), -20.0 + math.log(1.0 - p)])
+    model = CountedModel(np.array([[0.0], [0.5]]), np.zeros(2), np.zeros(1), np.array([[-40.0], [40.0]]), log_counts)
+    chances = [math.comb(count, k) * p**k * (1.0 - p) ** (count - k) for k in range(count + 1)]
     found = expected_minima(model, count, np.ones((2, 2), dtype=bool))
-    assert found.log_a[0, 1] == pytest.approx(20.0 - math.log(2.0), rel=1e-12)
-    below = sum(chance * min(1.0, 2.0 * k / count) for k, chance in enumerate(chances))
-    scaled = found.below_a[0, 1] / math.exp(20.0)
-    assert scaled == pytest.approx(below / 2.0, abs=max(1e-12, lattice_error(count)))
+    assert found.log_a[0, 1] == pytest.approx(20.0 + math.log(p), rel=1e-12)
+    below = sum(chance * min(1.0, k / (p * count)) for k, chance in enumerate(chances))
+    scaled = found.below_a[0, 1] / (p * math.exp(20.0))
+    assert scaled == pytest.approx(below, abs=max(1e-12, lattice_error(count)))
     for accepted in (found.accepted, found.both_accept, acceptance_of_exchange(model, count)):
         assert accepted[0, 1] == pytest.approx(1.0 - chances[0], abs=1e-7)
+
+
+def test_one_or_two_draws_need_no_lattice(monkeypatch):
+    monkeypatch.setattr(exchange, "LATTICE", 4)
+    values, law = np.array([[0.1, 0.55, 0.93]]), np.array([[0.3, 0.5, 0.2]])
+    for count in (1, 2):
+        points, found = exchange._law_of_capped_sum(values, law, count)
+        for most in (1.0, 0.6):
+            exact = sum(
+                math.prod(law[0, k] for k in drawn) * min(most, sum(values[0, k] for k in drawn))
+                for drawn in itertools.product(range(3), repeat=count)
+            )
+            assert (found * np.minimum(points, most)).sum() == pytest.approx(exact, rel=1e-12)
 
 
 def test_a_value_between_two_points_of_the_lattice_keeps_its_mean(monkeypatch):
