@@ -295,3 +295,23 @@ def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch
     )  # fmt: skip
     assert seen == [1, 2, 3]
     assert found.attrs["datapoints_touched"] == 3 * 7 * 6
+
+
+@pytest.mark.recompiles
+def test_outside_the_prior_no_datum_is_read():
+    """From 0.5 nearly all proposals of N(9, 0.1^2) leave the half-line below 8, and no test is asked."""
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if theta[0] < 8.0 else -math.inf
+
+    target = amc.Target(loglik, logprior, data=np.linspace(0.0, 1.0, 9), n_obs=9, dim=1, initial_point=[0.5])
+    sampler = amc.MetropolisHastings(amc.Independence([9.0], cov=[[0.01]]), amc.SequentialTTest(0.3, 2))
+    found = bounds.estimate_delta(
+        target, sampler, states=np.full((3, 1), 0.5), n_pairs=3, replications=20, initvals=[0.5], random_seed=1,
+        progressbar=False,
+    )  # fmt: skip
+    assert (found["log_ratio"] == -math.inf).all() and not found["accepted"].any()
+    assert found.attrs["datapoints_touched"] == 0
