@@ -83,6 +83,12 @@ def test_a_lower_limit_counts_the_noise_of_the_half_that_judges():
     assert found.lower == pytest.approx(0.8 - z * 0.5 * math.sqrt(2.0 * 0.1**2))
 
 
+def test_a_cell_of_equal_shares_is_not_chosen():
+    """One half chooses cell 1 alone, and finds 0.1 in the other; that chooses cells 0 and 1, and finds 0.2."""
+    found = np.array([[[0.25, 0.5, 0.25]] * 2, [[0.35, 0.4, 0.25]] * 2])
+    assert total_variation_interval(found, np.array([0.25, 0.3, 0.45])).lower == pytest.approx(0.15, rel=1e-12)
+
+
 REFERENCE = np.arange(400.0).reshape(2, 200)[..., None]
 
 
