@@ -60,7 +60,7 @@ def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: flo
     if found.shape[0] * found.shape[1] < 4:
         raise InvalidInputError("an interval of total variation needs at least 4 batches of draws: run longer chains.")
     z = float(ndtri(0.5 + 0.5 * confidence))
-    other = np.broadcast_to(law, (2, 1, law.shape[-1])) if law.ndim == 1 else law
+    other = np.broadcast_to(law, (2, 1, law.size)) if law.ndim == 1 else law
     means = [_mean(values) for values in (found, other)]
     sign = np.sign(means[0] - means[1])
     estimate = 0.5 * float(np.abs(means[0] - means[1]).sum())
@@ -91,31 +91,31 @@ def marginal_distances(
     -------
     tuple
         The distance of the coordinate whose estimate is largest, with limits at a level shared by all coordinates; the
-        largest Wasserstein-1 distance over coordinates, in reference standard deviations; and its floor, the distance
-        between the two halves of the reference times the smaller effective share, for the same coordinate.
+        largest Wasserstein-1 distance over coordinates, in reference standard deviations; and its floor, half the
+        distance between the two halves of the draws, for the same coordinate.
     """
     n = draws.shape[2]
-    level = 1.0 - (1.0 - confidence) / n
-    best, wasserstein = None, (-1.0, math.nan)
-    for k in range(n):
-        edges = np.quantile(reference[:, :, k], np.linspace(0.0, 1.0, BINS + 1)[1:-1])
-        ours, theirs = (np.searchsorted(edges, values[:, :, k]) for values in (draws, reference))
-        if ours.max(initial=0) >= BINS:
-            raise InvalidInputError("marginal_distances: the reference has too few different values for 20 bins.")
-        found = total_variation_interval(frequencies(ours, BINS), frequencies(theirs, BINS), level)
-        best = found if best is None or found.estimate > best.estimate else best
-        wasserstein = max(wasserstein, _wasserstein(draws[:, :, k], reference[:, :, k]))
-    if best is None:
+    if n == 0:
         raise InvalidInputError("marginal_distances: the draws have no coordinate.")
-    return best, *wasserstein
+    pairs = [(draws[:, :, k], reference[:, :, k]) for k in range(n)]
+    level = 1.0 - (1.0 - confidence) / n
+    best = max((_binned_distance(*pair, level) for pair in pairs), key=lambda found: found.estimate)
+    return best, *max(_wasserstein(*pair) for pair in pairs)
+
+
+def _binned_distance(draws: np.ndarray, reference: np.ndarray, confidence: float) -> Distance:
+    """Return total variation over bins of equal mass under the reference; shapes (chain, draw)."""
+    edges = np.quantile(reference, np.linspace(0.0, 1.0, BINS + 1)[1:-1])
+    ours, theirs = (frequencies(np.searchsorted(edges, values), BINS) for values in (draws, reference))
+    return total_variation_interval(ours, theirs, confidence)
 
 
 def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
     levels = (np.arange(200) + 0.5) / 200
     scale = float(reference.std()) or 1.0  # a coordinate that never varies is measured in its own units
     ours, theirs = (np.quantile(values, levels) for values in (draws, reference))
-    half = max(1, len(draws) // 2)
-    parts = (draws[:half], draws[half:]) if len(draws) > 1 else np.array_split(draws, 2, axis=1)
+    half = len(draws) // 2
+    parts = (draws[:half], draws[half:]) if half else np.array_split(draws, 2, axis=1)
     first, second = (np.quantile(part, levels) for part in parts)
     # Two halves differ by sqrt(2) sqrt(2) times what the mean of both differs from the truth.
     return float(np.abs(ours - theirs).mean()) / scale, 0.5 * float(np.abs(first - second).mean()) / scale

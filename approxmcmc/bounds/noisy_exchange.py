@@ -64,7 +64,7 @@ def noisy_exchange_errors(
     Parameters
     ----------
     target
-        A doubly intractable target whose statistics can be counted: `Ising` lattices up to 16 wide.
+        A doubly intractable target whose statistics can be counted: `Ising` lattices up to 12 wide.
     sampler
         `Exchange` with `RandomWalk` and exact auxiliary draws.
     grid
@@ -116,7 +116,7 @@ def noisy_exchange_errors(
         "lemma_3_1": (standard_deviation_of_ratio(model, mean.log_a, N, h > 0.0), RIGOROUS, "sd(a^), lemma 3.1"),
     }
     by_state = {
-        name: ("state", np.where(h > 0.0, h * np.abs(values), 0.0).sum(axis=1), {"long_name": text, "label": worth})
+        name: ("state", (h * np.abs(values)).sum(axis=1), {"long_name": text, "label": worth})
         for name, (values, worth, text) in losses.items()
     }
     found = xr.Dataset(by_state, attrs={"lattice_error": lattice_error(N), "n_auxiliary": N})

@@ -198,7 +198,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     0.99
     """
     rate = abs(1.0 - variance / (2.0 * prior_scale**2)) if prior_scale > 0.0 else math.inf
-    if not (rate < 1.0 and variance > 0.0 and largest_statistic >= 0.0):
+    if not (rate < 1.0 and largest_statistic >= 0.0):
         raise InvalidInputError(
             f"langevin_drift needs 0 < variance < 4 prior_scale^2 and largest_statistic >= 0: with variance={variance} "
             f"and prior_scale={prior_scale} the factor of theta is {rate:g}"
@@ -241,10 +241,7 @@ def _langevin(target: Any, sampler: Any, grid: Any) -> tuple[CountedModel, float
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
     refuse_inexact_draws(sampler)
     model = counted_model(target, grid_of_points(target, grid))
-    if model.statistics.shape[1] != 1:
-        raise IncompatibleError(f"noisy Langevin is enumerated for one parameter, found {model.statistics.shape[1]}")
-    shape = 1.0 if sampler.cov is None else float(np.asarray(getattr(sampler.cov, "cov", sampler.cov)).ravel()[0])
-    return model, float(sampler.step_size) * shape
+    return model, sampler.step_size * (1.0 if sampler.cov is None else sampler.cov.item())
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:

@@ -90,11 +90,9 @@ def replicate_pairs(
         proposed = theta.copy()
         log_q_ratio = propose(own.proposal, memory, theta, proposed, count)
         log_ratio, tau = _pair(model, sampler.test, theta, proposed, log_q_ratio)
-        accepted = 0
-        if log_ratio > -math.inf or tau > 0.0:  # else outside the support of the prior, where no test is asked
-            pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, proposed, log_q_ratio
-            accepted, cost = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
-            touched += cost
+        pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, proposed, log_q_ratio
+        accepted, cost = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
+        touched += cost
         for name, value in zip(
             table,
             (log_ratio, tau, *_probabilities(sampler.test, log_ratio, tau, model.n_obs, accepted)),

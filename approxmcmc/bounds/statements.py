@@ -156,14 +156,14 @@ def exact(
     """
     import xarray as xr
 
-    decided, found_decisions = _decision_error(T, T_hat)
-    delta_max = decided if delta_max is None else float(delta_max)
-    n_decisions = found_decisions if n_decisions is None else n_decisions
     matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
         raise InvalidInputError(
             f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)} of them."
         )
+    decided, found_decisions = _decision_error(T, T_hat)
+    delta_max = decided if delta_max is None else float(delta_max)
+    n_decisions = found_decisions if n_decisions is None else n_decisions
     law, law_hat = stationary_law(matrix), stationary_law(matrix_hat)
     etas, distances = contractions(matrix, law, n_steps)
     one_step = row_distances(matrix, matrix_hat)
@@ -234,8 +234,7 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
     for place in forgets:
         K, eta = int(place) + 1, float(etas[place])
         if eta <= 0.0:
-            best = min(best, float(K))
-            continue
+            return min(best, float(K))  # more steps have larger factors
         rho = eta ** (1.0 / K)
         C = 2.0 * float((before[:K] * rho ** -np.arange(K)).max())
         best = min(best, mitrophanov_factor(C, rho))
@@ -243,13 +242,11 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
 
 
 def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
-    """Return Delta_max and the decisions per step that two matrices of `transition_matrix` carry."""
+    """Return Delta_max and the decisions per step that two matrices of `transition_matrix`, of one shape, carry."""
     coords = [getattr(matrix, "coords", {}) for matrix in (T, T_hat)]
     if not all("decision" in found for found in coords):
         return None, 1
     right, wrong = (np.asarray(found["decision"]) for found in coords)
-    if right.shape != wrong.shape:
-        return None, 1
     largest = float(np.nanmax(np.abs(wrong - right), initial=0.0))
     return (largest if largest > ROUNDING else 0.0), int(T.attrs["n_decisions"])
 

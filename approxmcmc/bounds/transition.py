@@ -193,39 +193,37 @@ def _acceptance(
         refuse_impossible_terms(test, terms[np.isfinite(prior)])
     if method == "enumerate":
         return _pair_by_pair(test, terms, prior, possible, wanted, method)
-    # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
-    terms = terms / test.temperature
-    log_density = np.where(possible, prior + np.where(possible[:, None], terms, 0.0).sum(axis=1), -np.inf)
-    log_ratio = np.where(possible[None, :] & possible[:, None], _outer_difference(log_density, possible), -np.inf)
     if not test.uses_ratio:
         return np.ones(wanted.shape), method
-    acceptance = np.zeros(wanted.shape)
-    inside = wanted & possible[None, :] & possible[:, None]
-    tau = _scales(np.where(possible[:, None], terms, 0.0)) if method == "gaussian" else np.zeros(wanted.shape)
+    # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
+    terms, pairs = terms[possible] / test.temperature, np.ix_(possible, possible)
+    log_density = prior[possible] + terms.sum(axis=1)
+    log_ratio = log_density[None, :] - log_density[:, None]
+    tau = _scales(terms) if method == "gaussian" else np.zeros(log_ratio.shape)
+    acceptance, inside = np.zeros(log_ratio.shape), wanted[pairs]
     acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, test.rule)
-    acceptance[~possible] = 1.0  # from where no chain can be, everything possible is accepted
-    acceptance[:, ~possible] = 0.0
-    return acceptance, method
+    return _of_all_states(acceptance, possible), method
 
 
 def _pair_by_pair(
     test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    acceptance = np.zeros(wanted.shape)
-    rows, columns = np.nonzero(wanted & possible[:, None] & possible[None, :])
-    used = "enumerate"
-    for start in range(0, rows.size, max(1, ENTRIES_AT_ONCE // terms.shape[1])):
-        part = slice(start, start + max(1, ENTRIES_AT_ONCE // terms.shape[1]))
-        i, j = rows[part], columns[part]
+    terms, prior = terms[possible], prior[possible]
+    acceptance = np.zeros((len(prior), len(prior)))
+    rows, columns = np.nonzero(wanted[np.ix_(possible, possible)])
+    used, at_once = "enumerate", max(1, ENTRIES_AT_ONCE // terms.shape[1])
+    for start in range(0, rows.size, at_once):
+        i, j = rows[start : start + at_once], columns[start : start + at_once]
         acceptance[i, j], used = acceptance_probability(test, terms[j] - terms[i], prior[j] - prior[i], method=method)
-    acceptance[~possible] = 1.0
-    acceptance[:, ~possible] = 0.0
-    return acceptance, used
+    return _of_all_states(acceptance, possible), used
 
 
-def _outer_difference(values: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    finite = np.where(possible, values, 0.0)
-    return finite[None, :] - finite[:, None]
+def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Add the states where no chain can be: from there everything possible is accepted, and they are accepted never."""
+    found = np.zeros((len(possible), len(possible)))
+    found[:, possible] = 1.0
+    found[np.ix_(possible, possible)] = acceptance
+    return found
 
 
 def _scales(terms: np.ndarray) -> np.ndarray:
@@ -257,6 +255,6 @@ def _labelled(
             "method": used,
             "n_decisions": n_decisions,
             "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(used, RIGOROUS),
-            "acceptance_error": error if used == "lattice" else math.nan if used == "gaussian" else 0.0,
+            "acceptance_error": math.nan if used == "gaussian" else error,
         },
     )

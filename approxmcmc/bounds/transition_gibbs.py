@@ -50,14 +50,13 @@ def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, met
     conditionals = target.compile_conditionals(fields=False)
     build_tests(sampler.test, target, conditionals)  # the sampler's own checks: two states, and enough terms
     n = int(conditionals.n_terms[site])
-    values = np.empty((2, len(points), n))
-    for state in (0, 1):
+    values = []
+    for state in (0.0, 1.0):
         at = points.copy()
         at[:, site] = state
-        for row, x in enumerate(at):
-            values[state, row] = conditionals.terms_at(x, site)
+        values.append(np.array([conditionals.terms_at(x, site) for x in at]))
     if not has_closed_form(sampler.test, n):
-        refuse_impossible_terms(sampler.test, values)
+        refuse_impossible_terms(sampler.test, np.stack(values))
     one, used = acceptance_probability(
         sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
     )

@@ -1,7 +1,6 @@
 """Noisy Langevin by the textbook: steps on a 2 x 2 lattice enumerated by hand, prior and covariance not of size 1."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from scipy.stats import norm
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds.noisy_langevin import _distance_of_mixtures
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 
 SPINS = np.array([[1, 1], [1, -1]])
 SCALE, VARIANCE = 0.6, 0.02
@@ -108,10 +107,3 @@ def test_lemma_3_3_of_numbers_that_are_none_is_refused(given):
     *numbers, dim = given
     with pytest.raises(InvalidInputError, match="hoeffding_langevin_bound needs"):
         bounds.hoeffding_langevin_bound(*numbers, dim=dim)
-
-
-def test_two_parameters_are_too_many(monkeypatch):
-    model = SimpleNamespace(statistics=np.zeros((3, 2)))
-    monkeypatch.setattr(bounds.noisy_langevin, "counted_model", lambda *given: model)
-    with pytest.raises(IncompatibleError, match="one parameter, found 2"):
-        bounds.noisy_langevin_errors(TARGET, amc.NoisyLangevin(VARIANCE), GRID[::100])
