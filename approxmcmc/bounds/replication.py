@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.laws.probability import gaussian_probability
 from approxmcmc.acceptance.laws.threshold import exact_probability
-from approxmcmc.bounds.acceptance_law import gaussian_probability
 from approxmcmc.bounds.gibbs_replication import realised_conditional
 from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES

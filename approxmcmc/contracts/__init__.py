@@ -1,7 +1,7 @@
 """The roles of the library and what each promises to the others.
 
 A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
-roles of this room, which imports nothing of ours, so that every other can import it.
+roles of this room, which imports nothing of ours but errors, so that every other can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is made for a
 target: compiled functions, and a named tuple of numbers and arrays which they read and write (`compiled`). Settings
@@ -20,11 +20,14 @@ from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUN
 from approxmcmc.contracts.sampler import (
     Auditor,
     Chain,
+    Decision,
     Program,
     ProposalSampler,
     Sampler,
     SamplingResult,
     Streams,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.contracts.special_target import (
     CompiledConditionals,
@@ -74,6 +77,7 @@ __all__ = [
     "CompiledTermRange",
     "CompiledTest",
     "Component",
+    "Decision",
     "DecisionLaw",
     "DifferentiableTarget",
     "DiscreteTarget",
@@ -91,6 +95,8 @@ __all__ = [
     "Streams",
     "SurrogateTarget",
     "Target",
+    "TestedSampler",
+    "TransitionMatrix",
     "TwinnedTarget",
     "Variables",
     "Verdict",

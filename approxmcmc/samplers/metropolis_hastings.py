@@ -7,27 +7,39 @@ posterior invariant (Hastings 1970); with another test it does what the test pro
 import dataclasses
 from typing import Any
 
-from approxmcmc.acceptance import CheapestExactTest
+import numpy as np
+
+from approxmcmc.acceptance import CheapestExactTest, ExactTest
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledTest,
     Component,
     DiscreteTarget,
+    DoublyIntractableTarget,
     Proposal,
     ProposalSampler,
     Target,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.engine.shuffled import check_place
 from approxmcmc.engine.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.audits import Judge
+from approxmcmc.samplers.metropolis_hastings_matrix import (
+    acceptance_by_density,
+    acceptance_by_test,
+    decided,
+    proposed,
+    refuse_site,
+)
 from approxmcmc.samplers.metropolis_hastings_program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.replication import compile_replicate
 from approxmcmc.targets.all_rows import AllRows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MetropolisHastings(Component, ProposalSampler):
+class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     r"""Metropolis-Hastings with any proposal and any acceptance test.
 
     Parameters
@@ -101,6 +113,25 @@ class MetropolisHastings(Component, ProposalSampler):
         return MetropolisHastingsProgram(
             rows, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
         )
+
+    def transition_matrix(
+        self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step: the proposal's probability times that of the test to accept."""
+        refuse_site(self, site)
+        steps = proposed(self.proposal, target, states)
+        if isinstance(target, DoublyIntractableTarget):
+            if self.test != ExactTest():
+                raise IncompatibleError(
+                    f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing "
+                    f"to subsample; use ExactTest(), or Exchange, found {self.test!r}"
+                )
+            return decided(steps, acceptance_by_density(target.log_densities(states), steps > 0.0), "closed form")
+        return decided(steps, *acceptance_by_test(target, self.test, states, steps > 0.0, method))
+
+    def exact_limit(self) -> "MetropolisHastings":
+        """Return the same proposal with an exact test of the same rule."""
+        return dataclasses.replace(self, test=ExactTest(self.test.rule))
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
         """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""

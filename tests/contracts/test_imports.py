@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 
 # A room imports from the entries before its own. Rooms of one entry never import each other.
 ORDER = (
-    {"contracts", "errors"},
+    {"errors"},
+    {"contracts"},
     {"engine"},
     {"sources"},
     {"targets", "proposals", "acceptance"},

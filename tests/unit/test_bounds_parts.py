@@ -8,19 +8,19 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.acceptance.laws.probability import acceptance_probability, scales
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.bounds import check, replication
-from approxmcmc.bounds.acceptance_law import acceptance_probability, scales
 from approxmcmc.bounds.chains import measured_distance
 from approxmcmc.bounds.coupling import coupling_bound, geometric_majorant
 from approxmcmc.bounds.delta import _judged
 from approxmcmc.bounds.distance import Distance, marginal_distances, total_variation_interval
-from approxmcmc.bounds.exchange import _pairs
 from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.statements import _ratio
-from approxmcmc.bounds.transition import _scales
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.metropolis_hastings_matrix import _scales
+from approxmcmc.samplers.noisy.matrix import _pairs
 from tests.models import normal_mean
 
 FREE = types.SimpleNamespace(n_states=np.full(5, 2))  # all that is asked of a target here

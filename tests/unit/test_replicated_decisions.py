@@ -9,8 +9,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
+from approxmcmc.acceptance.laws.probability import acceptance_probability
 from approxmcmc.bounds import delta, replication
-from approxmcmc.bounds.acceptance_law import acceptance_probability
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup

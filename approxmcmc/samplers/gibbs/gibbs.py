@@ -28,12 +28,14 @@ from approxmcmc.contracts import (
     Component,
     DiscreteTarget,
     Population,
-    Sampler,
     Streams,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.gibbs.matrix import sweep_matrix
 from approxmcmc.samplers.gibbs.sweep import (
     SCANS,
     GibbsState,
@@ -50,7 +52,7 @@ CONDITIONALS = ("auto", "terms")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gibbs(Component, Sampler):
+class Gibbs(Component, TestedSampler):
     """Draw one site after the other from its conditional; one step is a sweep of D decisions.
 
     Parameters
@@ -127,6 +129,26 @@ class Gibbs(Component, Sampler):
             most = int(conditionals.n_terms.max())
             audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
+
+    def transition_matrix(
+        self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one sweep, or of one site, on all states."""
+        if not isinstance(target, DiscreteTarget):
+            raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+        conditionals = None
+        if not isinstance(self.test, ExactTest):
+            conditionals = target.compile_conditionals(fields=False)
+            build_tests(self.test, target, conditionals)  # two states, and enough terms
+        return sweep_matrix(target, conditionals, self.test, self.scan, states, method, site)
+
+    def decisions_per_step(self, target: Any) -> int:
+        """Return the number of sites."""
+        return int(target.n_states.size)
+
+    def exact_limit(self) -> "Gibbs":
+        """Return the same sweep by an exact test."""
+        return dataclasses.replace(self, test=ExactTest(self.test.rule))
 
 
 def build_tests(

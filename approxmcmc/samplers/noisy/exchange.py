@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Proposal, ProposalSampler
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import Component, DoublyIntractableTarget, Proposal, ProposalSampler, TransitionMatrix
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings_matrix import decided, proposed, refuse_site
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,
     RatioState,
@@ -23,6 +26,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     log_likelihood_of,
     make_estimate_from_fresh_draws,
 )
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, counted_model, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import keep_nothing, make_follow_proposal, make_step
 
@@ -98,6 +102,25 @@ class Exchange(Component, ProposalSampler):
         setup = NoisySetup(step, make_states, proposal.describe, records, decides=True, n_obs=1)
         start = np.asarray(target.initial_point(), dtype=np.float64)
         return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
+
+    def transition_matrix(
+        self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step on a grid, by that of the statistics of its draws; `method` is not asked."""
+        refuse_site(self, site)
+        law = self.draws_law(target, states)
+        accepted = acceptance_of_exchange(law.model, self.n_auxiliary, law.steps > 0.0)
+        return decided(law.steps, accepted, "lattice" if law.error > 0.0 else "enumerate", law.error)
+
+    def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
+        """Return the law of the draws behind the ratio, and that of the proposal."""
+        check_target(target, "Exchange")
+        refuse_inexact_draws(self)
+        return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))
+
+    def exact_limit(self) -> MetropolisHastings:
+        """Return Metropolis-Hastings with the exact ratio, N = infinity."""
+        return MetropolisHastings(self.proposal, ExactTest())
 
 
 def check_proposal(proposal: Any, who: str) -> None:

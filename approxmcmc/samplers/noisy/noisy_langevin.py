@@ -24,6 +24,7 @@ from approxmcmc.samplers.noisy.estimated_drift import (
     langevin_program,
     mean_after_drift,
 )
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, counted_model, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.step import keep_nothing, make_step
 
@@ -111,3 +112,9 @@ class NoisyLangevin(Component, Sampler):
             return make_step(make_drift(simulate), no_estimate, keep_nothing, adapt_nothing, False)
 
         return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)
+
+    def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
+        """Return the law of the draws behind the drift of one parameter, and the variance of the noise."""
+        refuse_inexact_draws(self)
+        variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
+        return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)
