@@ -151,8 +151,8 @@ class ImplicitZ(Component, ZUpdate):
 
     References
     ----------
-    Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithms 4 and
-    5, prints other ratios, which do not leave that law invariant.
+    Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4, has
+    these ratios; line 17 of algorithm 5 prints (1 - r) / q_bd for a dark datum, which does not leave that law invariant.
 
     Examples
     --------
