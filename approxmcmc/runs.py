@@ -16,14 +16,13 @@ from approxmcmc.contracts import Program, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import smallest_ess
 from approxmcmc.engine.messages import tell
-from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
-from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
 
@@ -99,17 +98,20 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
     if book and begun:
         audit_every, initvals = book.made["audit_every"], np.array(book.made["starts"])
 
-    started = time.perf_counter()
-    program = sampler.build(target, audit_every=audit_every)
-    compiled = time.perf_counter()
-    own = [streams(sequence) for sequence in seed_sequences(settings.seed, settings.chains)[0]]
-    points, evaluations = starting_points(program, target.variables, start_law(target, sampler), initvals, own)
-    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
-    ready = time.perf_counter()
+    made = assemble(
+        target,
+        sampler,
+        seed=settings.seed,
+        chains=settings.chains,
+        tune=tune,
+        audit_every=audit_every,
+        initvals=initvals,
+    )
+    program, running = made.program, made.chains
     if book and not begun:
         # A rate that "auto" has found by the clock must not change when the run goes on.
         found_rate = program.attrs.get("audit_every") or audit_every
-        book.made |= {"starts": points.tolist(), "audit_every": found_rate}
+        book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     goals = _goals(settings, target, program)
     began = time.perf_counter() - (begun.seconds if begun else 0.0)
@@ -134,14 +136,17 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
         )
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
-    result = audit_draws(result, running, own[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline)
+    result = audit_draws(
+        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
+    )
     attrs = {
         "n_obs": target.n_obs,
         "seed": settings.seed,
         "target_content_hash": content,
-        "setup_compile_seconds": compiled - started,
-        "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
+        "setup_compile_seconds": made.compile_seconds,
+        "setup_start_seconds": made.start_seconds,
+        "setup_likelihood_evaluations": made.evaluations * target.n_obs
+        + sum(chain.start_evaluations for chain in running),
         **chosen,
         **found,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
