@@ -26,7 +26,7 @@ from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedD
 from approxmcmc.sampling.progress import progress
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
 
     `content` is the hash of the target: seconds where there are many data, so that it is made once.
@@ -42,14 +42,14 @@ class Plan(NamedTuple):
 
 def make_plan(
     target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
-) -> Plan:
+) -> RunPlan:
     """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
     if sampler is not None:
         if book:
             book.made |= {"tune": settings.tune, "candidate": None}
         # A model that cannot be named is refused here, while nothing is lost.
         content = book.asked["target"]["content"] if book else target.content_hash()
-        return Plan(target, sampler, settings, content, initvals)
+        return RunPlan(target, sampler, settings, content, initvals)
     if book and book.begun:
         return _as_chosen(target, settings, book)
     from approxmcmc.design.choice import choose_sampler
@@ -64,10 +64,10 @@ def make_plan(
         book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(choice.attrs)}
         book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": form}
     initvals = choice.initvals if initvals is None else initvals
-    return Plan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
+    return RunPlan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
 
 
-def _as_chosen(target: Target, settings: Settings, book: Book) -> Plan:
+def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
     """Return the choice that a run was begun with, made again without trials."""
     from approxmcmc.design.choice import made_again
 
@@ -78,7 +78,7 @@ def _as_chosen(target: Target, settings: Settings, book: Book) -> Plan:
     now = {"sampler": sampler.to_dict(), "target": form}
     refuse_another_run(book.path, {name: made[name] for name in now}, now)
     settings = settings._replace(tune=made["tune"])
-    return Plan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
+    return RunPlan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
 
 
 def _first(seed: Any) -> int:
@@ -86,7 +86,7 @@ def _first(seed: Any) -> int:
     return int(seed if isinstance(seed, int) else seed[0])
 
 
-def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
     """Make the chains of a run, let them go on where its book says, and return the trace and what is wrong with it.
 
     Raises what `sample` raises.

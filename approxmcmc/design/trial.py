@@ -18,7 +18,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
 from approxmcmc.contracts.records import TOUCHED
-from approxmcmc.design.candidates import Setting
+from approxmcmc.design.candidates import Pairing
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
 from approxmcmc.errors import NotFiniteError
@@ -69,7 +69,7 @@ class Trial:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: Pairing,
         draw_start: Callable[[np.random.Generator], np.ndarray],
         *,
         chains: int,
