@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import proposals, samplers
+from approxmcmc import proposals, samplers, surrogate
 from approxmcmc.contracts import (
     CompiledProposal,
     CompiledTarget,
@@ -71,6 +71,10 @@ class Walk(Component, Proposal):
 @pytest.mark.parametrize("name", [name for name in proposals.__all__ if name not in NO_MOVE])
 def test_every_proposal_plays_its_role(name):
     assert issubclass(getattr(proposals, name), Proposal)
+
+
+def test_a_surrogate_transition_is_a_proposal():
+    assert issubclass(surrogate.SurrogateTransition, Proposal)
 
 
 @pytest.mark.parametrize("name", [name for name in samplers.__all__ if name not in NO_STEP])

@@ -152,7 +152,8 @@ class ImplicitZ(Component, ZUpdate):
     References
     ----------
     Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4, has
-    these ratios; line 17 of algorithm 5 prints (1 - r) / q_bd for a dark datum, which does not leave that law invariant.
+    these ratios; line 17 of algorithm 5 prints (1 - r) / q_bd for a dark datum, which does not leave that law
+    invariant.
 
     Examples
     --------
