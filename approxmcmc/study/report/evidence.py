@@ -18,7 +18,7 @@ import numpy as np
 
 import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, and classes are known once imported)
 from approxmcmc.contracts import AcceptanceTest
-from approxmcmc.diagnostics.bootstrap import Resampling, resample
+from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
+LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
 MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
@@ -149,6 +150,8 @@ class Errors:
         """Yield risk, squared bias and variance with their intervals, one row per point."""
         resampling = resample(BOOTSTRAPS, len(self.values), len(self.gold.directions), 0)
         found = summarise(self.values, self.gold, resampling, CONFIDENCE)
+        if len(self.values) < LEAST_REPLICATES:
+            found |= {name: np.full(len(self.points), math.nan) for name in found if name not in QUANTITIES}
         for k, point in enumerate(self.points):
             row: dict[str, Any] = {"setting": self.setting, "estimand": self.estimand, self.axis: float(point)}
             for name in QUANTITIES:
@@ -227,7 +230,7 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 
 
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
-    """Return the ratio of two risks and its percentile interval, resampling the same blocks of both.
+    """Return the ratio of two risks and its bootstrap interval, moving the same blocks of both.
 
     Parameters
     ----------
@@ -236,7 +239,7 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
     gold
         The reference, whose error moves both risks alike.
     resampling
-        Shares of the blocks and moves of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
+        Moves of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
     """
     if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return NOTHING
@@ -244,19 +247,11 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
     top, bottom = float(np.mean(a**2)) - floor, float(np.mean(b**2)) - floor
     if top <= 0.0 or bottom <= 0.0:
         return NOTHING  # below the error of the gold standard
-    if len(a) == 1:
+    if len(a) < LEAST_REPLICATES:
         return Interval(top / bottom, math.nan, math.nan)
-    above, below = (_risk_draws(errors, gold, resampling) for errors in (a, b))
+    shifts = gold.mcse * gold.directions
+    above, below = draws_at(a, shifts, resampling)[-1], draws_at(b, shifts, resampling, beside=a)[-1]
     ratios = np.where(below > 0.0, np.maximum(above, 0.0) / np.where(below > 0.0, below, 1.0), math.inf)
     tail = (1.0 - CONFIDENCE) / 2.0
     lower, upper = np.quantile(ratios, [tail, 1.0 - tail], method="nearest")
     return Interval(top / bottom, float(lower), float(upper))
-
-
-def _risk_draws(errors: np.ndarray, gold: Reference, resampling: Resampling) -> np.ndarray:
-    """Bootstrap draws of a risk, as in `approxmcmc.diagnostics.bootstrap.intervals`."""
-    weights, normals = resampling
-    shifts = gold.directions * gold.mcse
-    crossed = ((weights @ (errors @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
-    shift_sq = ((normals @ (shifts @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
-    return np.asarray(weights @ (errors**2).mean(axis=1) + shift_sq - 2.0 * crossed - 2.0 * np.mean(gold.mcse**2))
