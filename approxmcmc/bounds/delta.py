@@ -28,10 +28,10 @@ from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visi
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import Gibbs, MetropolisHastings
-from approxmcmc.sampling.initial import start_law, starting_points
+from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
@@ -122,11 +122,9 @@ def estimate_delta(
             "estimate_delta: an annealed test errs differently in each epoch; estimate the error of one epsilon at a "
             f"time, with SequentialTTest, found {sampler.test!r}"
         )
-    sequences, seed = seed_sequences(random_seed, 1)
-    own = streams(sequences[0])
-    program: Any = sampler.build(target, audit_every=None)
-    points, _ = starting_points(program, target.variables, start_law(target, sampler), initvals, [own])
-    chain = program.start(points[0], own, tune)
+    _, seed = seed_sequences(random_seed, 1)
+    made = assemble(target, sampler, seed=seed, chains=1, tune=tune, initvals=initvals)
+    [chain], [own], program = made.chains, made.streams, made.program
     given = None if states is None else np.asarray(states, dtype=np.float64)
     if given is None:
         visited = visited_states(chain, tune, n_pairs, thin, target.variables.size)

@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_refer
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence
 from approxmcmc.diagnostics.running import (
     AXES,
-    Clock,
+    Completions,
     common_grid,
     completion_clocks,
     is_approximation,
@@ -159,7 +159,7 @@ def errors_of(
     function: Estimand,
     *,
     reference: xr.DataTree,
-    clocks: Sequence[Clock],
+    clocks: Sequence[Completions],
     points: np.ndarray,
 ) -> tuple[np.ndarray, Reference, tuple[str, ...]]:
     """Return running means minus reference, (replicate, grid point, coordinate), the reference, and the labels.

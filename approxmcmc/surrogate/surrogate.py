@@ -78,7 +78,7 @@ class SumOfGradients(NamedTuple):
     add_gradient: Any
 
 
-class Predictors(NamedTuple):
+class CorePredictors(NamedTuple):
     """Predictors (n_core, dim) and responses (n_core,) of the core."""
 
     X: np.ndarray
@@ -113,7 +113,7 @@ def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradie
         rows.add_gradient(theta, rows.core, rows.as_they_lie, 0, rows.n_core, out)
 
 
-def predict(theta: np.ndarray, out: np.ndarray, rows: Predictors) -> None:
+def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
     """Write the linear predictors of the core."""
     linear_predictor(theta, rows.X, rows.as_they_lie, 0, rows.X.shape[0], out)
 
@@ -123,7 +123,7 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
     """Return the sum of the terms of the core at predictors eta + t slopes."""
     term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
-    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: Predictors) -> float:
+    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
         y, total = rows.y, 0.0
         for i in range(y.shape[0]):
             total += term(eta[i] + t * slopes[i], y[i])
@@ -195,7 +195,7 @@ class Surrogate:
         """What moves along lines need: the predictors of the core, and the sum of its terms there."""
         if not self._has_predictors:
             return kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
-        rows = Predictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
+        rows = CorePredictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
         on_line = make_on_line(self.target._loglik_eta)
         return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
 

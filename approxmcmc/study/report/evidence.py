@@ -21,7 +21,7 @@ from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.risk import coordinate, summarise
-from approxmcmc.diagnostics.running import Clock, completion_clocks, knows, running_means
+from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
@@ -171,7 +171,7 @@ class _Judge:
     gold: Reference | None = None
 
     def errors(
-        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Clock]], axis: str
+        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Completions]], axis: str
     ) -> list[Errors]:
         found = []
         for label in points:
@@ -187,7 +187,7 @@ class _Judge:
         return found
 
 
-def _longest(clocks: Iterable[Sequence[Clock]]) -> float:
+def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
     """Return the longest stretch that every replicate reached; where all are fits, twice what the slowest took."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
