@@ -11,6 +11,7 @@ from approxmcmc.targets.expansion.core_rows import CoreRows
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
+from approxmcmc.targets.groups.normal import NormalGroups
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
@@ -38,6 +39,7 @@ __all__ = [
     "Laplace",
     "LogisticRegression",
     "Mode",
+    "NormalGroups",
     "PredictorTarget",
     "PseudoLikelihood",
     "RobustRegression",
