@@ -26,6 +26,7 @@ from approxmcmc.engine.compile import compiled
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
+ARRIVED = 1e-9  # posterior standard deviations of z and less: another step would move no sum by more than rounding
 
 
 def gauss_hermite(n_nodes: int) -> np.ndarray:
@@ -63,6 +64,8 @@ def make_newton(derivatives: Callable[..., tuple[float, float]]) -> Callable[...
             curvature = 1.0 + sigma * sigma * information
             step = (sigma * score - z) / curvature
             z += min(max(step, -longest), longest)
+            if abs(step) < ARRIVED:
+                break
         return z, 1.0 / math.sqrt(curvature), score, information
 
     return newton

@@ -59,10 +59,17 @@ class GroupVariables(Variables):
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
         """Map what is reported to theta; the diagonal of L is taken as positive."""
-        covariance = np.square([[values[SCALE]]]) if self.n_effects == 1 else np.asarray(values[COVARIANCE])
-        L = np.linalg.cholesky(covariance) if self.n_effects > 1 else np.sqrt(covariance)
-        noise = [] if self.knows_noise else [np.log(values[NOISE])]
-        return np.concatenate([np.ravel(values["beta"]), L[np.tril_indices(self.n_effects)], noise])
+        packed = self.pack_draws({name: np.asarray(values[name], np.float64)[None, None] for name in self.shapes})
+        return np.asarray(packed[0, 0])
+
+    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Map draws with leading axes (chain, draw) to thetas; shape (chain, draw, size)."""
+        if self.n_effects == 1:
+            scales = values[SCALE][..., None]
+        else:
+            scales = np.linalg.cholesky(values[COVARIANCE])[..., *np.tril_indices(self.n_effects)]
+        noise = [] if self.knows_noise else [np.log(values[NOISE])[..., None]]
+        return np.concatenate([values["beta"], scales, *noise], axis=-1)
 
     def cholesky(self, theta: np.ndarray) -> np.ndarray:
         """Return L; shape (..., effects, effects)."""
