@@ -7,11 +7,12 @@ Given theta the groups are independent, and the likelihood of one is that of a n
 rows enter through a triangle of (q + p + 1)^2 numbers, made once: no row is read in a step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts import LatentTarget
 from approxmcmc.engine.batches import bind_terms
 from approxmcmc.engine.compile import BATCH_FASTMATH, bind, type_of
 from approxmcmc.engine.gradients import gradient_signature
@@ -20,14 +21,14 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.groups.grouping import Grouping, grouping
 from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
-from approxmcmc.targets.groups.variables import group_variables
+from approxmcmc.targets.groups.variables import GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): a factor of 20 both ways
 
 
-class NormalGroups(TallDataTarget):
+class NormalGroups(TallDataTarget, LatentTarget):
     r"""Normal rows in groups with random intercepts or slopes, which are integrated out in closed form.
 
     ``y_gi = x_gi' beta + z_gi' b_g + noise e_gi epsilon``, ``b_g ~ N(0, LL')``; the terms are the G groups.
@@ -83,6 +84,8 @@ class NormalGroups(TallDataTarget):
     NormalGroups(8 groups, 8 rows, dim=2)
     """
 
+    variables: GroupVariables
+
     def __init__(
         self,
         X: Any,
@@ -118,8 +121,8 @@ class NormalGroups(TallDataTarget):
         log_weights = np.add.reduceat(np.log(weights)[self.grouping.order], self.grouping.start[:-1])
         self.data = triangles(rows, self.grouping), np.column_stack([sizes, log_weights])
         self.n_obs = len(sizes)
-        effects = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
-        self.variables = group_variables(coef, effects, knows_noise=self.knows_noise)
+        self.effect_names = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
+        self.variables = group_variables(coef, self.effect_names, knows_noise=self.knows_noise)
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]
         for name, value in {
@@ -147,6 +150,30 @@ class NormalGroups(TallDataTarget):
     def initial_point(self) -> np.ndarray:
         """Return coefficients of 0, half the prior's scale for each effect, and the noise's prior median."""
         return self._start.copy()
+
+    @property
+    def group_labels(self) -> np.ndarray:
+        """Labels of the groups, sorted."""
+        return self.grouping.labels
+
+    @property
+    def latent_coords(self) -> Mapping[str, Sequence[Any]]:
+        """Names of the effects of a group with slopes."""
+        return {} if self.n_effects == 1 else {"effect_name": self.effect_names}
+
+    def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return exact draws of b = L u; u is normal with precision I + A'A and mean (I + A'A)^-1 A' r_1 / tau."""
+        q, p, R = self.n_effects, self.variables.n_coef, self.data[0][groups]
+        Z, X, y = R[:, :q, :q], R[:, :q, q : q + p], R[:, :q, q + p]
+        drawn = np.empty((len(thetas), len(groups), q))
+        for theta, L, out in zip(thetas, self.variables.cholesky(thetas), drawn, strict=True):
+            tau = 1.0 if self.knows_noise else np.exp(theta[-1])
+            A, r = Z @ L / tau, (y - X @ theta[:p]) / tau
+            factor = np.linalg.cholesky(np.eye(q) + A.transpose(0, 2, 1) @ A)  # C C' = I + A'A
+            noise = np.linalg.solve(factor, (A.transpose(0, 2, 1) @ r[..., None]))
+            u = np.linalg.solve(factor.transpose(0, 2, 1), noise + rng.standard_normal((len(groups), q, 1)))
+            out[:] = (L @ u)[..., 0]
+        return drawn[..., 0] if q == 1 else drawn
 
     def _identity(self) -> str:
         return f"{self.n_effects} effects, noise {'known' if self.knows_noise else 'unknown'}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import LatentTarget, content_hash
 from approxmcmc.engine.batches import bind_terms
 from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
 from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
@@ -34,6 +34,7 @@ from approxmcmc.targets.groups.quadrature import (
     make_nodes,
     make_refit,
 )
+from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_log_conditional
 from approxmcmc.targets.groups.variables import group_variables
 from approxmcmc.targets.linear import numerical_derivatives
 from approxmcmc.targets.mode import laplace
@@ -46,7 +47,7 @@ FIRST_NODES = 15
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 
 
-class GroupedTarget(TallDataTarget, ExpandsItself):
+class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
     r"""Rows of a generalised linear model in groups with random intercepts, integrated out by adaptive quadrature.
 
     ``y_gi ~ family(x_gi' beta + sigma z_g)``, ``z_g ~ N(0, 1)``; the terms are the G groups.
@@ -87,6 +88,8 @@ class GroupedTarget(TallDataTarget, ExpandsItself):
         The number K.
     accuracy
         What the integral's error was found to be, in nats; see Notes.
+    distance_to_model
+        The same in one number, ``accuracy.nats``.
 
     Raises
     ------
@@ -206,6 +209,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself):
         self._refit()
         self.set_rule(n_steps=STEPS)
         self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR)
+        self.distance_to_model = self.accuracy.nats
 
     def set_rule(self, *, n_nodes: int | None = None, n_steps: int | None = None) -> None:
         """Take another number of nodes, or of Newton steps: another target."""
@@ -239,6 +243,25 @@ class GroupedTarget(TallDataTarget, ExpandsItself):
         signature = nb.void(VECTOR, type_of(self.data), INDICES, nb.int64, nb.int64, MATRIX)
         parts = self._nodes(), self.family.derivatives
         return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
+
+    @property
+    def group_labels(self) -> np.ndarray:
+        """Labels of the groups, sorted."""
+        return self.grouping.labels
+
+    @property
+    def latent_coords(self) -> Mapping[str, Sequence[Any]]:
+        """Return nothing: an effect is one number."""
+        return {}
+
+    def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return exact draws of sigma z_g; shape (thetas, groups)."""
+        conditional = closure(make_log_conditional, self.family.term, self.family.derivatives, fastmath=BATCH_FASTMATH)
+        draw = closure(make_draw, conditional, self._newton(), fastmath=BATCH_FASTMATH)
+        arguments = rng, thetas, self.data, groups.astype(np.int64), np.empty((len(thetas), len(groups)))
+        kernel = bind(make_draw_latents, draw, signature=nb.void(*map(type_of, arguments)))
+        kernel(*arguments)
+        return arguments[-1]
 
     def initial_point(self) -> np.ndarray:
         """Return the centre."""
