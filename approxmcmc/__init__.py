@@ -37,6 +37,7 @@ _HOMES = {
         "cost_summary",
         "diagnose",
         "importance_estimates",
+        "latents",
         "log_likelihood",
         "loo_subsample",
         "risk",

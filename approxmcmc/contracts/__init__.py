@@ -14,6 +14,7 @@ from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.foreign import ForeignSampler
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
+from approxmcmc.contracts.latents import LatentTarget
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
@@ -81,6 +82,7 @@ __all__ = [
     "EstimatedTarget",
     "Finding",
     "ForeignSampler",
+    "LatentTarget",
     "Population",
     "Program",
     "Proposal",

@@ -9,6 +9,8 @@ from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
+from approxmcmc.targets.groups.normal import NormalGroups
+from approxmcmc.targets.groups.target import GroupedTarget
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
@@ -30,10 +32,12 @@ __all__ = [
     "GLMTarget",
     "GaussianMixture",
     "GraphStatistic",
+    "GroupedTarget",
     "Ising",
     "Laplace",
     "LogisticRegression",
     "Mode",
+    "NormalGroups",
     "PredictorTarget",
     "PseudoLikelihood",
     "RobustRegression",
