@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import ALL_ROWS, full_gradient
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget
 from approxmcmc.targets.groups import quadrature

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets import NormalGroups
 from approxmcmc.targets.groups import normal_kernels

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Target
-from approxmcmc.engine.passes import sum_over_blocks
+from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.passes import over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic

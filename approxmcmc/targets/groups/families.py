@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compile import closure, compiled
+from approxmcmc.engine.compiler.compile import closure, compiled
 from approxmcmc.engine.numerics import sigmoid, softplus
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)

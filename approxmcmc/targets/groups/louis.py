@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.quadrature import largest_group, predictor
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import LatentTarget
-from approxmcmc.engine.batches import bind_terms
-from approxmcmc.engine.compile import BATCH_FASTMATH, bind, type_of
-from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, type_of
+from approxmcmc.engine.terms.batches import bind_terms
+from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.design_matrix import design_matrix

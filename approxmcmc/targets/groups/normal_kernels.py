@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import Data, datum_at
 
 LOG_2_PI = math.log(2.0 * math.pi)
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import Data, datum_at
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import Data
 from approxmcmc.targets.groups.quadrature import predictor
 
 APART = 1.1  # standard deviations between tangents

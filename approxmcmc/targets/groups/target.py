@@ -14,10 +14,10 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import LatentTarget, content_hash
-from approxmcmc.engine.batches import bind_terms
-from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
-from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
+from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.terms.batches import bind_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.design_matrix import design_matrix
