@@ -25,6 +25,7 @@ from numba import config, njit, typeof
 from numba import types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
+from approxmcmc.engine.callees import whole
 from approxmcmc.engine.disk_cache import install
 from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
 
@@ -130,7 +131,8 @@ def _compile(
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if content is not None or (cache and not has_stale_helpers(function)):
         install(dispatcher, content)
-    dispatcher.compile(signature)
+    with whole():
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
 
