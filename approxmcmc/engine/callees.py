@@ -9,8 +9,8 @@ The kernel then keeps its copies to itself: they become internal symbols. Numba 
 code of a kernel calls whatever of that name is already in the process: another copy, compiled alone, with sums in
 another order, or, as names are numbered by process, another function. Draws would depend on what a cache held.
 
-All of this is private to numba; it stands for numba 0.61 to 0.68 in this file and in `disk_cache`. Where a name is
-missing kernels are compiled as numba does.
+The names of numba's that are replaced here are private; seen to work with numba 0.68. Where one is missing, or fails,
+kernels are compiled as numba does (see `compile`): that costs seconds, and what is said of caches no longer holds.
 """
 
 import contextlib
@@ -138,7 +138,7 @@ def _wrapped(numba: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..
     return method
 
 
-def _install() -> None:
+def install() -> None:
     """Put these functions in the place of numba's methods, all or none."""
     methods = [
         (CompilerBase, "_compile_core", _compile_core),
@@ -150,6 +150,3 @@ def _install() -> None:
     replaced = [(owner, name, _wrapped(getattr(owner, name), ours)) for owner, name, ours in methods]
     for owner, name, method in replaced:
         setattr(owner, name, method)
-
-
-_install()
