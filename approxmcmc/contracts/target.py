@@ -80,6 +80,11 @@ class Target(abc.ABC):
         return None
 
     @property
+    def plain(self) -> "Target":
+        """The same posterior as its user gave it: this target, unless its terms are an expansion of another's."""
+        return self
+
+    @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Means and precisions, shape (dim,) each, where the prior is independent normal, 0 where flat; else None."""
         return None
@@ -218,7 +223,7 @@ class SurrogateTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
-        """Compile the surrogate, and tune one of `approxmcmc.engine.surrogate_transition.KERNELS` on it."""
+        """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
 
 
 class TwinnedTarget(abc.ABC):

@@ -18,9 +18,9 @@ from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.meeting import Coupling, unknown_density
 from approxmcmc.couplings.metropolis import coupling_of_proposal
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import Exchange
 from approxmcmc.samplers.chain import FAILED, STAYED

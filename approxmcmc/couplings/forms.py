@@ -23,10 +23,10 @@ from approxmcmc.couplings.kernels import Kernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.couplings.metropolis import couple_metropolis
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers import Exchange, MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings_program import tuned_state
+from approxmcmc.samplers.metropolis_hastings.program import tuned_state
 
 
 class Record(NamedTuple):

@@ -14,12 +14,12 @@ from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import DiscreteTarget, Streams
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
 from approxmcmc.couplings.meeting import Coupling, unknown_density
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers import Gibbs
 from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
-from approxmcmc.samplers.gibbs.gibbs import build_tests
-from approxmcmc.samplers.gibbs.sweep import SCANS, GibbsState, draw_by_terms, new_state
+from approxmcmc.samplers.gibbs.settings import build_tests
+from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, draw_by_terms, new_state
 
 
 class SharedSites(NamedTuple):

@@ -10,11 +10,11 @@ from approxmcmc.couplings.exchange import couple_exchange
 from approxmcmc.couplings.gibbs import couple_gibbs
 from approxmcmc.couplings.meeting import Coupling
 from approxmcmc.couplings.metropolis import couple_metropolis
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
-from approxmcmc.targets.expansion.expanded import ExpandedTarget
+from approxmcmc.surrogate.expanded import ExpandedTarget
 from approxmcmc.targets.mode import laplace
 
 LARGEST_DIFFERENCE = 1e-6  # of two log densities of one posterior, beyond a constant, beside their rounding

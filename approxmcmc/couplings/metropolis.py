@@ -19,14 +19,14 @@ from approxmcmc.acceptance.rules import MIRRORS, RULES
 from approxmcmc.contracts import CompiledProposal, CompiledTarget, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.couplings.meeting import Coupling
-from approxmcmc.engine.batches import BATCH, full_terms, sum_terms
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.samplers.chain import FAILED, STAYED
-from approxmcmc.samplers.metropolis_hastings_program import tuned_state
+from approxmcmc.samplers.metropolis_hastings.program import tuned_state
 
 HERE, THERE = 0, 1
 

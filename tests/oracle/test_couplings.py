@@ -22,7 +22,7 @@ from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings import exchange, metropolis
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.kernels import coupling_of
-from approxmcmc.engine.compile import config
+from approxmcmc.engine.compiler.compile import config
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState
 
 pytestmark = [
