@@ -31,8 +31,8 @@ from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_hel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
-    from approxmcmc.engine.callees import install as _install_callees
-    from approxmcmc.engine.callees import whole as _whole
+    from approxmcmc.engine.compiler.callees import install as _install_callees
+    from approxmcmc.engine.compiler.callees import whole as _whole
 
     _install_callees()
     whole = _whole

@@ -35,7 +35,6 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning
 
-
 SYMBOLS = "internal"  # how a kernel holds what it calls, see `callees`; another file where that changes
 
 

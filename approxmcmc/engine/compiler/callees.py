@@ -140,7 +140,7 @@ def _wrapped(numba: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..
 
 def install() -> None:
     """Put these functions in the place of numba's methods, all or none."""
-    methods = [
+    methods: list[tuple[Any, str, Callable[..., Any]]] = [
         (CompilerBase, "_compile_core", _compile_core),
         (Dispatcher, "compile", _compile),
         (Dispatcher, "add_overload", _add_overload),
