@@ -16,6 +16,7 @@ With ``NUMBA_DISABLE_JIT=1`` the same functions run as plain Python: the debugge
 code.
 """
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable
@@ -27,6 +28,14 @@ from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.compiler.disk_cache import install
 from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+
+whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
+    from approxmcmc.engine.compiler.callees import install as _install_callees
+    from approxmcmc.engine.compiler.callees import whole as _whole
+
+    _install_callees()
+    whole = _whole
 
 # Reassociation and contraction let sums over data vectorise. NaN and infinity keep their meaning: -inf is a legal term.
 BATCH_FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
@@ -130,7 +139,11 @@ def _compile(
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if content is not None or (cache and not has_stale_helpers(function)):
         install(dispatcher, content)
-    dispatcher.compile(signature)
+    try:
+        with whole():
+            dispatcher.compile(signature)
+    except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
 

@@ -35,6 +35,8 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning
 
+SYMBOLS = "internal"  # how a kernel holds what it calls, see `callees`; another file where that changes
+
 
 def cache_folder() -> Path:
     """Return the folder of compiled kernels."""
@@ -140,7 +142,7 @@ class ContentCache(_Cache):
 
 def install(dispatcher: Any, content: str | None = None) -> None:
     """Let `dispatcher` load and store its code on disk, if it has a name or all that it is made of can be hashed."""
-    versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"))
+    versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is no file name everywhere
         digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
