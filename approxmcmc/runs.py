@@ -139,6 +139,8 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
         "n_obs": target.n_obs,
         "seed": settings.seed,
         "target_content_hash": content,
+        "why_not_invariant": sampler.why_not_invariant(target),
+        "distance_to_model": math.nan if target.distance_to_model is None else target.distance_to_model,
         "setup_compile_seconds": compiled - started,
         "setup_start_seconds": ready - compiled,
         "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),

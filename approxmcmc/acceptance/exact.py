@@ -101,11 +101,6 @@ class ExactTest(AcceptanceTest):
             raise InvalidInputError(f"ExactTest: rule must be one of {sorted(RULES)}, found {self.rule!r}")
 
     @property
-    def is_exact(self) -> bool:
-        """It is."""
-        return True
-
-    @property
     def compares(self) -> bool:
         """It does."""
         return True

@@ -117,6 +117,20 @@ class Sampler(abc.ABC):
         """Return a random theta where a chain may start, shape (dim,), or None: the sampler knows of none."""
         return None
 
+    # --- its law ---
+
+    def why_not_invariant(self, target: Any) -> str:
+        """Say why a step after tuning does not leave the law of `target` invariant, and what is known of the error.
+
+        "" where it does. The law is the target's own: how far it lies from a model that it stands for, the target tells
+        (`Target.distance_to_model`).
+        """
+        return f"{type(self).__name__} does not tell whether its steps leave the law of a target invariant"
+
+    def leaves_invariant(self, target: Any) -> bool:
+        """Return whether a step after tuning leaves the law of `target` invariant."""
+        return not self.why_not_invariant(target)
+
 
 class ProposalSampler(Sampler):
     """A sampler whose steps begin with the proposal that is its setting of that name."""

@@ -166,7 +166,7 @@ def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, floa
         return "only Metropolis-Hastings has audited steps"
     if not sampler.test.uses_ratio:
         return "the sampler has no test"
-    if sampler.test.reads_all(target.n_obs) or sampler.test.is_exact:
+    if sampler.test.reads_all(target.n_obs):
         return "the sampler's test is exact"
     if sampler.test.temperature != 1.0:
         return "the sampler is tempered"

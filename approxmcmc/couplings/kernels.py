@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance import CheapestExactTest, ExactTest, PoissonTest
-from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Target
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Sampler, Target
 from approxmcmc.couplings.exchange import couple_exchange
 from approxmcmc.couplings.gibbs import couple_gibbs
 from approxmcmc.couplings.meeting import Coupling
@@ -100,27 +100,16 @@ def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> Kernel:
     if kernel is None:
         return default_kernel(target, points)
     own, sampler = kernel if isinstance(kernel, tuple) and len(kernel) == 2 else (target, kernel)
-    if not _is_exact(sampler, own):
+    why = "it is no sampler" if not isinstance(sampler, Sampler) else sampler.why_not_invariant(own)
+    if why:
         raise IncompatibleError(
-            "bias: kernel must be an exact sampler, such as MetropolisHastings(proposal, ExactTest()), Gibbs(), or "
-            "Exchange(proposal, auxiliary='exact') with one auxiliary draw; or a pair (target, exact sampler) of the "
-            f"same posterior; found {sampler!r}"
+            f"bias: kernel must leave the posterior invariant, and {why}; give an exact sampler, such as "
+            "MetropolisHastings(proposal, ExactTest()), Gibbs(), or Exchange(proposal, auxiliary='exact') with one "
+            f"auxiliary draw; or a pair (target, exact sampler) of the same posterior; found {sampler!r}"
         )
     if own is not target:
         _check_same_posterior(own, target, points[np.linspace(0, len(points) - 1, POINTS).astype(int)])
     return Kernel(own, sampler)
-
-
-def _is_exact(sampler: Any, target: Any) -> bool:
-    if isinstance(sampler, Exchange):
-        return (
-            sampler.n_auxiliary == 1
-            and isinstance(target, DoublyIntractableTarget)
-            and target.build_simulator(sampler.auxiliary).exact
-        )
-    return isinstance(sampler, (MetropolisHastings, Gibbs)) and (
-        sampler.test.is_exact or isinstance(sampler.test, (CheapestExactTest, PoissonTest))
-    )
 
 
 def _check_same_posterior(own: Any, target: Target, points: np.ndarray) -> None:

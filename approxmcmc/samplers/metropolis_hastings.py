@@ -102,6 +102,10 @@ class MetropolisHastings(Component, ProposalSampler):
             rows, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
         )
 
+    def why_not_invariant(self, target: Target) -> str:
+        """Say what the test errs in, or the steps where nothing tests them."""
+        return self.test.why_not_invariant(target.n_obs) if self.test.uses_ratio else self.proposal.error_untested
+
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
         """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""
         if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:

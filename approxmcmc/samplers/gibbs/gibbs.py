@@ -128,6 +128,13 @@ class Gibbs(Component, Sampler):
             audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
 
+    def why_not_invariant(self, target: DiscreteTarget) -> str:
+        """Say what the test errs in at one of the sites."""
+        if self.test.leaves_invariant(target.n_obs):  # and so with the fewer terms of a site
+            return ""
+        sizes = np.unique(target.compile_conditionals(fields=False).n_terms)
+        return next((why for size in sizes if (why := self.test.why_not_invariant(int(size)))), "")
+
 
 def build_tests(
     test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals

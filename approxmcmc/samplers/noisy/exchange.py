@@ -22,6 +22,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     check_target,
     log_likelihood_of,
     make_estimate_from_fresh_draws,
+    why_not_exact,
 )
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import keep_nothing, make_follow_proposal, make_step
@@ -98,6 +99,12 @@ class Exchange(Component, ProposalSampler):
         setup = NoisySetup(step, make_states, proposal.describe, records, decides=True, n_obs=1)
         start = np.asarray(target.initial_point(), dtype=np.float64)
         return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
+
+    def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
+        """Say what the estimated ratio of normalisers errs in."""
+        if self.n_auxiliary > 1:
+            return f"{self!r} averages auxiliary draws: the error of one step is of order 1 / sqrt({self.n_auxiliary})"
+        return why_not_exact(target, self.auxiliary, "Exchange")
 
 
 def check_proposal(proposal: Any, who: str) -> None:
