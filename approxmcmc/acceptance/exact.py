@@ -16,7 +16,7 @@ from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Targe
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compile import compiled
 from approxmcmc.engine.evidence import Evidence, log_likelihood_at
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
 class KeptLikelihood(NamedTuple):
@@ -115,3 +115,19 @@ class ExactTest(AcceptanceTest):
             keep_log_likelihood=keep_log_likelihood,
             is_audited=False,
         )
+
+
+def exact_twin_of(test: AcceptanceTest) -> ExactTest:
+    """Return the exact test of the rule of another one.
+
+    Raises
+    ------
+    IncompatibleError
+        When the other one follows a tempered law.
+    """
+    if test.temperature != 1.0:
+        raise IncompatibleError(
+            f"{test!r} divides the log-likelihood by {test.temperature:g} and so follows no law of the target itself, "
+            "as its exact twin would; use temperature 1"
+        )
+    return ExactTest(test.rule)

@@ -88,6 +88,11 @@ class Target(abc.ABC):
         return None
 
     @property
+    def plain(self) -> "Target":
+        """The same posterior with the plain terms of its likelihood; this target, unless its terms are expanded."""
+        return self
+
+    @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Means and precisions, shape (dim,) each, where the prior is independent normal, 0 where flat; else None."""
         return None

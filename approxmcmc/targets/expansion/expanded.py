@@ -44,6 +44,11 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         self._compiled: CompiledTarget | None = None
         self._content = ""  # of the plain target, when it was compiled
 
+    @property
+    def plain(self) -> Target:
+        """The target whose terms were expanded."""
+        return self.target
+
     @abc.abstractmethod
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
         """Return the terms and what stands in the prior's place."""
