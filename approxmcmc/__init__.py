@@ -68,7 +68,6 @@ _HOMES = {
         "StochasticGradientLangevin",
         "StochasticGradientNoseHoover",
         "StochasticGradientZigZag",
-        "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior", "stein_discrepancy"),
     "approxmcmc.resuming": ("resume",),
@@ -90,7 +89,8 @@ _HOMES = {
         "ZigZag",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),
-    "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "PredictorTarget", "Target", "laplace"),
+    "approxmcmc.surrogate": ("ControlVariate", "CoreRows", "SurrogateTransition"),
+    "approxmcmc.targets": ("GLMTarget", "PredictorTarget", "Target", "laplace"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (
@@ -110,6 +110,7 @@ _ROOMS = (
     "samplers",
     "sources",
     "study",
+    "surrogate",
     "targets",
 )
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence
 
 
 class NoState(NamedTuple):

@@ -22,8 +22,8 @@ from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, Se
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, log_likelihood_at
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import BARKER
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.engine.checks import is_integer
-from approxmcmc.engine.order import check_order
+from approxmcmc.engine.terms.order import check_order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -42,12 +42,12 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, ROUNDS, VIOLATIONS
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
-from approxmcmc.engine.order import check_order, read_differences
-from approxmcmc.engine.term_range import constant_range
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
+from approxmcmc.engine.terms.order import check_order, read_differences
+from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import numpy as np
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.errors import IncompatibleError
 
 if TYPE_CHECKING:

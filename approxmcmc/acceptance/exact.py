@@ -14,8 +14,8 @@ import numpy as np
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, log_likelihood_at
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 

@@ -40,11 +40,11 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLERANCE_STOPS
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
-from approxmcmc.engine.order import check_order, read_differences
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
+from approxmcmc.engine.terms.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, DiscreteTarget, Streams
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
-from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import FAILED, new_clock
-from approxmcmc.samplers.gibbs.gibbs import build_tests
-from approxmcmc.samplers.gibbs.sweep import GibbsState, evidence_on, new_state
+from approxmcmc.samplers.gibbs.settings import build_tests
+from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on, new_state
 
 if TYPE_CHECKING:
     import xarray as xr

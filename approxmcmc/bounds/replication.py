@@ -16,9 +16,9 @@ from approxmcmc.bounds.gibbs_replication import realised_conditional
 from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
 from approxmcmc.design.pairs import compiled_propose
-from approxmcmc.engine.batches import full_terms, scale_of
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import MetropolisHastings
 

@@ -26,7 +26,7 @@ from approxmcmc.bounds.finite import LARGEST_MATRIX
 from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS
 from approxmcmc.bounds.transition_gibbs import gibbs_matrix
 from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, DoublyIntractableTarget
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk, SingleSite
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings

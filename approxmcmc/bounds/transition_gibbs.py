@@ -10,7 +10,7 @@ from approxmcmc.bounds.acceptance_law import acceptance_probability, has_closed_
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import Gibbs
-from approxmcmc.samplers.gibbs.gibbs import build_tests
+from approxmcmc.samplers.gibbs.settings import build_tests
 
 
 def gibbs_matrix(

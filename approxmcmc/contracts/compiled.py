@@ -1,6 +1,6 @@
 """What a component becomes when it is built for a target: compiled functions, and a state that they read and write.
 
-The functions are compiled by `approxmcmc.engine.compile.compiled`, or plain where nothing is compiled.
+The functions are compiled by `approxmcmc.engine.compiler.compile.compiled`, or plain where nothing is compiled.
 
 The state is a named tuple. It holds what was settled at set-up (numbers, arrays, function pointers) and the arrays that
 belong to one chain, all by name: ``state.upper``, ``state.log_factor[0]``. What changes from step to step lies in

@@ -89,7 +89,7 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The same posterior with the plain terms of its likelihood; this target, unless its terms are expanded."""
+        """The same posterior as its user gave it: this target, unless its terms are an expansion of another's."""
         return self
 
     @property
@@ -231,7 +231,7 @@ class SurrogateTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
-        """Compile the surrogate, and tune one of `approxmcmc.engine.surrogate_transition.KERNELS` on it."""
+        """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
 
 
 class TwinnedTarget(abc.ABC):

@@ -22,7 +22,7 @@ from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.couplings.kernels import Kernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 
 
 class Record(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from approxmcmc.contracts import DoublyIntractableTarget, Sampler, Target
 from approxmcmc.couplings.meeting import Coupling
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.default_kernel import default_kernel
 

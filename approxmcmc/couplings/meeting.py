@@ -16,10 +16,10 @@ from numba import types as nb
 from approxmcmc.contracts import CompiledCoupling
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.compile import compiled, entry_point, kernel, type_of
-from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers.chain import FAILED
 

@@ -20,8 +20,9 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.design.normal_by_pilot import trajectories, why_no_gradient
 from approxmcmc.design.survey import Situation
-from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+from approxmcmc.surrogate import SurrogateTransition
 from approxmcmc.targets import Laplace
 from approxmcmc.targets.linear import LinearTarget
 

@@ -16,10 +16,10 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
-from approxmcmc.engine.batches import full_terms, scale_of
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.sampling.initial import random_start
 

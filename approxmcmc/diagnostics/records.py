@@ -49,7 +49,7 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
     return dataset.transpose("chain", "draw", ...)
 
 
-def leaves_invariant(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
     """Return whether the sampler of a trace leaves its target's law invariant, by its attributes and settings.
 
     Where it did not say so, its test does; where there is no test, nobody.

@@ -18,8 +18,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
 from approxmcmc.proposals.reflection import couple_noise

@@ -18,8 +18,8 @@ import numpy as np
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import allocating, compiled
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.compiler.compile import allocating, compiled
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.covariance import factor
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 FIRST, SECOND = 0, 1

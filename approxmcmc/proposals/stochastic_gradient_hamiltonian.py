@@ -27,8 +27,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.gradient_noise import AddedNoise, added_noise, checked_noise, explain_noise, learn, rub_less
 from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick, rub

@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,

@@ -23,8 +23,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick, rub
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of

@@ -11,12 +11,13 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import Target
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
-from approxmcmc.targets import CoreRows, Laplace
+from approxmcmc.surrogate import CoreRows, SurrogateTransition
+from approxmcmc.targets import Laplace
 
 
 @dataclasses.dataclass(frozen=True)

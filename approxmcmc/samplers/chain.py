@@ -32,12 +32,12 @@ from approxmcmc.contracts.records import (
     WRONG,
     WRONG_ACCEPTS,
 )
-from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
-from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.memory import leaves
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.clock import nanoseconds
+from approxmcmc.engine.compiler.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.memory import leaves
+from approxmcmc.engine.compiler.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
 

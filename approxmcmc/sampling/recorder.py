@@ -19,8 +19,8 @@ from approxmcmc.contracts.records import (
     SKEWNESS_RATIO,
 )
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.clock import TICKS_IN_KERNELS
-from approxmcmc.engine.memory import take_up
+from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS
+from approxmcmc.engine.compiler.memory import take_up
 from approxmcmc.sampling.goals import Goal
 
 CHUNK_SECONDS = 0.05

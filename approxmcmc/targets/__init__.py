@@ -6,8 +6,6 @@ from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
 from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
-from approxmcmc.targets.expansion.control_variate import ControlVariate
-from approxmcmc.targets.expansion.core_rows import CoreRows
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
@@ -27,8 +25,6 @@ __all__ = [
     "BayesianNetwork",
     "BinaryMRF",
     "BoundedLikelihood",
-    "ControlVariate",
-    "CoreRows",
     "EstimatedLikelihood",
     "EstimatedRatio",
     "GLMTarget",

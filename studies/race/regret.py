@@ -30,7 +30,7 @@ import approxmcmc as amc
 from approxmcmc.design.candidates import Candidate, Setting, candidates
 from approxmcmc.design.prices import TOO_BIASED
 from approxmcmc.design.survey import Situation, survey
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
 from studies.race.table import two_digits

@@ -19,6 +19,7 @@ ORDER = (
     {"engine"},
     {"sources"},
     {"targets", "proposals", "acceptance"},
+    {"surrogate"},
     {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
@@ -35,8 +36,8 @@ ORDER = (
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 EVERY_ROOM = {"api", "cli", "__init__", "__main__"}  # these may import all of it
 UNKNOWN_TO = {  # what a room must not know although it comes before
-    "sampling": {"targets", "proposals", "acceptance", "samplers", "interop"},
-    "diagnostics": {"targets", "proposals", "samplers", "interop", "sampling"},
+    "sampling": {"targets", "proposals", "acceptance", "surrogate", "samplers", "interop"},
+    "diagnostics": {"targets", "proposals", "surrogate", "samplers", "interop", "sampling"},
 }
 HEAVY = {
     "numba",
@@ -87,6 +88,21 @@ def test_every_room_has_its_place():
 def test_a_room_imports_only_from_its_left(path):
     room = path.relative_to(PACKAGE).with_suffix("").parts[0]
     assert offending_edges(room, path.read_text(encoding="utf-8")) == []
+
+
+FOLDERS_OF_THE_ENGINE = ("files", "compiler", "terms")  # each may import those before it
+
+
+def test_folders_of_the_engine_import_only_those_before_them():
+    found = {
+        (folder, other)
+        for rank, folder in enumerate(FOLDERS_OF_THE_ENGINE)
+        for path in (PACKAGE / "engine" / folder).glob("*.py")
+        for module, _ in imports_of(path.read_text(encoding="utf-8"))
+        for other in FOLDERS_OF_THE_ENGINE[rank + 1 :]
+        if module.startswith(f"{PACKAGE.name}.engine.{other}")
+    }
+    assert found == set()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
-from approxmcmc.engine import order
-from approxmcmc.engine.memory import leaves, take_up
+from approxmcmc.engine.compiler.memory import leaves, take_up
+from approxmcmc.engine.terms import order
 from approxmcmc.errors import InvalidInputError
 from tests.planting import plant
 from tests.unit.test_every_pairing import PROPOSALS, SAMPLERS, TARGETS, TESTS, Run, assert_same, build, variants

@@ -9,7 +9,7 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
 STORE = ROOT / "results" / "mutants"
 ROOMS = ("acceptance", "bounds", "proposals", "samplers")
-ALONE = ("diagnostics/risk.py",)
+ALONE = ("diagnostics/risk.py", "surrogate/transition.py")
 ANY = "any module"
 
 

@@ -9,7 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.couplings.kernels import coupling_of
-from approxmcmc.engine.compile import config
+from approxmcmc.engine.compiler.compile import config
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
 from approxmcmc.samplers.default_kernel import default_kernel

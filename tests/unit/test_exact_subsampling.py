@@ -10,9 +10,9 @@ import approxmcmc as amc
 from approxmcmc.acceptance import thinning
 from approxmcmc.api import sample
 from approxmcmc.contracts import CompiledDifferenceBound
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.targets.expansion import difference_bounds
+from approxmcmc.surrogate import difference_bounds
 from tests.models import logistic, normal_mean
 
 pytestmark = pytest.mark.recompiles  # targets and chains of many kinds

@@ -14,15 +14,8 @@ from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_shar
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import (
-    BinaryMRF,
-    ControlVariate,
-    GLMTarget,
-    Laplace,
-    LogisticRegression,
-    find_mode,
-    laplace,
-)
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import BinaryMRF, GLMTarget, Laplace, LogisticRegression, find_mode, laplace
 from approxmcmc.targets.expansion.quadratic import empty_rows
 from approxmcmc.targets.posterior import Posterior
 from tests.models import logistic, normal_mean

@@ -41,7 +41,7 @@ def advance(chain, steps, dim, thin=1):
 
 def check_bright_set(chain):
     """The order is a permutation, positions are its inverse, and odds are those of the data at theta."""
-    from approxmcmc.engine.batches import full_terms
+    from approxmcmc.engine.terms.batches import full_terms
 
     state, joint = chain.state, chain.state.joint
     order, position, size, log_odds = state.bright

@@ -10,8 +10,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import VALUE_NAMES
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.batches import BATCH, full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import STAYED
 from approxmcmc.samplers.firefly import bound as bounds

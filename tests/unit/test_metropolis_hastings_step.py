@@ -18,8 +18,8 @@ from approxmcmc.contracts.records import (
     OUT_OF_REACH,
     TOUCHED,
 )
-from approxmcmc.samplers import metropolis_hastings_step as module
 from approxmcmc.samplers.chain import FAILED, new_clock
+from approxmcmc.samplers.metropolis_hastings import step as module
 from tests.planting import plain
 
 PRIOR = {TOUCHED: 3, EVALUATIONS: 3}  # of the rows that the prior reads

@@ -17,10 +17,10 @@ from approxmcmc.contracts import (
     Variables,
 )
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
-from approxmcmc.engine.batches import batch_kernel, prior_kernel
 from approxmcmc.engine.checks import checked_integer, is_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import equal
+from approxmcmc.engine.terms.batches import batch_kernel, prior_kernel
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 NO_MOVE = ("DecreasingStep",)  # a setting of proposals

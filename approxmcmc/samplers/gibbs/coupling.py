@@ -12,10 +12,10 @@ import numpy as np
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import CompiledConditionals, CompiledCoupling, CompiledTest, DiscreteTarget, Streams
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
-from approxmcmc.samplers.gibbs.sweep import SCANS, GibbsState, draw_by_terms, new_state
+from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, draw_by_terms, new_state
 
 
 class SharedSites(NamedTuple):

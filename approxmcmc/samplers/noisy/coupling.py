@@ -16,12 +16,12 @@ import numpy as np
 from approxmcmc.acceptance.rules import log_uniform
 from approxmcmc.contracts import CompiledCoupling, DoublyIntractableTarget, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, STAYED
-from approxmcmc.samplers.metropolis_hastings_coupling import coupling_of_proposal
+from approxmcmc.samplers.metropolis_hastings.coupling import coupling_of_proposal
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
 
 

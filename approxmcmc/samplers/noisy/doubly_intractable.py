@@ -13,8 +13,8 @@ import numpy as np
 
 from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 
 RECORDS = ("auxiliary_updates", "statistic_evaluations")

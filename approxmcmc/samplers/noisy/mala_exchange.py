@@ -21,9 +21,9 @@ import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
 from approxmcmc.contracts.records import GRADIENTS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import (

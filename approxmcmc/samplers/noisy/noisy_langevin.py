@@ -13,8 +13,8 @@ import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState, make_draw_rows
 from approxmcmc.samplers.noisy.estimated_drift import (

@@ -14,8 +14,8 @@ import numpy as np
 
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.noisy.exchange import check_proposal
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.pseudo_marginal import EstimateState, estimated_program

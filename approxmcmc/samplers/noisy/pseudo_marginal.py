@@ -16,8 +16,8 @@ import numpy as np
 
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.exchange import check_proposal

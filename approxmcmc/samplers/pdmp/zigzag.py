@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival
 from approxmcmc.samplers.pdmp.program import PDMPProgram
 from approxmcmc.samplers.pdmp.settings import checked_fit, checked_positive
