@@ -143,6 +143,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         "n_obs": target.n_obs,
         "seed": settings.seed,
         "target_content_hash": content,
+        "why_not_invariant": sampler.why_not_invariant(target),
+        "distance_to_model": math.nan if target.distance_to_model is None else target.distance_to_model,
         "setup_compile_seconds": made.compile_seconds,
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs

@@ -67,6 +67,10 @@ class AlwaysAccept(AcceptanceTest):
         """It does not."""
         return False
 
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say that nothing is tested."""
+        return f"{self!r} tests nothing"
+
     def looks(self, n_obs: int) -> np.ndarray:
         """Return no look at all."""
         return np.empty(0, dtype=np.int64)

@@ -199,6 +199,19 @@ class AnnealedEpsilon(AcceptanceTest):
         """Return how many terms have been read at each look; all epochs share them."""
         return self.test.looks(n_obs)
 
+    def reads_all(self, n_obs: int) -> bool:
+        """Return whether the tests of all epochs read all terms, and no step goes untested."""
+        return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say when it becomes exact."""
+        if self.reads_all(n_obs):
+            return ""
+        return (
+            f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on alone, where "
+            "epsilon is 0; the bias of what was drawn before vanishes with the length of the run"
+        )
+
     def with_independent_subsets(self) -> "AnnealedEpsilon":
         """Return the same epochs with subsets that are drawn afresh for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())

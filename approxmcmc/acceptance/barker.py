@@ -117,6 +117,15 @@ class MinibatchBarker(AcceptanceTest):
         """Barker's."""
         return "barker"
 
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say what stands in for the noise of the decision."""
+        if self.temperature != 1.0 or self.reads_all(n_obs):
+            return super().why_not_invariant(n_obs)
+        return (
+            f"{self!r} takes a minibatch's noise for normal; the bias vanishes in the Gaussian regime, and audits tell "
+            "the error of the acceptance probability"
+        )
+
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size)

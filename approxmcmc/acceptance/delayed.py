@@ -164,6 +164,11 @@ class DelayedAcceptance(AcceptanceTest):
         """Return False: the first stage reads nothing."""
         return False
 
+    def why_not_invariant(self, n_obs: int) -> str:
+        """As the second stage: the first balances what stands beside the terms, whatever the second does."""
+        why: str = self.test.why_not_invariant(n_obs)
+        return why
+
     def with_independent_subsets(self) -> "DelayedAcceptance":
         """Return the same stages with subsets that are drawn afresh for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())

@@ -204,10 +204,18 @@ class SequentialTTest(AcceptanceTest):
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)
         return cls(epsilon=epsilon, **looks)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether it never stops early."""
-        return self.epsilon == 0.0
+    def reads_all(self, n_obs: int) -> bool:
+        """Return whether it never stops early, or has one look."""
+        return self.epsilon == 0.0 or super().reads_all(n_obs)
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say where it stops early."""
+        if self.reads_all(n_obs):
+            return ""
+        return (
+            f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` tells "
+            "what they do to averages"
+        )
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""

@@ -89,6 +89,6 @@ def common_limit(settings: Mapping[float, Any]) -> Any:
     return limits[0]
 
 
-def is_exact(sampler: Any) -> bool:
-    """Return whether every decision is that of all data."""
-    return isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.is_exact
+def reads_all(sampler: Any, target: Any) -> bool:
+    """Return whether every decision is that of all data; none of a Gibbs sampler has more terms than the target."""
+    return isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.reads_all(target.n_obs)

@@ -1,7 +1,7 @@
 """The roles of the library and what each promises to the others.
 
 A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
-roles of this room, which imports nothing of ours, so that every other can import it.
+roles of this room, which imports nothing of ours but the errors, so that every other can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is made for a
 target: compiled functions, and a named tuple of numbers and arrays which they read and write (`compiled`). Settings
@@ -9,7 +9,7 @@ travel between processes and into files; what is compiled never does.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
-from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
+from approxmcmc.contracts.compiled import CompiledCoupling, CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.foreign import ForeignSampler
@@ -66,6 +66,7 @@ __all__ = [
     "Chain",
     "CompiledBound",
     "CompiledConditionals",
+    "CompiledCoupling",
     "CompiledDifferenceBound",
     "CompiledEstimator",
     "CompiledGradient",

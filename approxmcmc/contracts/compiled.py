@@ -83,3 +83,24 @@ class CompiledTest(NamedTuple):
     is_audited: bool = True
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
+
+
+class CompiledCoupling(NamedTuple):
+    """Two chains of one exact kernel that move together until they meet, each by the kernel's own law.
+
+    ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` of the first
+    alone, with the same numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with `theta`
+    and `proposed`; the log-likelihood is NaN where it is not known yet. ``shared()`` makes what both chains use:
+    `counts`, and `look`, the log ratio of what the first chain proposed while alone, and by how much the log density
+    would change. ``density(chain)`` is the log density at its state; None where the kernel does not know it. `point` is
+    a theta, for the types; `cost_per_pass` the evaluations that make one pass; `rule` that by which it accepts.
+    """
+
+    name: str
+    move: Callable[..., int]
+    start: Callable[[np.ndarray, float], Any]
+    shared: Callable[[], Any]
+    point: np.ndarray
+    cost_per_pass: float
+    rule: str
+    density: Callable[..., float] | None = None

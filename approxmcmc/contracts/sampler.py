@@ -6,6 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from approxmcmc.contracts.compiled import CompiledCoupling
+from approxmcmc.errors import IncompatibleError
+
 
 class Streams(NamedTuple):
     """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
@@ -116,6 +119,39 @@ class Sampler(abc.ABC):
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta where a chain may start, shape (dim,), or None: the sampler knows of none."""
         return None
+
+    # --- its law ---
+
+    def why_not_invariant(self, target: Any) -> str:
+        """Say why a step after tuning does not leave the law of `target` invariant, and what is known of the error.
+
+        "" where it does. The law is the target's own: how far it lies from a model that it stands for, the target tells
+        (`Target.distance_to_model`).
+        """
+        return f"{type(self).__name__} does not tell whether its steps leave the law of a target invariant"
+
+    def leaves_invariant(self, target: Any) -> bool:
+        """Return whether a step after tuning leaves the law of `target` invariant."""
+        return not self.why_not_invariant(target)
+
+    def exact_twin(self, target: Any) -> "Sampler":
+        """Return the sampler with this one's steps, decided on all data, or refuse: its law is that of `target`."""
+        raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
+
+    def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two coupled chains of its exact twin, or refuse; `adapted` is what tuning has settled on."""
+        raise IncompatibleError(
+            f"couplings: no coupling is known for {self!r} on {target!r}; it is for Metropolis-Hastings, with "
+            "SingleSite on discrete states, Gibbs on binary sites, and Exchange on doubly intractable targets"
+        )
+
+    def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Say why decisions of its chains cannot be held against coupled chains of its exact twin; "" where they can.
+
+        `adapted` says what the tuning of each chain has settled on. Where they can, programs of the sampler have
+        auditors, and their steps are those that `coupling` makes.
+        """
+        return "only Metropolis-Hastings has audited steps"
 
 
 class ProposalSampler(Sampler):

@@ -152,6 +152,8 @@ class StochasticGradientFisherScoring(Component, Proposal):
     AlwaysAccept()
     """
 
+    error_untested = "its steps are biased at any size, unless the posterior is normal and the prior weak"
+
     step_size: float
     batch_size: int = 500
     noise_matrix: Any = None

@@ -138,6 +138,8 @@ class Hamiltonian(Component, Proposal):
     True
     """
 
+    error_untested = "untested trajectories are biased, by the square of their step size"
+
     step_size: float
     length: float = math.pi / 2.0
     preconditioner: Any = None

@@ -216,6 +216,8 @@ class Langevin(Component, Proposal):
     [400, 200, 200]
     """
 
+    error_untested = "untested Langevin steps are biased, by order step_size"
+
     step_size: float
     cov: Any = None
     preconditioner: Any = None

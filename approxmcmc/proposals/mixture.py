@@ -140,6 +140,11 @@ class Mixture(Component, Proposal):
         """The proposals of which one moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
+    @property
+    def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
+        """That of its members."""
+        return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
+
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what chooses; its state holds the choice and the members' states."""
         members = [member.build_proposal(target) for member in self.proposals]

@@ -214,6 +214,11 @@ class StochasticGradientHamiltonian(Component, Proposal):
     1800
     """
 
+    error_untested = (
+        "untested trajectories along minibatch gradients are biased, by order step_size^2, and by step_size "
+        "times the part of their noise that friction does not make up for"
+    )
+
     step_size: float
     friction: float = 1.0
     batch_size: int = 500

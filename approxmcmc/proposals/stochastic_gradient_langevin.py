@@ -146,6 +146,11 @@ class StochasticGradientLangevin(Component, Proposal):
     (1000, 1000)
     """
 
+    error_untested = (
+        "untested steps along minibatch gradients are biased, by order step_size and more with their noise; "
+        "with DecreasingStep weighted averages are asymptotically exact"
+    )
+
     step_size: Any
     batch_size: int = 500
     preconditioner: Any = None

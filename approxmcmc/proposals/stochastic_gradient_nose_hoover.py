@@ -134,6 +134,11 @@ class StochasticGradientNoseHoover(Component, Proposal):
     AlwaysAccept()
     """
 
+    error_untested = (
+        "its thermostat is biased, by order step_size^2 where gradient noise is alike in all directions, by "
+        "an unknown amount elsewhere"
+    )
+
     step_size: float
     noise: float = 1.0
     batch_size: int = 500

@@ -158,6 +158,8 @@ class StochasticGradientZigZag(Component, Proposal):
     200
     """
 
+    error_untested = "steps of constant rates are biased, by order step_size"
+
     step_size: float
     batch_size: int = 500
     steps: int = 1

@@ -8,8 +8,7 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.acceptance import ExactTest
-from approxmcmc.contracts import AcceptanceTest, Target
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.contracts import Target
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
@@ -27,7 +26,8 @@ class Kernel:
     Parameters
     ----------
     sampler
-        A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``.
+        A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``, or with
+        :class:`PoissonTest`, which reads few rows.
     form
         The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
     thin
@@ -37,14 +37,6 @@ class Kernel:
     sampler: Any
     form: Target | None = None
     thin: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse a test that says that it is not exact."""
-        test = AcceptanceTest.found_in(self.sampler.to_dict())
-        if test is not None and not test.is_exact:
-            raise InvalidInputError(
-                f"A long exact chain needs an exact sampler; {test!r} makes wrong decisions. Use ExactTest()."
-            )
 
 
 def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:

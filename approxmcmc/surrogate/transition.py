@@ -163,6 +163,8 @@ class SurrogateTransition(Component, Proposal):
     True
     """
 
+    error_untested = "untested transitions sample the surrogate, and are biased by all that it misses"
+
     leaves_little = True
 
     kernel: str = "hmc+walls"

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import html.parser
+import json
 import math
 import re
 import shutil
@@ -12,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
+import approxmcmc as amc
 from approxmcmc.acceptance import AlwaysAccept, AnnealedEpsilon, MinibatchBarker, SequentialTTest
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.contracts import content_hash
@@ -125,7 +128,8 @@ def chain(rng: np.random.Generator, epsilon: float):
     }
     stats = {name: np.asarray(value, dtype=np.int64) for name, value in stats.items()}
     seconds = 0.004 * share * (1.0 + 0.05 * rng.random((1, DRAWS)))
-    return fake_trace(draws, stats={**stats, "perf_counter_diff": seconds}, n_obs=N_OBS)
+    told = {"why_not_invariant": "it stops early" if epsilon else ""}
+    return fake_trace(draws, stats={**stats, "perf_counter_diff": seconds}, n_obs=N_OBS, attrs=told)
 
 
 def make_results(*, failed: bool = True, **overrides) -> Results:
@@ -493,13 +497,26 @@ def test_a_log_axis_has_labels_however_short_it_is(ends, labels):
     assert shown == set(labels)
 
 
-def test_exact_setting_prefers_the_exact_test():
-    rows = [{"target": "t", "label": f"e{e}", "sampler": sampler(e)} for e in (0.1, 0.0)]
-    rows.append({"target": "t", "label": "exact", "sampler": {"test": {"kind": "ExactTest", "rule": "metropolis"}}})
-    records = pd.DataFrame(rows)
-    assert exact_setting(records, "t", ["e0.1", "e0.0", "exact"]) == "exact"
-    assert exact_setting(records, "t", ["e0.1", "e0.0"]) == "e0.0"
-    assert exact_setting(records, "t", ["e0.1"]) is None
+def test_the_exact_rival_leaves_the_posterior_invariant_and_reads_all_data_in_one_look_if_one_does():
+    def runs(settings, **attrs):
+        attrs = {"n_obs": 10**5, "inference_library_settings": json.dumps(settings), **attrs}
+        return [xr.DataTree.from_dict({"posterior": xr.Dataset(attrs=attrs)})]
+
+    walk = amc.RandomWalk(1.0)
+    tests = {"poisson": amc.PoissonTest(), "exact": amc.ExactTest(), "delayed": amc.DelayedAcceptance(amc.TunaTest())}
+    traces = {f"e{e}": runs(sampler(e)) for e in (0.1, 0.0)}
+    traces |= {name: runs(amc.MetropolisHastings(walk, test).to_dict()) for name, test in tests.items()}
+    traces["firefly"] = runs(amc.Firefly(walk).to_dict(), why_not_invariant="")
+    traces["sgld"] = runs(amc.presets.sgld(1e-3).to_dict(), why_not_invariant="biased")
+    for labels, rival in (
+        (traces, "exact"),
+        (["e0.1", "poisson", "e0.0"], "e0.0"),
+        (["e0.1", "sgld", "poisson"], "poisson"),
+        (["e0.1", "delayed"], "delayed"),
+        (["firefly", "e0.1"], "firefly"),
+        (["e0.1", "sgld"], None),
+    ):
+        assert exact_setting({label: traces[label] for label in labels}) == rival
 
 
 def test_paired_ratio_is_sharper_than_the_spread_of_its_blocks():

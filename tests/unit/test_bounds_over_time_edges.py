@@ -123,7 +123,9 @@ WALK, SEQUENTIAL = amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 20)
 def test_a_sampler_approximates_its_exact_limit(sampler, limit):
     assert settings.exact_limit(sampler) == limit
     assert settings.common_limit({1: sampler}) == settings.common_limit({1: sampler, 2: limit}) == limit
-    assert settings.is_exact(limit) and not settings.is_exact(sampler)
+    target = amc.targets.BinaryMRF.random_triples(40, scale=0.1, random_seed=0)  # of 9880 terms
+    assert settings.reads_all(limit, target)
+    assert not settings.reads_all(sampler, target)
 
 
 def test_samplers_without_an_exact_limit_or_with_two():
@@ -135,7 +137,7 @@ def test_samplers_without_an_exact_limit_or_with_two():
     one, other = (amc.MetropolisHastings(amc.RandomWalk(scale), SEQUENTIAL) for scale in (0.1, 0.2))
     with pytest.raises(IncompatibleError, match="must approximate one exact chain"):
         settings.common_limit({1: one, 2: one, 3: other})
-    assert not settings.is_exact(amc.Exchange(WALK))
+    assert not settings.reads_all(amc.Exchange(WALK), None)
 
 
 @pytest.mark.parametrize("sampler", [amc.MetropolisHastings(WALK, SEQUENTIAL), amc.Gibbs(SEQUENTIAL)])

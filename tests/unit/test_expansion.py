@@ -266,8 +266,11 @@ class TestGates:
         assert expansion_gates(bad, LAPLACE) == []
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
-        exact = [{**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest())]
+        exact = [
+            {**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest(), amc.PoissonTest())
+        ]
         assert all(fired({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
+        assert fired({**PILOT, **READS_MOST, "why_not_invariant": ""}, TESTED) == []  # the run knows best
         fewer = {**READS_MOST, "tuning_datapoints_touched": [90_000, 100_000]}
         assert fired({**PILOT, **fewer}, TESTED) == []
 

@@ -123,6 +123,10 @@ class Firefly(Component, ProposalSampler):
         z_update = self.z_update.build_z_update()
         return FireflyProgram(rows, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
 
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the joint law invariant where the bound holds; a run stops where it does not."""
+        return ""
+
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
         """Compile what moves theta at fixed z."""
         if isinstance(self.proposal, Slice):

@@ -98,6 +98,10 @@ class PoissonGibbs(Component, Sampler):
         """Check the pairing, compile it, and return the program that starts chains; nothing is audited."""
         return PoissonGibbsProgram(target, _conditionals(target), self)
 
+    def why_not_invariant(self, target: DiscreteTarget) -> str:
+        """Return "": its conditionals given the counts are exact."""
+        return ""
+
 
 def _conditionals(target: DiscreteTarget) -> CompiledConditionals:
     if not isinstance(target, DiscreteTarget):

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
+from approxmcmc.acceptance.exact import exact_twin_of
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledConditionals,
+    CompiledCoupling,
     CompiledTest,
     Component,
     DiscreteTarget,
@@ -34,6 +36,7 @@ from approxmcmc.contracts import (
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.gibbs.coupling import couple_gibbs
 from approxmcmc.samplers.gibbs.step import (
     SCANS,
     GibbsState,
@@ -127,6 +130,25 @@ class Gibbs(Component, Sampler):
             most = int(conditionals.n_terms.max())
             audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
+
+    def why_not_invariant(self, target: DiscreteTarget) -> str:
+        """Say what the test errs in at one of the sites."""
+        if self.test.leaves_invariant(target.n_obs):  # and so with the fewer terms of a site
+            return ""
+        sizes = np.unique(target.compile_conditionals(fields=False).n_terms)
+        return next((why for size in sizes if (why := self.test.why_not_invariant(int(size)))), "")
+
+    def exact_twin(self, target: DiscreteTarget) -> "Gibbs":
+        """Return the sweep whose sites are drawn from their conditionals."""
+        return dataclasses.replace(self, test=exact_twin_of(self.test))
+
+    def coupling(self, target: DiscreteTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two chains that draw the same sites with the same u."""
+        if not isinstance(target, DiscreteTarget) or target.n_states.max() > 2:
+            return super().coupling(target, adapted)
+        conditionals = target.compile_conditionals(fields=False)
+        tests = build_tests(exact_twin_of(self.test), target, conditionals)
+        return couple_gibbs(target, conditionals, tests, self.scan)
 
 
 def build_tests(

@@ -5,14 +5,18 @@ posterior invariant (Hastings 1970); with another test it does what the test pro
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from approxmcmc.acceptance import CheapestExactTest
+from approxmcmc.acceptance.exact import exact_twin_of
 from approxmcmc.contracts import (
     AcceptanceTest,
+    CompiledCoupling,
     CompiledTest,
     Component,
     DiscreteTarget,
+    DoublyIntractableTarget,
     Proposal,
     ProposalSampler,
     Target,
@@ -21,6 +25,7 @@ from approxmcmc.engine.terms.shuffled import check_place
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.audits import Judge
+from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.replication import compile_replicate
 from approxmcmc.targets.all_rows import AllRows
@@ -101,6 +106,25 @@ class MetropolisHastings(Component, ProposalSampler):
         return MetropolisHastingsProgram(
             rows, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
         )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Say what the test errs in, or the steps where nothing tests them."""
+        return self.test.why_not_invariant(target.n_obs) if self.test.uses_ratio else self.proposal.error_untested
+
+    def exact_twin(self, target: Target) -> "MetropolisHastings":
+        """Return the sampler with the exact test of the same rule."""
+        return dataclasses.replace(self, test=exact_twin_of(self.test))
+
+    def coupling(self, target: Target, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two chains with one proposal and one u, which decide on all data."""
+        intractable, discrete = isinstance(target, DoublyIntractableTarget), isinstance(target, DiscreteTarget)
+        if intractable or self.proposal.proposes_states != discrete:
+            return super().coupling(target, adapted)
+        return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)
+
+    def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Say which of test, proposal and tuning has no audits that couplings can follow."""
+        return why_no_audits(target, self.proposal, self.test, adapted)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
         """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""

@@ -99,6 +99,17 @@ def check_target(target: Any, who: str) -> None:
         )
 
 
+def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
+    """Say where auxiliary data are not drawn exactly; "" where they are."""
+    check_target(target, who)
+    if target.build_simulator(auxiliary).exact:
+        return ""
+    return (
+        f"auxiliary data of {target!r} are the end of a Markov chain; the bias is what that chain lacks of convergence "
+        "and is not bounded"
+    )
+
+
 def log_likelihood_of(target: DoublyIntractableTarget) -> Any:
     """Return theta's(y) - log Z(theta), or None where the normaliser is unknown."""
 

@@ -111,3 +111,7 @@ class NoisyLangevin(Component, Sampler):
             return make_step(make_drift(simulate), no_estimate, keep_nothing, adapt_nothing, False)
 
         return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)
+
+    def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
+        """Say that nothing is tested."""
+        return f"{self!r} tests no step; the bias vanishes as step_size tends to 0 and n_auxiliary grows"

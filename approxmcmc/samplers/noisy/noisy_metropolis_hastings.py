@@ -79,3 +79,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
         return estimated_program(self, target, "ratio", make_estimate_ratio, keeps=False, audit_every=audit_every)
+
+    def why_not_invariant(self, target: EstimatedTarget) -> str:
+        """Say that the ratio is estimated."""
+        return "the ratio of likelihoods is estimated anew in each step; the bias vanishes with the estimate's variance"

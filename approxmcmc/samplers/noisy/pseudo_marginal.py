@@ -134,6 +134,10 @@ class PseudoMarginal(Component, ProposalSampler):
             self, target, "likelihood", make_estimate, keeps=not self.refresh, audit_every=audit_every
         )
 
+    def why_not_invariant(self, target: EstimatedTarget) -> str:
+        """Say where the estimate at theta is drawn anew."""
+        return f"{self!r} draws the estimate at theta anew; the bias vanishes with its variance" if self.refresh else ""
+
 
 def estimated_program(
     sampler: Any,

@@ -146,3 +146,7 @@ class BouncyParticle(Component, Sampler):
             spacing=float(self.spacing),
             who="BouncyParticle",
         )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        return ""

@@ -139,3 +139,7 @@ class ZigZag(Component, Sampler):
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
         return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        return ""

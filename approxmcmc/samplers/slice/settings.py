@@ -107,3 +107,8 @@ class SliceSampler(Component, Sampler):
             audits=Audits(None) if isinstance(audit_every, str) and test.is_audited else None,
             step=slice_step(test),
         )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Say what its comparisons err in."""
+        why: str = self.test.why_not_invariant(target.n_obs)
+        return why

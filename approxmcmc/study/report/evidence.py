@@ -10,6 +10,7 @@ each averaged over an estimand's coordinates before the ratio is taken.
 
 import dataclasses
 import functools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, a
 from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
+from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
@@ -101,7 +103,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     import pandas as pd
 
     reference = results.reference(target)
-    exact = exact_setting(results.records, target, list(traces))
+    exact = exact_setting(traces)
     clocks = {label: completion_clocks(runs, "time", True) for label, runs in traces.items()}
     longest = _longest(clocks.values())
     budgets = longest * np.array(BUDGET_SHARES)
@@ -200,12 +202,16 @@ def _grid(end: float) -> np.ndarray:
     return grid
 
 
-def exact_setting(records: "pd.DataFrame", target: str, labels: Sequence[str]) -> str | None:
-    """Return the setting whose test is exact; of several, one that reads all data in a single look; else None."""
-    samplers = {row.label: row.sampler for row in records[records.target == target].itertuples()}
-    tests = {label: AcceptanceTest.found_in(samplers.get(label)) for label in labels}
-    exact = {label: test for label, test in tests.items() if test is not None and test.is_exact}
-    return min(exact, key=lambda label: len(exact[label].looks(MANY)), default=None)
+def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
+    """Return the setting that leaves the posterior invariant; of several, one that reads all data in a single look."""
+    looks = {}
+    for label, runs in traces.items():
+        attrs = runs[0]["posterior"].attrs
+        settings = json.loads(attrs["inference_library_settings"])
+        if leaves_invariant(attrs, settings):
+            test = AcceptanceTest.found_in(settings)
+            looks[label] = MANY if test is None else len(test.looks(MANY)) or MANY
+    return min(looks, key=looks.__getitem__, default=None)
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:

@@ -10,21 +10,19 @@ same numbers.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.rules import MIRRORS, RULES
-from approxmcmc.contracts import CompiledProposal, CompiledTarget, Proposal
+from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledProposal, CompiledTarget, Proposal, Target
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
-from approxmcmc.couplings.meeting import Coupling
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
-from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import FAILED, STAYED
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
 
@@ -145,8 +143,10 @@ def make_move(
     return compiled(move)
 
 
-def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping[str, float] | None = None) -> Coupling:
-    """Return the coupling of the sampler's proposal with the exact test of its rule.
+def couple_metropolis(
+    target: Target, proposal: Proposal, rule: str, adapted: Mapping[str, float] | None = None
+) -> CompiledCoupling:
+    """Return the coupling of a proposal with the exact test of a rule.
 
     `adapted` is what the proposal had settled on, as a trace tells it.
 
@@ -157,8 +157,9 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
     InvalidInputError
         When `adapted` lacks what tuning settles on.
     """
-    built = sampler.proposal.build_proposal(target)
-    propose, couple = built.propose, coupling_of_proposal(sampler.proposal, built, adapted)
+    proposal = proposal.with_meetings(target)
+    built = proposal.build_proposal(target)
+    propose, couple = built.propose, coupling_of_proposal(proposal, built, adapted)
     known: CompiledTarget = target.compile()
     dim = target.variables.size
 
@@ -178,11 +179,10 @@ def couple_metropolis(target: Any, sampler: MetropolisHastings, adapted: Mapping
         sizes = known.n_obs, known.prior_rows
         return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, as_they_lie, *scratch)
 
-    name = " + ".join(type(member).__name__ for member in sampler.proposal.members)
-    rule = sampler.test.rule
+    name = " + ".join(type(member).__name__ for member in proposal.members)
     move = make_move(propose, couple, RULES[rule].threshold, MIRRORS[rule])
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    return Coupling(name, move, log_density, start, shared, point, known.n_obs, rule=rule, knows_density=True)
+    return CompiledCoupling(name, move, start, shared, point, known.n_obs, rule, log_density)
 
 
 def coupling_of_proposal(
@@ -203,3 +203,30 @@ def coupling_of_proposal(
             "PreconditionedCrankNicolson, SurrogateTransition, SingleSite and mixtures of them"
         )
     return built.couple
+
+
+def why_no_audits(
+    target: Target, proposal: Proposal, test: AcceptanceTest, adapted: Sequence[Mapping[str, float]]
+) -> str:
+    """Say why decisions of a test about a proposal cannot be audited and followed by couplings; "" where they can."""
+    if not test.uses_ratio:
+        return "the sampler has no test"
+    if test.reads_all(target.n_obs):
+        return "the sampler's test is exact"
+    if test.temperature != 1.0:
+        return "the sampler is tempered"
+    if not test.is_homogeneous:
+        return "the sampler's test changes along the chain, which then has no stationary law"
+    if proposal.with_meetings(target) is not proposal:
+        return "two chains of the sampler's proposal come near each other and never meet"
+    if not test.build_test(target).is_audited:
+        return f"decisions of {test!r} cannot be audited"
+    built = proposal.build_proposal(target)
+    if built.couple is None:
+        return f"no coupling is known for {proposal!r}"
+    try:
+        for each in adapted:
+            tuned_state(built, each)
+    except InvalidInputError as error:
+        return str(error)
+    return ""

@@ -9,16 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.rules import logit_uniform
-from approxmcmc.contracts import DiscreteTarget, Streams
+from approxmcmc.contracts import CompiledConditionals, CompiledCoupling, CompiledTest, DiscreteTarget, Streams
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
-from approxmcmc.couplings.meeting import Coupling, unknown_density
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.samplers import Gibbs
 from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
-from approxmcmc.samplers.gibbs.settings import build_tests
 from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, draw_by_terms, new_state
 
 
@@ -56,10 +52,10 @@ def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Calla
     return compiled(sweep)
 
 
-def couple_gibbs(target: DiscreteTarget, sampler: Gibbs) -> Coupling:
-    """Return the coupling of Gibbs samplers with the exact test."""
-    conditionals = target.compile_conditionals(fields=False)
-    tests = build_tests(ExactTest(), target, conditionals)
+def couple_gibbs(
+    target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
+) -> CompiledCoupling:
+    """Return the coupling of Gibbs samplers; the tests read all data."""
 
     def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
         return new_state(conditionals, tests, theta, new_clock(0))
@@ -68,7 +64,6 @@ def couple_gibbs(target: DiscreteTarget, sampler: Gibbs) -> Coupling:
         counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
 
-    sweep = make_sweep(SCANS[sampler.scan], draw_by_terms(given_threshold, tests[0]))
+    sweep = make_sweep(SCANS[scan], draw_by_terms(given_threshold, tests[0]))
     point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
-    how: dict[str, Any] = {"rule": "barker", "knows_density": False}
-    return Coupling(type(sampler).__name__, sweep, unknown_density, start, shared, point, terms, **how)
+    return CompiledCoupling("Gibbs", sweep, start, shared, point, terms, rule="barker")

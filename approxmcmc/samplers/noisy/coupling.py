@@ -14,17 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.rules import log_uniform
-from approxmcmc.contracts import DoublyIntractableTarget
+from approxmcmc.contracts import CompiledCoupling, DoublyIntractableTarget, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES
-from approxmcmc.couplings.meeting import Coupling, unknown_density
-from approxmcmc.couplings.metropolis import coupling_of_proposal
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers import Exchange
 from approxmcmc.samplers.chain import FAILED, STAYED
-from approxmcmc.samplers.noisy.doubly_intractable import RatioState, check_target, estimate_from_draws, make_draw_rows
+from approxmcmc.samplers.metropolis_hastings.coupling import coupling_of_proposal
+from approxmcmc.samplers.noisy.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
 
 
 class Walker(NamedTuple):
@@ -95,15 +93,14 @@ def make_move(
     return compiled(move)
 
 
-def couple_exchange(target: DoublyIntractableTarget, sampler: Exchange) -> Coupling:
-    """Return the coupling of the exchange sampler with the sampler's proposal and one exact draw.
+def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> CompiledCoupling:
+    """Return the coupling of the exchange sampler with one exact draw.
 
     Raises
     ------
     IncompatibleError
         When the target has no exact draws, or the proposal no coupling.
     """
-    check_target(target, "couplings of Exchange")
     try:
         simulator = target.build_simulator("exact")
     except IncompatibleError as error:
@@ -111,8 +108,8 @@ def couple_exchange(target: DoublyIntractableTarget, sampler: Exchange) -> Coupl
             f"couplings: no kernel of {target!r} is exact, and so neither biases nor bounds by couplings can be had: "
             f"{error}"
         ) from None
-    built = sampler.proposal.build_proposal(target)
-    couple = coupling_of_proposal(sampler.proposal, built)
+    built = proposal.build_proposal(target)
+    couple = coupling_of_proposal(proposal, built)
     log_prior, dim = target.compile_log_prior(), target.variables.size
 
     def start(theta: np.ndarray, log_likelihood: float) -> Walker:
@@ -125,5 +122,4 @@ def couple_exchange(target: DoublyIntractableTarget, sampler: Exchange) -> Coupl
 
     move = make_move(built.propose, couple, simulator.simulate)
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    how: dict[str, Any] = {"rule": "metropolis", "knows_density": False}
-    return Coupling(type(sampler).__name__, move, unknown_density, start, shared, point, 1.0, **how)
+    return CompiledCoupling("Exchange", move, start, shared, point, 1.0, rule="metropolis")
