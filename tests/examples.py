@@ -143,9 +143,11 @@ TARGETS = {
     "EstimatedLikelihood": lambda: amc.targets.EstimatedLikelihood(estimate, book.logprior, dim=2, data=X),
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
     "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
+    "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
+    "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
     "PredictorTarget": lambda: amc.PredictorTarget(
         log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
     ),

@@ -88,6 +88,7 @@ def replicate_pairs(
     table: dict[str, list[float]] = {name: [] for name in ("log_ratio", "tau", "exact", "accepted", "error_model")}
     for k, theta in enumerate(visited):
         proposed = theta.copy()
+        program.proposal.refresh(memory)  # no step follows the one before
         log_q_ratio = propose(own.proposal, memory, theta, proposed, count)
         log_ratio, tau = _pair(model, sampler.test, theta, proposed, log_q_ratio)
         pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, proposed, log_q_ratio

@@ -24,8 +24,12 @@ class CompiledProposal(NamedTuple):
     `adapt` must have both `describe` and `restore`: stored draws are audited with the steps that made them.
     ``weight(state) -> float`` is the weight of the draw just made; None where draws weigh the same. ``forget(state)``
     is for samplers whose density changes between proposals; None where the proposal has a memory that it cannot give
-    up, and no `forget` is needed where it has none. `refresh` draws anew, at the next proposal, what a chain holds
-    besides theta, such as a velocity, from its law: for steps that do not follow one another. `records` names the
+    up, and no `forget` is needed where it has none. ``settle(state, accepted)`` tells it after each decision whether
+    what it proposed was accepted: for a proposal whose next one depends on more than theta, such as a velocity that an
+    accepted trajectory carries on; None where it does not. theta alone cannot tell: another member of a mixture may
+    have moved it since. A sampler that decides calls it, or refuses such a proposal. `refresh` draws anew,
+    at the next proposal, what a chain holds besides theta, such as a velocity, from its law: for steps that do not
+    follow one another. `records` names the
     members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
@@ -42,6 +46,7 @@ class CompiledProposal(NamedTuple):
     explain: Callable[[Any], str] = lambda state: ""
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None
+    settle: Callable[[Any, bool], None] | None = None
     couple: Callable[..., tuple[float, float]] | None = None
     refresh: Callable[[Any], None] = lambda state: None
     move: Callable[..., float] | None = None

@@ -63,5 +63,7 @@ class Variables:
 
     def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """Join variables with leading axes (chain, draw) into flat vectors; shape (chain, draw, size)."""
-        pieces = [values[name].reshape(*values[name].shape[:2], -1) for name in self.shapes]
+        pieces = [
+            values[name].reshape(*values[name].shape[:2], math.prod(values[name].shape[2:])) for name in self.shapes
+        ]
         return np.concatenate(pieces, axis=2).astype(np.float64)

@@ -108,7 +108,10 @@ def collect_pairs(
         acceptance = float(np.exp(min(log_ratio[step], 0.0)))
         if step < tune and part.adapt is not None:
             part.adapt(state, acceptance, step)
-        if own.uniform.random() < acceptance:
+        accepted = own.uniform.random() < acceptance
+        if part.settle is not None:
+            part.settle(state, accepted)
+        if accepted:
             theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
     kept, rise = slice(tune, None), float(log_prior + terms.sum() - before)
     evaluations, seconds = passes * compiled.n_obs, time.perf_counter() - began
@@ -128,6 +131,7 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
     log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
     count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
     for k, theta in enumerate(states):
+        proposal.refresh(memory)  # no step follows the one before
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)
         log_prior = compiled.log_prior(proposed[k])
         if log_prior == -np.inf:

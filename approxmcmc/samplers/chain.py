@@ -56,6 +56,11 @@ def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
 
 
 @compiled
+def settle_nothing(proposal: Any, accepted: bool) -> None:
+    """Do nothing: the next proposal depends on theta alone."""
+
+
+@compiled
 def adapt_nothing(state: Any, acceptance: float, step: int) -> None:
     """Learn nothing from a tuning step."""
 

@@ -28,6 +28,7 @@ from approxmcmc.samplers.chain import (
     book_audit,
     is_chosen_for_audit,
     is_tuning,
+    settle_nothing,
 )
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.metropolis_hastings.undefined import is_out_of_reach
@@ -79,6 +80,7 @@ def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> 
         proposal.propose,
         proposal.move or proposal.propose,
         test.is_tested or always_tested,
+        proposal.settle or settle_nothing,
         proposal.adapt or adapt_nothing,
         proposal.weight or weigh_alike,
         make_decision(test),
@@ -95,6 +97,7 @@ def make_step(
     propose: Callable[..., float],
     move: Callable[..., float],
     is_tested: Callable[[Any], bool],
+    settle_proposal: Callable[[Any, bool], None],
     adapt: Callable[..., None],
     weight: Callable[..., float],
     decide: Callable[..., tuple[int, float]],
@@ -140,6 +143,8 @@ def make_step(
             count[OUT_OF_REACH] += 1
             decision, log_ratio = 0, -math.inf
         settle(state.evidence.order, decision == 1)
+        if tested:
+            settle_proposal(state.proposal, decision == 1)
         if decision == 1:
             assign(theta, proposed)
             state.log_prior[0] = log_prior
