@@ -28,7 +28,7 @@ _HOMES = {
     "approxmcmc.api": ("importance_sampling", "sample"),
     "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
-    "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
+    "approxmcmc.samplers.gibbs.replication": ("realised_conditional",),
     "approxmcmc.couplings": ("bias", "debias"),
     "approxmcmc.design": ("choose_sampler", "design_sgld", "design_test", "plan_annealing", "robbins_monro"),
     "approxmcmc.diagnostics": (
@@ -37,6 +37,7 @@ _HOMES = {
         "cost_summary",
         "diagnose",
         "importance_estimates",
+        "latents",
         "log_likelihood",
         "loo_subsample",
         "risk",
@@ -68,7 +69,6 @@ _HOMES = {
         "StochasticGradientLangevin",
         "StochasticGradientNoseHoover",
         "StochasticGradientZigZag",
-        "SurrogateTransition",
     ),
     "approxmcmc.reference": ("Gates", "reference_posterior", "stein_discrepancy"),
     "approxmcmc.resuming": ("resume",),
@@ -90,7 +90,8 @@ _HOMES = {
         "ZigZag",
     ),
     "approxmcmc.targets.auxiliary": ("Auxiliary",),
-    "approxmcmc.targets": ("ControlVariate", "CoreRows", "GLMTarget", "PredictorTarget", "Target", "laplace"),
+    "approxmcmc.surrogate": ("ControlVariate", "CoreRows", "SurrogateTransition"),
+    "approxmcmc.targets": ("GLMTarget", "PredictorTarget", "Target", "laplace"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (
@@ -110,6 +111,7 @@ _ROOMS = (
     "samplers",
     "sources",
     "study",
+    "surrogate",
     "targets",
 )
 

@@ -16,18 +16,17 @@ from approxmcmc.contracts import Program, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import smallest_ess
 from approxmcmc.engine.messages import tell
-from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.audits import audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
-from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
 
     `content` is the hash of the target: seconds where there are many data, so that it is made once.
@@ -43,14 +42,14 @@ class Plan(NamedTuple):
 
 def make_plan(
     target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
-) -> Plan:
+) -> RunPlan:
     """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
     if sampler is not None:
         if book:
             book.made |= {"tune": settings.tune, "candidate": None}
         # A model that cannot be named is refused here, while nothing is lost.
         content = book.asked["target"]["content"] if book else target.content_hash()
-        return Plan(target, sampler, settings, content, initvals)
+        return RunPlan(target, sampler, settings, content, initvals)
     if book and book.begun:
         return _as_chosen(target, settings, book)
     from approxmcmc.design.choice import choose_sampler
@@ -65,10 +64,10 @@ def make_plan(
         book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(choice.attrs)}
         book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": form}
     initvals = choice.initvals if initvals is None else initvals
-    return Plan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
+    return RunPlan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
 
 
-def _as_chosen(target: Target, settings: Settings, book: Book) -> Plan:
+def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
     """Return the choice that a run was begun with, made again without trials."""
     from approxmcmc.design.choice import made_again
 
@@ -79,7 +78,7 @@ def _as_chosen(target: Target, settings: Settings, book: Book) -> Plan:
     now = {"sampler": sampler.to_dict(), "target": form}
     refuse_another_run(book.path, {name: made[name] for name in now}, now)
     settings = settings._replace(tune=made["tune"])
-    return Plan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
+    return RunPlan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
 
 
 def _first(seed: Any) -> int:
@@ -87,7 +86,7 @@ def _first(seed: Any) -> int:
     return int(seed if isinstance(seed, int) else seed[0])
 
 
-def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
     """Make the chains of a run, let them go on where its book says, and return the trace and what is wrong with it.
 
     Raises what `sample` raises.
@@ -99,17 +98,20 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
     if book and begun:
         audit_every, initvals = book.made["audit_every"], np.array(book.made["starts"])
 
-    started = time.perf_counter()
-    program = sampler.build(target, audit_every=audit_every)
-    compiled = time.perf_counter()
-    own = [streams(sequence) for sequence in seed_sequences(settings.seed, settings.chains)[0]]
-    points, evaluations = starting_points(program, target.variables, start_law(target, sampler), initvals, own)
-    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
-    ready = time.perf_counter()
+    made = assemble(
+        target,
+        sampler,
+        seed=settings.seed,
+        chains=settings.chains,
+        tune=tune,
+        audit_every=audit_every,
+        initvals=initvals,
+    )
+    program, running = made.program, made.chains
     if book and not begun:
         # A rate that "auto" has found by the clock must not change when the run goes on.
         found_rate = program.attrs.get("audit_every") or audit_every
-        book.made |= {"starts": points.tolist(), "audit_every": found_rate}
+        book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     goals = _goals(settings, target, program)
     began = time.perf_counter() - (begun.seconds if begun else 0.0)
@@ -134,14 +136,19 @@ def carry_out(plan: Plan, book: Book | None, *, cores: int, progressbar: bool) -
         )
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
-    result = audit_draws(result, running, own[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline)
+    result = audit_draws(
+        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
+    )
     attrs = {
         "n_obs": target.n_obs,
         "seed": settings.seed,
         "target_content_hash": content,
-        "setup_compile_seconds": compiled - started,
-        "setup_start_seconds": ready - compiled,
-        "setup_likelihood_evaluations": evaluations * target.n_obs + sum(chain.start_evaluations for chain in running),
+        "why_not_invariant": sampler.why_not_invariant(target),
+        "distance_to_model": math.nan if target.distance_to_model is None else target.distance_to_model,
+        "setup_compile_seconds": made.compile_seconds,
+        "setup_start_seconds": made.start_seconds,
+        "setup_likelihood_evaluations": made.evaluations * target.n_obs
+        + sum(chain.start_evaluations for chain in running),
         **chosen,
         **found,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),

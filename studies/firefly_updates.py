@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table

@@ -23,7 +23,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.contracts import Component, Sampler
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from approxmcmc.engine import moments
-from approxmcmc.engine.order import (
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.order import (
     BLOCK_SIZE,
     N_OBS,
     OFFSET,

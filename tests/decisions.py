@@ -11,12 +11,12 @@ from scipy import stats
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, BoundedTermsTarget, CompiledTermRange
 from approxmcmc.contracts.records import BLANK_VALUES, EVALUATIONS, TOUCHED
-from approxmcmc.engine.batches import batch_kernel
-from approxmcmc.engine.compile import bind, compiled, entry_point, type_of
-from approxmcmc.engine.evidence import merge_differences, new_evidence
-from approxmcmc.engine.order import read_differences, rows_order
-from approxmcmc.engine.term_range import constant_range
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import bind, compiled, entry_point, type_of
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.batches import batch_kernel
+from approxmcmc.engine.terms.evidence import merge_differences, new_evidence
+from approxmcmc.engine.terms.order import read_differences, rows_order
+from approxmcmc.engine.terms.term_range import constant_range
 from tests.planting import plain
 
 

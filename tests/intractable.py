@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget, Simulator, Variables, content_hash
-from approxmcmc.engine.batches import LOG_PRIOR, prior_kernel
-from approxmcmc.engine.compile import bind, compiled
+from approxmcmc.engine.compiler.compile import bind, compiled
+from approxmcmc.engine.terms.batches import LOG_PRIOR, prior_kernel
 
 UPDATES = COUNT_NAMES.index("auxiliary_updates")
 STATISTICS = COUNT_NAMES.index("statistic_evaluations")

@@ -12,7 +12,7 @@ import types
 
 from numba import config
 
-from approxmcmc.engine.clock import nanoseconds
+from approxmcmc.engine.compiler.clock import nanoseconds
 from approxmcmc.samplers.chain import Loop, make_chain
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.compile import bind, type_of
+from approxmcmc.engine.compiler.compile import bind, type_of
 
 
 def make_repeat(simulate):

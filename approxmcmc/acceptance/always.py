@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence
 
 
 class NoState(NamedTuple):
@@ -66,6 +66,10 @@ class AlwaysAccept(AcceptanceTest):
     def uses_ratio(self) -> bool:
         """It does not."""
         return False
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say that nothing is tested."""
+        return f"{self!r} tests nothing"
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return no look at all."""

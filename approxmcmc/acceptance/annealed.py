@@ -22,8 +22,8 @@ from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, Se
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, log_likelihood_at
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -198,6 +198,19 @@ class AnnealedEpsilon(AcceptanceTest):
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look; all epochs share them."""
         return self.test.looks(n_obs)
+
+    def reads_all(self, n_obs: int) -> bool:
+        """Return whether the tests of all epochs read all terms, and no step goes untested."""
+        return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say when it becomes exact."""
+        if self.reads_all(n_obs):
+            return ""
+        return (
+            f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on alone, where "
+            "epsilon is 0; the bias of what was drawn before vanishes with the length of the run"
+        )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
         """Return the same epochs with subsets that are drawn afresh for every decision."""

@@ -24,7 +24,7 @@ from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import BARKER
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.engine.checks import is_integer
-from approxmcmc.engine.order import check_order
+from approxmcmc.engine.terms.order import check_order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -116,6 +116,15 @@ class MinibatchBarker(AcceptanceTest):
     def rule(self) -> str:
         """Barker's."""
         return "barker"
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say what stands in for the noise of the decision."""
+        if self.temperature != 1.0 or self.reads_all(n_obs):
+            return super().why_not_invariant(n_obs)
+        return (
+            f"{self!r} takes a minibatch's noise for normal; the bias vanishes in the Gaussian regime, and audits tell "
+            "the error of the acceptance probability"
+        )
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""

@@ -34,12 +34,12 @@ from approxmcmc.contracts.records import (
     SKEWNESS_RATIO,
     VARIANCE,
 )
-from approxmcmc.engine.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.compile import allocating, compiled
-from approxmcmc.engine.evidence import Evidence, merge_differences
-from approxmcmc.engine.moments import M2, MEAN, merge, reset, skewness
-from approxmcmc.engine.order import draw_next, read_differences
-from approxmcmc.engine.term_table import read_table
+from approxmcmc.engine.compiler.compile import allocating, compiled
+from approxmcmc.engine.terms.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence, merge_differences
+from approxmcmc.engine.terms.moments import M2, MEAN, merge, reset, skewness
+from approxmcmc.engine.terms.order import draw_next, read_differences
+from approxmcmc.engine.terms.term_table import read_table
 
 REPLICATIONS = 64  # of the minibatch in one audit: a standard error of about 0.03, without a further evaluation
 

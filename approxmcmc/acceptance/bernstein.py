@@ -42,12 +42,12 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, ROUNDS, VIOLATIONS
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
-from approxmcmc.engine.order import check_order, read_differences
-from approxmcmc.engine.term_range import constant_range
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
+from approxmcmc.engine.terms.order import check_order, read_differences
+from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -208,10 +208,16 @@ class BernsteinTest(AcceptanceTest):
             if not fits:
                 raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {value!r}")
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether it never stops early."""
-        return self.delta == 0.0
+    def reads_all(self, n_obs: int) -> bool:
+        """Return whether it never stops early, or has one look."""
+        return self.delta == 0.0 or super().reads_all(n_obs)
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say how often its decisions may be wrong."""
+        if self.reads_all(n_obs):
+            return ""
+        known = "with no bound, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
+        return f"{self!r} stops early; acceptance probabilities are off by its probability of a wrong decision, {known}"
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""

@@ -44,6 +44,10 @@ class CheapestExactTest(AcceptanceTest):
         """Return none: how many terms are read may be random."""
         return np.empty(0, dtype=np.int64)
 
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Return "": what is chosen leaves the target's law invariant."""
+        return ""
+
     def chosen_for(self, target: Target | Population) -> AcceptanceTest:
         """Return the test that decides about this target."""
         poisson = PoissonTest()

@@ -17,9 +17,9 @@ import numpy as np
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.errors import IncompatibleError
 
 if TYPE_CHECKING:
@@ -163,6 +163,11 @@ class DelayedAcceptance(AcceptanceTest):
     def reads_all(self, n_obs: int) -> bool:
         """Return False: the first stage reads nothing."""
         return False
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """As the second stage: the first balances what stands beside the terms, whatever the second does."""
+        why: str = self.test.why_not_invariant(n_obs)
+        return why
 
     def with_independent_subsets(self) -> "DelayedAcceptance":
         """Return the same stages with subsets that are drawn afresh for every decision."""

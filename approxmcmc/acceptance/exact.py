@@ -14,9 +14,9 @@ import numpy as np
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, log_likelihood_at
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
 class KeptLikelihood(NamedTuple):
@@ -101,11 +101,6 @@ class ExactTest(AcceptanceTest):
             raise InvalidInputError(f"ExactTest: rule must be one of {sorted(RULES)}, found {self.rule!r}")
 
     @property
-    def is_exact(self) -> bool:
-        """It is."""
-        return True
-
-    @property
     def compares(self) -> bool:
         """It does."""
         return True
@@ -120,3 +115,19 @@ class ExactTest(AcceptanceTest):
             keep_log_likelihood=keep_log_likelihood,
             is_audited=False,
         )
+
+
+def exact_twin_of(test: AcceptanceTest) -> ExactTest:
+    """Return the exact test of the rule of another one.
+
+    Raises
+    ------
+    IncompatibleError
+        When the other one follows a tempered law.
+    """
+    if test.temperature != 1.0:
+        raise IncompatibleError(
+            f"{test!r} divides the log-likelihood by {test.temperature:g} and so follows no law of the target itself, "
+            "as its exact twin would; use temperature 1"
+        )
+    return ExactTest(test.rule)

@@ -8,7 +8,7 @@ import dataclasses
 
 from approxmcmc.acceptance.thinning import ThinnedTest
 from approxmcmc.contracts import CompiledTest, Population, Target
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 
 
 @compiled

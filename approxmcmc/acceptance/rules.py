@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 
 
 class Rule(NamedTuple):

@@ -40,11 +40,11 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLERANCE_STOPS
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
-from approxmcmc.engine.order import check_order, read_differences
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
+from approxmcmc.engine.terms.order import check_order, read_differences
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -204,10 +204,18 @@ class SequentialTTest(AcceptanceTest):
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)
         return cls(epsilon=epsilon, **looks)
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether it never stops early."""
-        return self.epsilon == 0.0
+    def reads_all(self, n_obs: int) -> bool:
+        """Return whether it never stops early, or has one look."""
+        return self.epsilon == 0.0 or super().reads_all(n_obs)
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say where it stops early."""
+        if self.reads_all(n_obs):
+            return ""
+        return (
+            f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` tells "
+            "what they do to averages"
+        )
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""

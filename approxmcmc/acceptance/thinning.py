@@ -46,10 +46,10 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED, VIOLATIONS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, log_likelihood_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.row_classes import RowClasses, draw_rows_by_class, row_classes
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
+from approxmcmc.engine.terms.row_classes import RowClasses, draw_rows_by_class, row_classes
 from approxmcmc.errors import IncompatibleError
 
 if TYPE_CHECKING:
@@ -180,6 +180,10 @@ class ThinnedTest(AcceptanceTest):
     def looks(self, n_obs: int) -> np.ndarray:
         """Return none: how many terms are read is random."""
         return np.empty(0, dtype=np.int64)
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Return "": it leaves the target's law invariant where the bounds hold; a run counts what breaks them."""
+        return ""
 
     def difference_bound(self, target: Target | Population) -> CompiledDifferenceBound:
         """Return the target's bound of its single terms, or say what would give one."""

@@ -7,7 +7,7 @@ at the mean: there is a mu^ with
 
     accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
 
-The form reads a table of the terms, see `approxmcmc.engine.term_table`.
+The form reads a table of the terms, see `approxmcmc.engine.terms.term_table`.
 """
 
 import math
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.batches import FINITE, UNDEFINED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.moments import MEAN, reset
-from approxmcmc.engine.term_table import read_table
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.batches import FINITE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import MEAN, reset
+from approxmcmc.engine.terms.term_table import read_table
 
 
 @cached_by_content(maxsize=16)

@@ -9,7 +9,7 @@ import math
 
 from approxmcmc.acceptance.thinning import ThinnedTest
 from approxmcmc.contracts import CompiledTest, Population, Target
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 
 

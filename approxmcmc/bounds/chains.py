@@ -13,12 +13,11 @@ from approxmcmc.bounds.distance import (
     marginal_distances,
     total_variation_interval,
 )
-from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.audits import audit_draws
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
@@ -29,16 +28,15 @@ UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
 
 def run_chains(target: Any, sampler: Any, draws: int, tune: int, chains: int, seed: Any, show: bool) -> "xr.DataTree":
     """Return the trace of chains on one core, audited as `sample` would."""
-    program = sampler.build(target, audit_every="auto")
-    own = [streams(sequence) for sequence in seed_sequences(seed if isinstance(seed, int) else seed[0], chains)[0]]
-    points, _ = starting_points(program, target.variables, start_law(target, sampler), None, own)
-    started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
+    first = seed if isinstance(seed, int) else seed[0]
+    made = assemble(target, sampler, seed=first, chains=chains, tune=tune, audit_every="auto")
+    program, started = made.program, made.chains
     with progress(chains * (tune + draws), show=show, label=f"sampling {chains} chains", time_limit=None) as shown:
         result = run(
             program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
             keep_warmup=False, progress=shown,
         )  # fmt: skip
-    result = audit_draws(result, started, own[0].audit, tune=tune, thin=1)
+    result = audit_draws(result, started, made.streams[0].audit, tune=tune, thin=1)
     return build_trace(
         result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
         settings=sampler.to_dict(),

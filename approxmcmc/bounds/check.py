@@ -25,7 +25,7 @@ from approxmcmc.bounds.chains import joined_groups, measured_distance, run_chain
 from approxmcmc.bounds.delta import estimate_delta
 from approxmcmc.bounds.distance import Distance
 from approxmcmc.bounds.finite import LARGEST_MATRIX
-from approxmcmc.bounds.settings import common_limit, is_exact, settings_of
+from approxmcmc.bounds.settings import common_limit, reads_all, settings_of
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, exact, label_of
 from approxmcmc.bounds.transition import transition_matrix
 from approxmcmc.contracts import DiscreteTarget, TestedSampler
@@ -146,7 +146,7 @@ def check_bound(
     import xarray as xr
 
     settings = settings_of(sampler, epsilons)
-    limit = common_limit(settings)
+    limit = common_limit(settings, target)
     finite = grid is not None or (
         isinstance(target, DiscreteTarget) and math.prod(target.n_states.tolist()) <= LARGEST_MATRIX
     )
@@ -236,7 +236,7 @@ def _from_decisions(
     if not isinstance(sampler, TestedSampler):
         raise IncompatibleError(f"check_bound: {sampler!r} needs a grid, whose transition matrices are known")
     delta_max, label = math.nan, NOT_APPLICABLE
-    if is_exact(sampler):
+    if reads_all(sampler, target):
         delta_max, label = 0.0, RIGOROUS
     elif n_pairs > 0:
         decided = estimate_delta(

@@ -110,16 +110,15 @@ def noisy_exchange_errors(
     }
     found = xr.Dataset(by_state, attrs={"lattice_error": law.error, "n_auxiliary": law.n_auxiliary})
     heuristic = constants is not None
-    found["factor"] = mitrophanov_factor(*constants) if constants else _factor_of_the_exact_chain(target, sampler, grid)
+    if constants:
+        found["factor"] = mitrophanov_factor(*constants)
+    else:
+        matrix = transition_matrix(target, sampler.exact_limit(target), grid).to_numpy()
+        found["factor"] = bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
     for name, loss in (("corollary_2_3", "mean_error"), ("theorem_bound", "lemma_3_1")):
         worth = HEURISTIC if heuristic else found[loss].attrs["label"]
         found[name] = ((), float(found["factor"] * found[loss].max()), {"label": worth})
     return found
-
-
-def _factor_of_the_exact_chain(target: Any, sampler: Any, grid: Any) -> float:
-    matrix = transition_matrix(target, sampler.exact_limit(), grid).to_numpy()
-    return bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
 
 
 class UniformBound(NamedTuple):

@@ -55,25 +55,9 @@ def _at_epsilons(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, 
     return {epsilon: sampler.with_epsilon(epsilon) for epsilon in epsilons}
 
 
-def exact_limit(sampler: Any) -> Any:
-    """Return the sampler whose stationary law is the posterior, and which this one approximates.
-
-    Raises
-    ------
-    IncompatibleError
-        When there is none, or the test follows a tempered posterior.
-    """
-    if isinstance(sampler, TestedSampler) and sampler.test.temperature != 1.0:
-        raise IncompatibleError(
-            "check_bound compares with the posterior, and a test at another temperature than 1 follows a tempered one; "
-            f"found {sampler.test!r}"
-        )
-    return sampler.exact_limit()
-
-
-def common_limit(settings: Mapping[float, Any]) -> Any:
+def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
     """Return the one exact sampler that all settings approximate, or refuse: bounds of two chains do not compare."""
-    limits = [exact_limit(sampler) for sampler in settings.values()]
+    limits = [sampler.exact_limit(target) for sampler in settings.values()]
     other = next((limit for limit in limits if limit != limits[0]), None)
     if other is not None:
         raise IncompatibleError(
@@ -83,6 +67,6 @@ def common_limit(settings: Mapping[float, Any]) -> Any:
     return limits[0]
 
 
-def is_exact(sampler: Any) -> bool:
-    """Return whether every decision is that of all data."""
-    return isinstance(sampler, TestedSampler) and sampler.test.is_exact
+def reads_all(sampler: Any, target: Any) -> bool:
+    """Return whether every decision is that of all data; none of a Gibbs sampler has more terms than the target."""
+    return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)

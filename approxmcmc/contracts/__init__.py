@@ -1,7 +1,7 @@
 """The roles of the library and what each promises to the others.
 
 A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
-roles of this room, which imports nothing of ours but errors, so that every other can import it.
+roles of this room, which imports nothing of ours but the errors, so that every other can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is made for a
 target: compiled functions, and a named tuple of numbers and arrays which they read and write (`compiled`). Settings
@@ -9,11 +9,12 @@ travel between processes and into files; what is compiled never does.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
-from approxmcmc.contracts.compiled import CompiledProposal, CompiledTest
+from approxmcmc.contracts.compiled import CompiledCoupling, CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.foreign import ForeignSampler
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
+from approxmcmc.contracts.latents import LatentTarget
 from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
@@ -68,6 +69,7 @@ __all__ = [
     "Chain",
     "CompiledBound",
     "CompiledConditionals",
+    "CompiledCoupling",
     "CompiledDifferenceBound",
     "CompiledEstimator",
     "CompiledGradient",
@@ -85,6 +87,7 @@ __all__ = [
     "EstimatedTarget",
     "Finding",
     "ForeignSampler",
+    "LatentTarget",
     "Population",
     "Program",
     "Proposal",

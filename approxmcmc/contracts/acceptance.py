@@ -56,11 +56,6 @@ class AcceptanceTest(Component, abc.ABC):
         return True
 
     @property
-    def is_exact(self) -> bool:
-        """Whether every decision is that of all data, whatever their number."""
-        return False
-
-    @property
     def compares(self) -> bool:
         """Whether it asks how an estimate of the log ratio compares with the threshold, and no more.
 
@@ -93,7 +88,21 @@ class AcceptanceTest(Component, abc.ABC):
 
     def reads_all(self, n_obs: int) -> bool:
         """Return whether every decision about `n_obs` terms is that of all of them."""
-        return self.is_exact or self.looks(n_obs).tolist() == [n_obs]
+        return self.looks(n_obs).tolist() == [n_obs]
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Say why decisions on `n_obs` terms do not leave the target's law invariant, and how far off; "" if they do.
+
+        They do where acceptance probabilities balance the terms, a(theta, theta') / a(theta', theta) = exp(Lambda),
+        whether the test reads all of them or not.
+        """
+        if self.temperature != 1.0:
+            return f"{self!r} follows the posterior with its log-likelihood divided by {self.temperature:g}"
+        return "" if self.reads_all(n_obs) else f"{self!r} reads a part of the data and does not tell how it errs"
+
+    def leaves_invariant(self, n_obs: int) -> bool:
+        """Return whether decisions about `n_obs` terms leave the target's law invariant."""
+        return not self.why_not_invariant(n_obs)
 
     def with_independent_subsets(self) -> Self:
         """Return the same test with subsets that are drawn afresh for every decision."""

@@ -1,6 +1,6 @@
 """What a component becomes when it is built for a target: compiled functions, and a state that they read and write.
 
-The functions are compiled by `approxmcmc.engine.compile.compiled`, or plain where nothing is compiled.
+The functions are compiled by `approxmcmc.engine.compiler.compile.compiled`, or plain where nothing is compiled.
 
 The state is a named tuple. It holds what was settled at set-up (numbers, arrays, function pointers) and the arrays that
 belong to one chain, all by name: ``state.upper``, ``state.log_factor[0]``. What changes from step to step lies in
@@ -24,8 +24,12 @@ class CompiledProposal(NamedTuple):
     `adapt` must have both `describe` and `restore`: stored draws are audited with the steps that made them.
     ``weight(state) -> float`` is the weight of the draw just made; None where draws weigh the same. ``forget(state)``
     is for samplers whose density changes between proposals; None where the proposal has a memory that it cannot give
-    up, and no `forget` is needed where it has none. `refresh` draws anew, at the next proposal, what a chain holds
-    besides theta, such as a velocity, from its law: for steps that do not follow one another. `records` names the
+    up, and no `forget` is needed where it has none. ``settle(state, accepted)`` tells it after each decision whether
+    what it proposed was accepted: for a proposal whose next one depends on more than theta, such as a velocity that an
+    accepted trajectory carries on; None where it does not. theta alone cannot tell: another member of a mixture may
+    have moved it since. A sampler that decides calls it, or refuses such a proposal. `refresh` draws anew,
+    at the next proposal, what a chain holds besides theta, such as a velocity, from its law: for steps that do not
+    follow one another. `records` names the
     members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` says what set-up cost, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
@@ -42,6 +46,7 @@ class CompiledProposal(NamedTuple):
     explain: Callable[[Any], str] = lambda state: ""
     weight: Callable[..., float] | None = None
     forget: Callable[..., None] | None = None
+    settle: Callable[[Any, bool], None] | None = None
     couple: Callable[..., tuple[float, float]] | None = None
     refresh: Callable[[Any], None] = lambda state: None
     move: Callable[..., float] | None = None
@@ -83,3 +88,24 @@ class CompiledTest(NamedTuple):
     is_audited: bool = True
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
+
+
+class CompiledCoupling(NamedTuple):
+    """Two chains of one exact kernel that move together until they meet, each by the kernel's own law.
+
+    ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` of the first
+    alone, with the same numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with `theta`
+    and `proposed`; the log-likelihood is NaN where it is not known yet. ``shared()`` makes what both chains use:
+    `counts`, and `look`, the log ratio of what the first chain proposed while alone, and by how much the log density
+    would change. ``density(chain)`` is the log density at its state; None where the kernel does not know it. `point` is
+    a theta, for the types; `cost_per_pass` the evaluations that make one pass; `rule` that by which it accepts.
+    """
+
+    name: str
+    move: Callable[..., int]
+    start: Callable[[np.ndarray, float], Any]
+    shared: Callable[[], Any]
+    point: np.ndarray
+    cost_per_pass: float
+    rule: str
+    density: Callable[..., float] | None = None

@@ -24,6 +24,12 @@ class Proposal(abc.ABC):
     leaves_little: bool = False
     """Whether its density ratio cancels all of the posterior but little, so that an exact test is cheap."""
 
+    error_untested: str = "nothing is known of the law of its untested steps"
+    """What its steps are off by where no test corrects them; "" where they leave the target's law invariant untested.
+
+    With a test they are as exact as the test: the density ratio is that of the steps.
+    """
+
     @property
     def members(self) -> "Sequence[Proposal]":
         """The proposals of which one moves at every step: this one, or those of a mixture."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from approxmcmc.contracts.compiled import CompiledCoupling
 from approxmcmc.errors import IncompatibleError
 
 
@@ -151,7 +152,38 @@ class Sampler(abc.ABC):
         """Return a random theta where a chain may start, shape (dim,), or None: the sampler knows of none."""
         return None
 
-    # --- its law on given states, and what it approximates ---
+    # --- its law ---
+
+    def why_not_invariant(self, target: Any) -> str:
+        """Say why a step after tuning does not leave the law of `target` invariant, and what is known of the error.
+
+        "" where it does. The law is the target's own: how far it lies from a model that it stands for, the target tells
+        (`Target.distance_to_model`).
+        """
+        return f"{type(self).__name__} does not tell whether its steps leave the law of a target invariant"
+
+    def leaves_invariant(self, target: Any) -> bool:
+        """Return whether a step after tuning leaves the law of `target` invariant."""
+        return not self.why_not_invariant(target)
+
+    def exact_twin(self, target: Any) -> "Sampler":
+        """Return the sampler with this one's steps, decided on all data, or refuse: its law is that of `target`."""
+        raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
+
+    def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two coupled chains of its exact twin, or refuse; `adapted` is what tuning has settled on."""
+        raise IncompatibleError(
+            f"couplings: no coupling is known for {self!r} on {target!r}; it is for Metropolis-Hastings, with "
+            "SingleSite on discrete states, Gibbs on binary sites, and Exchange on doubly intractable targets"
+        )
+
+    def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Say why decisions of its chains cannot be held against coupled chains of its exact twin; "" where they can.
+
+        `adapted` says what the tuning of each chain has settled on. Where they can, programs of the sampler have
+        auditors, and their steps are those that `coupling` makes.
+        """
+        return "only Metropolis-Hastings has audited steps"
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
@@ -194,18 +226,9 @@ class Sampler(abc.ABC):
             "theirs"
         )
 
-    def exact_limit(self) -> "Sampler":
-        """Return the sampler that this one approximates: without the error of its test, or with infinitely many draws.
-
-        Raises
-        ------
-        IncompatibleError
-            When there is none that is known; here always.
-        """
-        raise IncompatibleError(
-            f"check_bound: no sampler is known that {self!r} approximates; MetropolisHastings, Gibbs and Exchange have "
-            "one"
-        )
+    def exact_limit(self, target: Any) -> "Sampler":
+        """Return the sampler that this one approximates, or refuse: its exact twin, or infinitely many draws."""
+        return self.exact_twin(target)
 
     def draws_law(self, target: Any, states: np.ndarray) -> Any:
         """Return the law of the auxiliary draws behind a step from each of some states, shape (n, dim).

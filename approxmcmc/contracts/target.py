@@ -56,6 +56,14 @@ class Target(abc.ABC):
     omitted_constants: np.ndarray | float = 0.0
     """What the terms leave out of log p(x_i | theta), shape (n_obs,) or one number; cross-validation adds it."""
 
+    distance_to_model: float | None = 0.0
+    """How far its log density lies from that of the model that it stands for, beyond a constant, at most; nats.
+
+    At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: it is the model; None: it
+    approximates one, by a quadrature say, and no bound is known. A sampler that leaves this target's law invariant
+    knows nothing of it.
+    """
+
     @abc.abstractmethod
     def initial_point(self) -> np.ndarray:
         """Return the flat theta around which chains start; shape (dim,)."""
@@ -78,6 +86,11 @@ class Target(abc.ABC):
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta where a chain may start, shape (dim,), or None: the target knows of none."""
         return None
+
+    @property
+    def plain(self) -> "Target":
+        """The same posterior as its user gave it: this target, unless its terms are an expansion of another's."""
+        return self
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -218,7 +231,7 @@ class SurrogateTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
-        """Compile the surrogate, and tune one of `approxmcmc.engine.surrogate_transition.KERNELS` on it."""
+        """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
 
 
 class TwinnedTarget(abc.ABC):

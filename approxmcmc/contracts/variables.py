@@ -60,3 +60,10 @@ class Variables:
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
         """Join variables given by name into one flat float64 vector."""
         return np.concatenate([np.ravel(np.asarray(values[name], dtype=np.float64)) for name in self.shapes])
+
+    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Join variables with leading axes (chain, draw) into flat vectors; shape (chain, draw, size)."""
+        pieces = [
+            values[name].reshape(*values[name].shape[:2], math.prod(values[name].shape[2:])) for name in self.shapes
+        ]
+        return np.concatenate(pieces, axis=2).astype(np.float64)

@@ -1,7 +1,7 @@
 """Coupled chains of exact kernels, and the bias of a run that they tell without a gold standard.
 
-`meeting` is the loop of two chains until they meet; `metropolis`, `gibbs` and `finite` are the kernels that can be
-coupled. `bias` launches such chains from audited draws; `debias` takes off what they found.
+`meeting` is the loop of two chains until they meet; a sampler brings the step of both (`Sampler.coupling`), `finite`
+that of a transition matrix. `bias` launches such chains from audited draws; `debias` takes off what they found.
 """
 
 from approxmcmc.couplings.debiasing import debias

@@ -12,7 +12,7 @@ import xarray as xr
 from approxmcmc.contracts import Sampler, Target
 from approxmcmc.couplings.findings import Finished, as_dataset
 from approxmcmc.couplings.forgetting import forgetting_time
-from approxmcmc.couplings.forms import AuditForm, DriftForm, Record, Streams, audit_form, drift_form, why_no_audits
+from approxmcmc.couplings.forms import AuditForm, DriftForm, Record, Streams, audit_form, drift_form
 from approxmcmc.couplings.kernels import chosen_kernel
 from approxmcmc.couplings.measure import FEWEST, Draws, Measure, draws_of, measure_of
 from approxmcmc.couplings.summands import Summands, average
@@ -160,7 +160,7 @@ def bias(
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)
     for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # what is counted ignores the clock
-    known = len(forms) == 1 and n_audits is not None and isinstance(forms[0], DriftForm)  # nothing is left to choose
+    known = len(forms) == 1 and n_audits is not None and not forms[0].learns  # nothing is left to choose
     pilots = [] if known else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
     best = min(range(len(pilots)), key=lambda k: pilots[k].work) if pilots else 0
     if n_audits is None:
@@ -206,7 +206,7 @@ def _forms(
     form: str, kernel: Any, target: Target, sampler: Any, draws: Draws, streams: Streams, orders: int, max_steps: int
 ) -> list[AuditForm | DriftForm]:
     """Return the forms among which a pilot chooses."""
-    why = why_no_audits(target, sampler, draws.adapted)
+    why = "the draws are from elsewhere" if sampler is None else sampler.why_no_audits(target, draws.adapted)
     if form == "audit" and (why or kernel is not None):
         raise IncompatibleError(
             f"bias: there is no form 'audit' for {sampler!r}: {why or 'a kernel is named, which form drift follows'}; "
@@ -269,14 +269,10 @@ def _pilot(
     """Make audits that do not count, to learn their cost, their variance and the constant of the roulette."""
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
-    deltas = np.array([record.delta for record in first.records])
-    if isinstance(form, AuditForm):
-        form.roulette = float(np.sqrt(np.mean(deltas**2)))
+    form.learn(first.records)
     more = min(max(allowed / first.seconds - 1.0, 1.0) * FEWEST_OF_PILOT, PILOT - FEWEST_OF_PILOT)
     run = _audit(form, streams, draws, measure, places[FEWEST_OF_PILOT:][: int(more)])
-    if isinstance(form, AuditForm):
-        deltas = np.append(deltas, [record.delta for record in run.records])
-        form.roulette = float(np.sqrt(np.mean(deltas**2)))
+    form.learn([*first.records, *run.records])
     rows, _ = run.summands.finish()
     sd = measure(draws.flat[places], np.zeros(PILOT)).std(axis=0)
     variance = average(rows).variance[sd > 0.0] / sd[sd > 0.0] ** 2

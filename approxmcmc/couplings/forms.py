@@ -22,11 +22,7 @@ from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.couplings.kernels import Kernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
-from approxmcmc.couplings.metropolis import couple_metropolis
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers import Exchange, MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings_program import tuned_state
+from approxmcmc.engine.terms.batches import full_terms
 
 
 class Record(NamedTuple):
@@ -68,7 +64,7 @@ class AuditForm:
     on; `roulette` is c.
     """
 
-    name = "audit"
+    name, learns = "audit", True
     roulette = 0.0
 
     def __init__(
@@ -76,11 +72,10 @@ class AuditForm:
         target: Any,
         couplings: Sequence[Coupling],
         auditors: Sequence[Any],
-        rule: str,
         orders: int,
         max_steps: int,
     ) -> None:
-        self.target, self.couplings, self.auditors, self.rule = target.compile(), couplings, auditors, rule
+        self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
     def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
@@ -88,8 +83,8 @@ class AuditForm:
         found = self.auditors[chain].look(theta, number, self.orders)
         if found is None:
             return None
-        alpha = float(exact_probability(np.array(found.log_ratio), self.rule))
-        each = exact_probability(found.log_ratios, self.rule)
+        alpha = float(exact_probability(np.array(found.log_ratio), self.coupling.rule))
+        each = exact_probability(found.log_ratios, self.coupling.rule)
         delta = float(each.mean()) - alpha
         noise = float(each.std(ddof=1)) / math.sqrt(each.size) if each.size > 1 else math.inf
         log_density = float(self.target.log_prior(theta)) + found.log_likelihood
@@ -100,17 +95,21 @@ class AuditForm:
         chance = min(1.0, abs(delta) / self.roulette) if self.roulette > 0.0 else float(delta != 0.0)
         if not streams.roulette.random() < chance:
             return record, None
-        there = found.log_likelihood + float(found.terms.sum()) * self.auditors[chain].judge.temperature
+        there = found.log_likelihood + float(found.terms.sum())
         meeting = self.couplings[chain].meet(
             streams.coupling, found.proposed, theta, 0, self.max_steps, log_likelihoods=(there, found.log_likelihood)
         )
         return _with(record, meeting, delta / chance), meeting
 
+    def learn(self, records: Sequence[Record]) -> None:
+        """Set the roulette's constant to the size of the deltas that a pilot has seen."""
+        self.roulette = float(np.sqrt(np.mean(np.square([record.delta for record in records]))))
+
 
 class DriftForm:
     """Form (B): one exact step from a draw, and what the exact chains from both states have between them."""
 
-    name = "drift"
+    name, learns = "drift", False
     roulette = math.nan
 
     def __init__(self, kernel: Kernel, coupling: Coupling, max_steps: int) -> None:
@@ -131,6 +130,9 @@ class DriftForm:
         record = Record(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)
         return _with(record, meeting, -1.0), meeting
 
+    def learn(self, records: Sequence[Record]) -> None:
+        """Learn nothing: each audit has its coupling."""
+
 
 def _with(record: Record, meeting: Meeting, weight: float) -> Record:
     """Return the record with its coupling; chains that were together at once have nothing between them."""
@@ -146,45 +148,16 @@ def audit_form(
 ) -> AuditForm:
     """Return form (A) of a sampler for its draws; `rng` is that of the audits."""
     program = sampler.build(target, audit_every="auto")
-    coupled = {told: couple_metropolis(target, sampler, dict(told)) for told in map(_as_key, draws.adapted)}
+    coupled = {told: Coupling(sampler.coupling(target, dict(told))) for told in map(_as_key, draws.adapted)}
     auditors = [
         program.auditor_of(adapted, kept, rng) for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
     ]
     couplings = [coupled[_as_key(adapted)] for adapted in draws.adapted]
-    return AuditForm(target, couplings, auditors, sampler.test.rule, orders, max_steps)
+    return AuditForm(target, couplings, auditors, orders, max_steps)
 
 
 def _as_key(adapted: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(adapted.items()))
-
-
-def why_no_audits(target: Any, sampler: Any, adapted: Sequence[Mapping[str, float]]) -> str:
-    """Say why form (A) cannot be had; "" where it can."""
-    if isinstance(sampler, Exchange):
-        return "its ratio is drawn anew in every decision, and no data decide in its place"
-    if not isinstance(sampler, MetropolisHastings):
-        return "only Metropolis-Hastings has audited steps"
-    if not sampler.test.uses_ratio:
-        return "the sampler has no test"
-    if sampler.test.reads_all(target.n_obs) or sampler.test.is_exact:
-        return "the sampler's test is exact"
-    if sampler.test.temperature != 1.0:
-        return "the sampler is tempered"
-    if not sampler.test.is_homogeneous:
-        return "the sampler's test changes along the chain, which then has no stationary law"
-    if sampler.proposal.with_meetings(target) is not sampler.proposal:
-        return "two chains of the sampler's proposal come near each other and never meet"
-    if not sampler.test.build_test(target).is_audited:
-        return f"decisions of {sampler.test!r} cannot be audited"
-    proposal = sampler.proposal.build_proposal(target)
-    if proposal.couple is None:
-        return f"no coupling is known for {sampler.proposal!r}"
-    try:
-        for each in adapted:
-            tuned_state(proposal, each)
-    except InvalidInputError as error:
-        return str(error)
-    return ""
 
 
 def drift_form(kernel: Kernel, max_steps: int) -> DriftForm:

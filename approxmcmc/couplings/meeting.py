@@ -1,9 +1,8 @@
 """Two chains of one kernel that meet: how far X runs ahead of Y, and when they are first equal.
 
 Both chains make the kernel's own steps; what couples them is drawn for both: proposals, or a site, that belong
-together, and one threshold for the decisions. Once equal they stay equal. A kernel becomes a `Coupling` here:
-``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or of X alone; ``density(chain)`` is
-the log density at its state, where that is known.
+together, and one threshold for the decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop
+here.
 """
 
 import math
@@ -14,12 +13,13 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
+from approxmcmc.contracts import CompiledCoupling
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.compile import compiled, entry_point, kernel, type_of
-from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers.chain import FAILED
 
@@ -99,49 +99,18 @@ def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
 
 
 class Coupling:
-    """The coupling of one kernel on one target.
+    """Two coupled chains of one kernel on one target, compiled into a loop."""
 
-    Parameters
-    ----------
-    name
-        What the kernel is, for people.
-    move, density
-        Compiled functions, see the module.
-    start
-        ``start(theta, log_likelihood)`` makes a chain at theta; the log-likelihood is NaN where it is not known yet.
-    shared
-        ``shared()`` makes what both chains use.
-    point
-        A theta, for the types.
-    cost_per_pass
-        Evaluations that make one pass.
-    rule
-        That by which it accepts, for the probability of what its first step looks at.
-    knows_density
-        Whether `density` knows it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        move: Callable[..., int],
-        density: Callable[..., float],
-        start: Callable[[np.ndarray, float], Any],
-        shared: Callable[[], Any],
-        point: np.ndarray,
-        cost_per_pass: float,
-        *,
-        rule: str,
-        knows_density: bool,
-    ) -> None:
-        self.name, self.start, self.shared, self.cost_per_pass = name, start, shared(), cost_per_pass
-        self.rule, self.knows_density = rule, knows_density
+    def __init__(self, chains: CompiledCoupling) -> None:
+        self.name, self.start, self.shared, self.rule = chains.name, chains.start, chains.shared(), chains.rule
+        self.cost_per_pass, self.knows_density = chains.cost_per_pass, chains.density is not None
+        point = chains.point
         self.room = (np.empty((2, 0, point.size)), np.empty((2, 0)))
-        loop: Any = make_meeting(move, density)
+        loop: Any = make_meeting(chains.move, chains.density or unknown_density)
         if not config.DISABLE_JIT:
-            chains = start(point.copy(), 0.0), start(point.copy(), 0.0)
+            both = self.start(point.copy(), 0.0), self.start(point.copy(), 0.0)
             ends = (nb.int64, nb.int64, PATHS, DENSITIES)
-            signature = nb.int64(ADDRESSES, type_of(chains), type_of(self.shared), *ends)
+            signature = nb.int64(ADDRESSES, type_of(both), type_of(self.shared), *ends)
             loop = entry_point(kernel(make_entry(loop), signature, allocates=False), signature)
         self.loop = loop
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from approxmcmc.engine.paths import user_cache
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import DatasetError
 
 DATA_VARIABLE = "APPROXMCMC_DATA_DIR"

@@ -13,7 +13,7 @@ import numpy as np
 from approxmcmc.datasets import downloads
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.datasets.places import DATA_VARIABLE, cache_folder, data_folder, read_arrays
-from approxmcmc.engine.paths import CACHE_VARIABLE
+from approxmcmc.engine.files.paths import CACHE_VARIABLE
 from approxmcmc.errors import DatasetError, DatasetWarning, InvalidInputError
 
 Arrays = tuple[np.ndarray, ...]

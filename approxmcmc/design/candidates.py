@@ -20,8 +20,9 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.design.normal_by_pilot import trajectories, why_no_gradient
 from approxmcmc.design.survey import Situation
-from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+from approxmcmc.surrogate import SurrogateTransition
 from approxmcmc.targets import Laplace
 from approxmcmc.targets.linear import LinearTarget
 
@@ -44,7 +45,7 @@ class Floor(NamedTuple):
     trial: float = 0.0
 
 
-class Setting(NamedTuple):
+class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's.
 
     `law` is where chains start, where that is not the normal law that all candidates know.
@@ -75,7 +76,7 @@ class Candidate:
 
     name: str
     exact: bool
-    make: Callable[[Situation], Setting]
+    make: Callable[[Situation], Pairing]
     floor: Callable[[Situation], Floor]
     why_not: Callable[[Situation], str] = lambda known: ""
 
@@ -92,28 +93,28 @@ def _walk(known: Situation) -> RandomWalk:
     return RandomWalk(2.38 / math.sqrt(known.dim), preconditioner=known.fit)
 
 
-def _exact_walk(known: Situation) -> Setting:
-    return Setting(known.target, MetropolisHastings(_walk(known), ExactTest()))
+def _exact_walk(known: Situation) -> Pairing:
+    return Pairing(known.target, MetropolisHastings(_walk(known), ExactTest()))
 
 
-def _independent_draws(known: Situation) -> Setting:
+def _independent_draws(known: Situation) -> Pairing:
     independent = PreconditionedCrankNicolson(0.0, known.law)
     proposal = Mixture([independent, _walk(known)], weights=[1.0 - SHARE_OF_WALKS, SHARE_OF_WALKS])
-    return Setting(known.target, MetropolisHastings(proposal, ExactTest()))
+    return Pairing(known.target, MetropolisHastings(proposal, ExactTest()))
 
 
-def _langevin(known: Situation) -> Setting:
+def _langevin(known: Situation) -> Pairing:
     # 1.65^2 d^(-1/3) and .574 are best in high dimension (Roberts and Rosenthal 1998).
     step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.fit, target_acceptance=0.574)
-    return Setting(known.target, MetropolisHastings(step, ExactTest()))
+    return Pairing(known.target, MetropolisHastings(step, ExactTest()))
 
 
-def _trajectories(known: Situation) -> Setting:
-    return Setting(known.target, MetropolisHastings(trajectories(known.pilot), ExactTest()), known.pilot)
+def _trajectories(known: Situation) -> Pairing:
+    return Pairing(known.target, MetropolisHastings(trajectories(known.pilot), ExactTest()), known.pilot)
 
 
-def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Setting]:
-    return lambda known: Setting(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
+def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
+    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
 def _no_gradient(known: Situation) -> str:
@@ -177,11 +178,11 @@ TALL = (
     ),
 )
 GIBBS = Candidate(
-    "Gibbs, exact", True, lambda known: Setting(known.target, Gibbs(ExactTest())), _passes(lambda dim: 0.0)
+    "Gibbs, exact", True, lambda known: Pairing(known.target, Gibbs(ExactTest())), _passes(lambda dim: 0.0)
 )
 EXCHANGE = Candidate(
     "exchange",
     True,
-    lambda known: Setting(known.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
+    lambda known: Pairing(known.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
     _passes(lambda dim: 0.0),
 )

@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 
 from approxmcmc.contracts import Target
-from approxmcmc.design.candidates import Setting, candidates
+from approxmcmc.design.candidates import Pairing, candidates
 from approxmcmc.design.contest import begin, best_of, contenders, enter, floor_of, measure, spent, why_not_tried
-from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Goal, checked_goal
+from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 
@@ -158,7 +158,7 @@ def choose_sampler(
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
 
 
-def made_again(target: Target, name: str, *, random_seed: Any = None) -> Setting:
+def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
@@ -174,7 +174,7 @@ def _seed(random_seed: Any) -> int:
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
 
 
-def _judge(entries: list[Entry], chosen: Entry, goal: Goal) -> None:
+def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
     """Write the verdicts of those that were tried."""
     for entry in entries:
         if entry is chosen:
@@ -187,7 +187,7 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Goal) -> None:
             entry.price = entry.floor
 
 
-def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Goal, seconds: float) -> Choice:
+def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted, seconds: float) -> Choice:
     """Put the answer together."""
     setting, found = chosen.setting, chosen.measured
     assert setting is not None and found is not None

@@ -9,7 +9,7 @@ import time
 import warnings
 
 from approxmcmc.design.candidates import Candidate
-from approxmcmc.design.prices import Entry, Goal
+from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import ENOUGH, Trial
 from approxmcmc.engine.messages import detail
@@ -24,12 +24,12 @@ LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # seconds that nobody minds: for one,
 OFF_BY = 4.0
 
 
-def enter(candidate: Candidate, known: Situation, goal: Goal) -> Entry:
+def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
     """Return a candidate with its price at best, and why a target cannot have it."""
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
-def floor_of(candidate: Candidate, known: Situation, goal: Goal) -> tuple[float, bool]:
+def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
     """Return the price at best, its trial included, and whether a set-up may take longer.
 
     Less once another candidate has made what it needs.
@@ -43,7 +43,7 @@ def spent(entries: list[Entry], best: Entry | None) -> float:
     return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
 
 
-def why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) -> str:
+def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
     """Return why a candidate need not be tried, or nothing."""
     if not entry.exact and goal.bias == 0.0:
         return "not tried: it is biased, and exact was asked for"
@@ -63,7 +63,7 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Goal, spent: float) ->
     return ""
 
 
-def begin(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains: int, seed: int) -> Trial | None:
+def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, chains: int, seed: int) -> Trial | None:
     """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
 
     def hopeless(seconds_per_step: float) -> bool:
@@ -89,7 +89,7 @@ def begin(entry: Entry, known: Situation, goal: Goal, best: Entry | None, chains
     return trial
 
 
-def measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: float) -> None:
+def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: float) -> None:
     """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
 
     A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
@@ -111,14 +111,14 @@ def measure(entry: Entry, trial: Trial, goal: Goal, best: Entry | None, hope: fl
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 
-def contenders(entries: list[Entry], goal: Goal) -> list[tuple[Entry, Trial]]:
+def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
     """Return the trials that were cut short, of those that may still be the best."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
     return [(entry, entry.unfinished) for entry in entries if entry.unfinished and entry.price <= near]
 
 
-def best_of(entries: list[Entry], goal: Goal) -> Entry | None:
+def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
     """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap."""
     allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
     exact = [entry for entry in allowed if entry.exact]

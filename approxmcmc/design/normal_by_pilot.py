@@ -26,7 +26,7 @@ FIRST = 0.01  # variance of each coordinate to begin with; it adapts within some
 RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parameters, 1e11 on separable classes
 
 
-class Pilot(NamedTuple):
+class PilotSettings(NamedTuple):
     """Steps of each round, half of them to adapt; the proposal of a covariance; steps for an independent draw, by d."""
 
     rounds: tuple[int, ...]
@@ -46,8 +46,8 @@ def _walk(cov: np.ndarray) -> RandomWalk:
 
 # On a hierarchy of 54 parameters, 50 groups of 40 rows, the trajectories take 6000 passes over the data, and the kernel
 # with their covariance gains an effective draw for three steps; Langevin steps took 9000, and one for twenty.
-BY_TRAJECTORIES = Pilot((50, 100, 200, 400), trajectories, 1.0)
-BY_WALK = Pilot((300, 600, 1200, 2400), _walk, 10.0)
+BY_TRAJECTORIES = PilotSettings((50, 100, 200, 400), trajectories, 1.0)
+BY_WALK = PilotSettings((300, 600, 1200, 2400), _walk, 10.0)
 
 
 def why_no_gradient(target: Target) -> str:

@@ -9,18 +9,16 @@ pairs by proposing from them.
 import math
 import reprlib
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
-from approxmcmc.engine.batches import full_terms, scale_of
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose
 from approxmcmc.sampling.initial import random_start
 
 
@@ -108,7 +106,10 @@ def collect_pairs(
         acceptance = float(np.exp(min(log_ratio[step], 0.0)))
         if step < tune and part.adapt is not None:
             part.adapt(state, acceptance, step)
-        if own.uniform.random() < acceptance:
+        accepted = own.uniform.random() < acceptance
+        if part.settle is not None:
+            part.settle(state, accepted)
+        if accepted:
             theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
     kept, rise = slice(tune, None), float(log_prior + terms.sum() - before)
     evaluations, seconds = passes * compiled.n_obs, time.perf_counter() - began
@@ -128,6 +129,7 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
     log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
     count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
     for k, theta in enumerate(states):
+        proposal.refresh(memory)  # no step follows the one before
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)
         log_prior = compiled.log_prior(proposed[k])
         if log_prior == -np.inf:
@@ -137,18 +139,3 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
         tau[k] = scale_of(there - here)
         passes += 2
     return Pairs(log_ratio, tau, states, proposed, passes * compiled.n_obs, time.perf_counter() - began)
-
-
-def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
-    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
-    signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
-    return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
-
-
-def _returning(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return what calls a compiled proposal."""
-
-    def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-        return propose(rng, state, theta, out, count)
-
-    return call

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-from approxmcmc.design.candidates import Candidate, Setting
+from approxmcmc.design.candidates import Candidate, Pairing
 from approxmcmc.design.trial import Measured, Trial
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
@@ -35,7 +35,7 @@ COLUMNS = (
 )
 
 
-class Goal(NamedTuple):
+class Wanted(NamedTuple):
     """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
 
     target_ess: float
@@ -81,7 +81,7 @@ class Entry:
     has_set_up: bool
     verdict: str = ""
     price: float = math.nan
-    setting: Setting | None = None
+    setting: Pairing | None = None
     measured: Measured | None = None
     unfinished: Trial | None = None
     set_up_seconds: float = 0.0
@@ -111,7 +111,7 @@ class Entry:
         return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
 
 
-def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Goal:
+def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Wanted:
     """Check what the user wants."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
@@ -123,4 +123,4 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> G
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
     wanted = ENOUGH if target_ess is None else float(target_ess)
-    return Goal(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
+    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))

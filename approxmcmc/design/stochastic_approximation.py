@@ -17,9 +17,9 @@ from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, entry_point, internal, type_of
+from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, entry_point, internal, type_of
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.engine.vectors import assign
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.samplers.noisy.doubly_intractable import check_target, make_draw_rows
 from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, posterior_gradient, prior_gradient

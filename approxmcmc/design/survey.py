@@ -11,11 +11,12 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, Target
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.engine.gradients import ALL_ROWS
+from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import CoreRows, Laplace, laplace
+from approxmcmc.surrogate import CoreRows
+from approxmcmc.surrogate.pilot import run_pilot
+from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.pilot import run_pilot
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
 

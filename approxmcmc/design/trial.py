@@ -18,12 +18,11 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
 from approxmcmc.contracts.records import TOUCHED
-from approxmcmc.design.candidates import Setting
+from approxmcmc.design.candidates import Pairing
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
-from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import NotFiniteError
-from approxmcmc.sampling.initial import starting_points
+from approxmcmc.sampling.assembly import assemble
 
 BURN_IN = 50  # steps of each chain, in which proposals adapt
 GLANCE = 5  # steps after which a candidate that is much too slow is given up
@@ -70,7 +69,7 @@ class Trial:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: Pairing,
         draw_start: Callable[[np.random.Generator], np.ndarray],
         *,
         chains: int,
@@ -78,12 +77,16 @@ class Trial:
         hopeless: Callable[[float], bool],
     ) -> None:
         self.dim = setting.target.variables.size
-        began = time.perf_counter()
-        program = setting.sampler.build(setting.target, audit_every="auto")
-        self.compile_seconds = time.perf_counter() - began
-        own = [streams(sequence) for sequence in seed_sequences(random_seed, chains)[0]]
-        points, _ = starting_points(program, setting.target.variables, draw_start, None, own)
-        self.chains = [program.start(theta, each, BURN_IN) for theta, each in zip(points, own, strict=True)]
+        made = assemble(
+            setting.target,
+            setting.sampler,
+            seed=random_seed,
+            chains=chains,
+            tune=BURN_IN,
+            audit_every="auto",
+            draw_start=draw_start,
+        )
+        self.chains, self.compile_seconds = made.chains, made.compile_seconds
         self.draws = np.empty((chains, 0, self.dim))
         self.seconds, self.touched, self.spent = 0.0, 0.0, 0.0
         self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0

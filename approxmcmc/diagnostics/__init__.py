@@ -21,6 +21,7 @@ from approxmcmc.diagnostics.importance import (
     importance_diagnostics,
     importance_estimates,
 )
+from approxmcmc.diagnostics.latents import latents
 from approxmcmc.diagnostics.loo import log_likelihood, loo_subsample
 from approxmcmc.diagnostics.population import split_population
 from approxmcmc.diagnostics.risk import risk
@@ -42,6 +43,7 @@ __all__ = [
     "influence_at",
     "influence_bound",
     "influence_matrix",
+    "latents",
     "log_likelihood",
     "loo_subsample",
     "random_cliques",

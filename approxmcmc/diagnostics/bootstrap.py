@@ -1,4 +1,4 @@
-r"""Squared bias, variance and risk of running means over replicates, with joint percentile intervals.
+r"""Squared bias, variance and risk of running means over replicates, with joint intervals.
 
 Replicate r knows :math:`\bar f_r`, the reference :math:`f^*` has standard error e. With :math:`\hat V` the sample
 variance over R replicates,
@@ -7,14 +7,23 @@ variance over R replicates,
           \widehat{risk} = \frac1R \sum_r (\bar f_r - f^*)^2 - e^2 = \widehat{bias^2} + \hat V .
 
 Both are unbiased, so either may come out negative. Averages over the K coordinates of an estimand need the errors
-:math:`E_{rk} = \bar f_{rk} - f^*_k` only through the R x R matrix :math:`G = E E^T / K`; a bootstrap draw with weights
-w is the quadratic form :math:`w^T G w`, whatever K is.
+:math:`E_{rk} = \bar f_{rk} - f^*_k` and the deviations :math:`D_{rk}` from their mean over replicates only through
+R x R matrices such as :math:`S = D D^T / K (R - 1)`, whatever K is.
 
-A bootstrap draw resamples replicates and adds a fresh reference error to the one that is there already. It therefore
-holds the noise of the estimate twice: :math:`2 \hat V/R + 2 e^2` is taken off, so that the draws scatter around the
-estimate.
+Running means are averages of many draws, so the intervals treat the rows of E as normal. A draw of the parametric
+bootstrap moves the mean over replicates by Student's t,
+
+.. math:: \bar E + \frac{g^T D}{\sqrt{R (R - 1)}} \sqrt{\frac{R - 1}{\chi^2_{R - 1}}}, \quad g \sim N(0, I_R), \qquad
+          V = \hat V \frac{\nu}{\chi^2_\nu},
+
+adds a fresh error of the reference, and takes off :math:`2 (V/R + e^2)`, since its squared mean holds the noise twice.
+The degrees of freedom are :math:`\nu = (R - 1) k` for k independent coordinates of equal variance. In general
+:math:`k = (tr \Sigma)^2 / tr \Sigma^2` (Satterthwaite); its estimate from few replicates is noisy and too large where
+:math:`\hat V` is too small, so it is drawn towards 1 by (R - 1) / (R + 7). That rule was found by simulation: nominal
+95 % then cover 93 to 100 % for R from 5 on, K = 1, 10, 50, independent or correlated coordinates, and any bias.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,21 +36,27 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 class Resampling(NamedTuple):
     """The random part of the bootstrap, shared by all estimands and grid points, which makes the intervals joint.
 
-    `weights` (draw, replicate): shares of the replicates, each row sums to 1. `normals` (draw, batch): where the
-    reference moves along its `directions`.
+    Standard normal numbers: `replicates` (draw, replicate), g above without its mean; `scales` (draw, 2), of which
+    chi-square variables are made, the second for a setting that is compared with the first; `reference` (draw, batch)
+    says where the reference moves along its directions.
     """
 
-    weights: np.ndarray
-    normals: np.ndarray
+    replicates: np.ndarray
+    scales: np.ndarray
+    reference: np.ndarray
 
 
 def resample(n_bootstrap: int, n_replicates: int, n_batches: int, random_seed: int) -> Resampling:
-    """Draw the bootstrap's weights and reference errors."""
+    """Draw the random part of the bootstrap."""
     if n_bootstrap < 1:
         raise InvalidInputError(f"`n_bootstrap` needs at least 1 repetition, found {n_bootstrap}.")
-    replicates, reference = (np.random.default_rng(s) for s in np.random.SeedSequence(random_seed).spawn(2))
-    counts = replicates.multinomial(n_replicates, np.full(n_replicates, 1 / n_replicates), size=n_bootstrap)
-    return Resampling(counts / n_replicates, reference.standard_normal((n_bootstrap, n_batches)))
+    replicates, scales, reference = (np.random.default_rng(s) for s in np.random.SeedSequence(random_seed).spawn(3))
+    normals = replicates.standard_normal((n_bootstrap, n_replicates))
+    return Resampling(
+        normals - normals.mean(axis=1, keepdims=True),
+        scales.standard_normal((n_bootstrap, 2)),
+        reference.standard_normal((n_bootstrap, n_batches)),
+    )
 
 
 def estimate(errors: np.ndarray, mcse: np.ndarray) -> dict[str, np.ndarray]:
@@ -74,7 +89,7 @@ def estimate(errors: np.ndarray, mcse: np.ndarray) -> dict[str, np.ndarray]:
 def intervals(
     errors: np.ndarray, mcse: np.ndarray, directions: np.ndarray, resampling: Resampling, confidence: float
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return percentile limits of the three quantities, each of shape (grid point,); NaN with one replicate.
+    """Return limits of the three quantities, each of shape (grid point,); NaN with one replicate.
 
     Parameters
     ----------
@@ -87,24 +102,81 @@ def intervals(
     confidence
         Of each interval.
     """
-    n_replicates, n_points, n_coordinates = errors.shape
+    n_replicates, n_points, _ = errors.shape
     if n_replicates == 1:
         undefined = np.full(n_points, np.nan)
         return dict.fromkeys(QUANTITIES, (undefined, undefined))
-    weights, normals = resampling
-    shifts = directions * mcse
-    reference_variance = np.mean(mcse**2)
-    shift_sq = ((normals @ (shifts @ shifts.T / n_coordinates)) * normals).sum(axis=1)
-    draws = np.empty((len(QUANTITIES), len(weights), n_points))
-    for point in range(n_points):
-        error = errors[:, point]
-        gram = error @ error.T / n_coordinates
-        crossed = ((weights @ (error @ shifts.T / n_coordinates)) * normals).sum(axis=1)
-        center_sq = ((weights @ gram) * weights).sum(axis=1)
-        mean_square = weights @ np.diag(gram)
-        variance = (mean_square - center_sq) * n_replicates / (n_replicates - 1)
-        moved = shift_sq - 2 * crossed - 2 * reference_variance
-        draws[:, :, point] = center_sq + moved - 2 * variance / n_replicates, variance, mean_square + moved
+    draws = np.stack([draws_at(errors[:, point], mcse * directions, resampling) for point in range(n_points)], axis=-1)
     tail = (1 - confidence) / 2
     lower, upper = np.quantile(draws, [tail, 1 - tail], axis=1)
     return {name: (lower[i], upper[i]) for i, name in enumerate(QUANTITIES)}
+
+
+def draws_at(
+    errors: np.ndarray, shifts: np.ndarray, resampling: Resampling, beside: np.ndarray | None = None
+) -> np.ndarray:
+    """Return bootstrap draws of the three quantities at one point, shape (quantity, draw).
+
+    Parameters
+    ----------
+    errors
+        Running means minus reference means, shape (replicate, coordinate), at least two replicates.
+    shifts
+        What one standard normal number of each batch adds to the reference, shape (batch, coordinate).
+    resampling
+        From :func:`resample`.
+    beside
+        Errors of another setting in the same blocks, whose draws are to be compared with these: the variances are
+        drawn as dependent as they are in the blocks. None: these errors are the first of the two, or alone.
+    """
+    n_replicates, n_coordinates = errors.shape
+    degrees = n_replicates - 1
+    center = errors.mean(axis=0)
+    deviations = errors - center
+    scatter = deviations @ deviations.T / n_coordinates
+    normals = resampling.scales[:, 0]
+    if beside is not None:
+        other = beside - beside.mean(axis=0)
+        shared = _shared_variation(scatter, other @ other.T / n_coordinates, degrees)
+        normals = shared * normals + math.sqrt(1 - shared**2) * resampling.scales[:, 1]
+    variance = (
+        np.trace(scatter)
+        / degrees
+        * _inverse_chi_square(normals, degrees * _directions_of(scatter, degrees, n_coordinates))
+    )
+
+    # |center + moved + shifted|^2 / K by its six products
+    weights = resampling.replicates * np.sqrt(_inverse_chi_square(normals, degrees) / (n_replicates * degrees))[:, None]
+    moved_sq = ((weights @ scatter) * weights).sum(axis=1)
+    shifted_sq = ((resampling.reference @ (shifts @ shifts.T / n_coordinates)) * resampling.reference).sum(axis=1)
+    crossed = ((weights @ (deviations @ shifts.T / n_coordinates)) * resampling.reference).sum(axis=1)
+    along = weights @ (deviations @ center) / n_coordinates + resampling.reference @ (shifts @ center) / n_coordinates
+    square = np.mean(center**2) + moved_sq + shifted_sq + 2 * crossed + 2 * along
+    bias_sq = square - 2 * variance / n_replicates - 2 * (shifts**2).sum() / n_coordinates
+    return np.stack([bias_sq, variance, bias_sq + variance])
+
+
+def _inverse_chi_square(normals: np.ndarray, degrees: float) -> np.ndarray:
+    """Return degrees / chi-square variables of so many degrees of freedom, made of normal ones by their quantiles."""
+    from scipy import special
+
+    return np.asarray(degrees / special.chdtri(degrees, special.ndtr(normals)))
+
+
+def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> float:
+    """Estimate (tr Sigma)^2 / tr Sigma^2, the number of directions that share the variance, cautiously; 1 to K."""
+    trace, square = np.trace(scatter), (scatter**2).sum()
+    if degrees == 1 or trace == 0.0:
+        return 1.0
+    unbiased = degrees**2 / ((degrees - 1) * (degrees + 2)) * (square - trace**2 / degrees)
+    found = min(max(trace**2 / unbiased, 1.0), n_coordinates) if unbiased > 0.0 else n_coordinates
+    return float(1.0 + (found - 1.0) * degrees / (degrees + 8))
+
+
+def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
+    """Return how far two sample variances vary together, 0 to 1: the RV coefficient, less what chance gives it."""
+    size = math.sqrt((scatter**2).sum() * (other**2).sum())
+    if degrees == 1 or size == 0.0:
+        return 0.0
+    found = (scatter * other).sum() / size
+    return float(min(max((found - 1 / degrees) / (1 - 1 / degrees), 0.0), 1.0))

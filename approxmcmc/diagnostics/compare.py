@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.decisions import wrong_decision_rate
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
-from approxmcmc.diagnostics.running import NEVER, Clock, completion_clocks, is_approximation, knows
+from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
 from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
@@ -130,7 +130,7 @@ def compare_samplers(
     return table
 
 
-def _common_budget(clocks: Mapping[str, Sequence[Clock]], over: str) -> float:
+def _common_budget(clocks: Mapping[str, Sequence[Completions]], over: str) -> float:
     # A law that was fitted lasts: it limits nothing, but that the budget may not end before the fit.
     ends = {name: min(max(clock.until, 0.0) for clock in run) for name, run in clocks.items()}
     if all(map(np.isinf, ends.values())):

@@ -11,6 +11,7 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.heavy_tails import VARIANCE_RATIO
 from approxmcmc.contracts import AcceptanceTest, Finding
+from approxmcmc.diagnostics.records import leaves_invariant
 
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
 VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals and terms
@@ -69,10 +70,10 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
 
 def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
     """Compare the data read in tuning with those that an exact step reads."""
-    test = AcceptanceTest.found_in(settings)
-    approximate = test is not None and not test.is_exact
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
-    if "setup_variance_ratio" not in attrs or not approximate or decisions < SMALLEST_PILOT:
+    if "setup_variance_ratio" not in attrs or AcceptanceTest.found_in(settings) is None or decisions < SMALLEST_PILOT:
+        return None
+    if leaves_invariant(attrs, settings):
         return None
     share = np.sum(attrs["tuning_datapoints_touched"]) / decisions / attrs["n_obs"]
     sentence = f"a decision read {share:.2g} of the data in tuning"

@@ -60,7 +60,8 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 def undefined(stats: xr.Dataset) -> list[Finding]:
     """Say which share of the proposals was rejected where the log density is undefined; nothing where none is counted.
 
-    They lie beyond a fall of the density by over 745 nats, see `samplers/undefined.py`; any other ends the chain.
+    They lie beyond a fall of the density by over 745 nats, see `samplers/metropolis_hastings/undefined.py`; any other
+    ends the chain.
     """
     if "out_of_reach" not in stats:
         return []

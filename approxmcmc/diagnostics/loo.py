@@ -13,7 +13,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, EstimatedTarget, Target
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
 

@@ -1,10 +1,12 @@
 """Reading a trace's records: sums per chain, totals of the tuning steps, the list of traces that a caller passed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.errors import InvalidInputError
 
 Traces = xr.DataTree | Sequence[xr.DataTree]
@@ -45,6 +47,17 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
             f"{sorted(map(str, dataset.dims))}."
         )
     return dataset.transpose("chain", "draw", ...)
+
+
+def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether the sampler of a trace leaves its target's law invariant, by its attributes and settings.
+
+    Where it did not say so, its test does; where there is no test, nobody.
+    """
+    if "why_not_invariant" in attrs:
+        return not attrs["why_not_invariant"]
+    test = AcceptanceTest.found_in(settings)
+    return test is not None and test.leaves_invariant(int(attrs["n_obs"]))
 
 
 def sums(trace: xr.DataTree, name: str) -> np.ndarray | None:

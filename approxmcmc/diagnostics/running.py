@@ -19,7 +19,7 @@ from approxmcmc.errors import InvalidInputError
 AXES = {"time": ("perf_counter_diff", "s"), "datapoints_touched": ("datapoints_touched", "1")}
 
 
-class Clock(NamedTuple):
+class Completions(NamedTuple):
     """When each draw of a replicate was complete, ascending, and until when its running mean is known.
 
     That of a chain ends with its last draw. A law that was fitted is known from the end of the fit on, for ever.
@@ -29,12 +29,12 @@ class Clock(NamedTuple):
     until: float
 
     @classmethod
-    def of_chain(cls, ends: np.ndarray) -> "Clock":
+    def of_chain(cls, ends: np.ndarray) -> "Completions":
         """Return the clock of a chain, given when its draws were complete."""
         return cls(ends, float(ends[-1]) if len(ends) else -np.inf)
 
 
-NEVER = Clock(np.empty(0), -np.inf)  # of a chain whose cost is unknown: no running mean is known at any point
+NEVER = Completions(np.empty(0), -np.inf)  # of a chain whose cost is unknown: no running mean is known at any point
 
 
 class RunningMeans(NamedTuple):
@@ -47,7 +47,7 @@ class RunningMeans(NamedTuple):
     layout: Layout
 
 
-def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[Clock]:
+def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[Completions]:
     """Return, for each replicate, the time (or data) spent by the end of each draw.
 
     The fit of an approximation is all that it costs, whether or not tuning is included.
@@ -55,7 +55,7 @@ def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: 
     if over not in AXES:
         raise InvalidInputError(f"`over` needs one of {sorted(AXES)}; found {over!r}.")
     record, _ = AXES[over]
-    clocks: list[Clock] = []
+    clocks: list[Completions] = []
     for trace in traces:
         stats = group(trace, "sample_stats")
         if record not in stats:
@@ -67,7 +67,7 @@ def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: 
         fitted = is_approximation(trace)
         tuning = tuning_totals(trace, record) if include_tuning or fitted else None
         ends = spent if tuning is None else spent + np.asarray(tuning, dtype=np.float64)[:, None]
-        clocks.extend(Clock(own, np.inf) if fitted else Clock.of_chain(own) for own in ends)
+        clocks.extend(Completions(own, np.inf) if fitted else Completions.of_chain(own) for own in ends)
     return clocks
 
 
@@ -81,7 +81,7 @@ def is_approximation(trace: xr.DataTree) -> bool:
     return bool(stat_attribute(trace, "approximation", 0.0))
 
 
-def common_grid(clocks: Sequence[Clock], n_grid: int) -> np.ndarray:
+def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
     """Log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate.
 
     Laws that were fitted have one point, where the last of them is complete.
@@ -107,7 +107,7 @@ def common_grid(clocks: Sequence[Clock], n_grid: int) -> np.ndarray:
 
 
 def running_means(
-    traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[Clock], grid: np.ndarray
+    traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[Completions], grid: np.ndarray
 ) -> RunningMeans:
     """Evaluate an estimand trace by trace and average it over the draws completed by each grid point."""
     layout: Layout | None = None
@@ -133,7 +133,7 @@ def _weights(trace: xr.DataTree) -> np.ndarray | None:
     return np.asarray(stats["weight"], dtype=np.float64) if "weight" in stats else None
 
 
-def _running_mean(values: np.ndarray, clock: Clock, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _running_mean(values: np.ndarray, clock: Completions, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Return means (grid, coordinate) of values (draws, coordinate): one pass, a sum per stretch of the grid."""
     completed = np.searchsorted(clock.ends, grid, side="right")
     totals = np.empty((len(grid), values.shape[1]))

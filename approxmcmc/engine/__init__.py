@@ -1,1 +1,1 @@
-"""Compiled code: binding parts into templates, the disk cache, random streams, clock, numerics, moments, data order."""
+"""What all stand on: files, then the compiler, then the terms of a likelihood; beside them checks and messages."""

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 
 LOG_2 = math.log(2.0)
 LOG2_E = 1.0 / LOG_2

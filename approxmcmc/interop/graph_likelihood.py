@@ -16,9 +16,9 @@ from pytensor.printing import debugprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.code_version import source_version, version
-from approxmcmc.engine.compile import allocating, closure, kernel
-from approxmcmc.engine.row_reader import row_reader
+from approxmcmc.engine.compiler.code_version import source_version, version
+from approxmcmc.engine.compiler.compile import allocating, closure, kernel
+from approxmcmc.engine.terms.row_reader import row_reader
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import ADDRESS, UNREADABLE

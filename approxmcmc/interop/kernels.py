@@ -12,10 +12,10 @@ import numpy as np
 import pytensor
 from numba.core.errors import NumbaPerformanceWarning
 
-from approxmcmc.engine.batches import LOG_PRIOR, Data, log_terms_type
-from approxmcmc.engine.compile import bind, type_of
-from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, gradient_signature
-from approxmcmc.engine.row_reader import row_reader
+from approxmcmc.engine.compiler.compile import bind, type_of
+from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type
+from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
+from approxmcmc.engine.terms.row_reader import row_reader
 
 
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:

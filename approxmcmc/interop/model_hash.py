@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import TwinnedTarget, content_hash
-from approxmcmc.engine.identity import PINNED_PACKAGES, UnknownContentError, content_id
+from approxmcmc.engine.compiler.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
 UNREADABLE = "unreadable"  # how the name of a model without a hash begins
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")

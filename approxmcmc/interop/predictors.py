@@ -16,7 +16,7 @@ from approxmcmc.contracts import Variables
 from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.interop.affine import cut, picked_first
 from approxmcmc.interop.model import ModelOfPyMC
-from approxmcmc.targets.predictors.assemble import Part, assemble
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 
 LARGEST_DESIGN = 4e9  # bytes
@@ -132,7 +132,7 @@ class _Asked:
     def design(self) -> Design:
         """Return the design, checked at random points."""
         K = len(self.origin)
-        parts: list[list[Part]] = [[] for _ in range(K)]
+        parts: list[list[PredictorPart]] = [[] for _ in range(K)]
         start = 0
         for name, size in zip(self.names, self.sizes, strict=True):
             for mine, found in zip(parts, self._parts(name, start, size), strict=True):
@@ -156,12 +156,12 @@ class _Asked:
             if not np.allclose(found, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
                 raise NoLinearPredictorError("its predictors are not linear in the parameters")
 
-    def _parts(self, name: str, start: int, size: int) -> list[list[Part]]:
+    def _parts(self, name: str, start: int, size: int) -> list[list[PredictorPart]]:
         """Return what one variable adds to each predictor."""
         rng = np.random.default_rng(1)
         vectors = np.vstack([np.ones(size), rng.uniform(1.0, 2.0, (2, size))])
         answers = np.array([self.at(self._place(vector, start)) for vector in vectors])
-        parts: list[list[Part]] = []
+        parts: list[list[PredictorPart]] = []
         dense = []
         for k in range(answers.shape[1]):
             part = _picked(name, vectors, answers[:, k], self.origin[k])
@@ -196,27 +196,27 @@ def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
     return number if (np.abs(column - number) <= noise).all() else None
 
 
-def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> Part:
+def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> PredictorPart:
     """Return one column of a design: a number that all rows share, or a dense column."""
     number = _common(column, origin)
     if number is not None:
-        return Part(name, shared={entry: number})
-    return Part(name, np.ascontiguousarray(column)[:, None], entries=np.array([entry]))
+        return PredictorPart(name, shared={entry: number})
+    return PredictorPart(name, np.ascontiguousarray(column)[:, None], entries=np.array([entry]))
 
 
-def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> list[Part]:
+def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> list[PredictorPart]:
     """Return dense columns, by the entries that they multiply, but for those that all rows share."""
     numbers = {entry: _common(column, origin) for entry, column in columns.items()}
     shared = {entry: number for entry, number in numbers.items() if number}
     entries = [entry for entry, number in numbers.items() if number is None]
-    found = [Part(name, shared=shared)] if shared else []
+    found = [PredictorPart(name, shared=shared)] if shared else []
     if not entries:
         return found
     X = np.stack([columns[entry] for entry in entries], axis=1)
-    return [*found, Part(name, X, entries=np.array(entries))]
+    return [*found, PredictorPart(name, X, entries=np.array(entries))]
 
 
-def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[Part] | None:
+def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[PredictorPart] | None:
     """Return what a variable adds where each row picks at most one of its entries; None where that is not so.
 
     `vectors` (3, size) are ones and two random vectors of numbers between 1 and 2, `answers` (3, n) the predictor's.
@@ -241,4 +241,4 @@ def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndar
     if (codes == codes[0]).all() and not nothing.any():
         return [_column(name, int(codes[0]), weights, origin)]
     plain = _common(weights, origin) == 1.0
-    return [Part(name, None if plain else np.ascontiguousarray(weights)[:, None], codes)]
+    return [PredictorPart(name, None if plain else np.ascontiguousarray(weights)[:, None], codes)]

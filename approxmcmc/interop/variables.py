@@ -51,6 +51,14 @@ class ModelVariables(Variables):
         assert self.unconstrain is not None
         return self.unconstrain(values)
 
+    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Map constrained values with leading axes (chain, draw) to thetas, one by one; shape (chain, draw, size)."""
+        chains, draws = next(iter(values.values())).shape[:2]
+        packed = [
+            self.pack({name: value[place] for name, value in values.items()}) for place in np.ndindex(chains, draws)
+        ]
+        return np.reshape(packed, (chains, draws, self.size))
+
 
 def describe_variables(
     model: Any,

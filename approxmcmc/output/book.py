@@ -16,8 +16,8 @@ import xarray as xr
 
 from approxmcmc.contracts import Target, Variables, content_hash
 from approxmcmc.engine.checks import differences_of
-from approxmcmc.engine.code_version import code_version, version
-from approxmcmc.engine.whole_files import remove_leftovers
+from approxmcmc.engine.compiler.code_version import code_version, version
+from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.output.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot

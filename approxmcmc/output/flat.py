@@ -1,7 +1,5 @@
 """The draws of a trace as a target reads them: one flat theta per draw."""
 
-import math
-
 import numpy as np
 import xarray as xr
 
@@ -18,9 +16,9 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
         If it is no trace, lacks a variable of the target, or has one of another shape.
     """
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
-        found = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
-        raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {found}")
-    posterior, pieces = trace["posterior"].to_dataset(), []
+        groups = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
+        raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {groups}")
+    posterior, found = trace["posterior"].to_dataset(), {}
     for name, shape in target.variables.shapes.items():
         if name not in posterior:
             raise InvalidInputError(
@@ -32,5 +30,5 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
             raise InvalidInputError(
                 f"{target!r} needs {name!r} of shape {tuple(shape)} in each draw; the trace has {values.shape[2:]}"
             )
-        pieces.append(values.reshape(*values.shape[:2], math.prod(shape)))
-    return np.concatenate(pieces, axis=2)
+        found[name] = values
+    return target.variables.pack_draws(found)

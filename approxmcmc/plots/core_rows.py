@@ -10,11 +10,11 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.contracts import Target
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.flat import flat_draws
 from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, logarithmic, names_of, stack
-from approxmcmc.targets import CoreRows
+from approxmcmc.surrogate import CoreRows
 
 VARIABLE = "core rows"
 DRAWS, POINTS = 32, 200

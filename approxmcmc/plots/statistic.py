@@ -142,7 +142,7 @@ def _audited(data: Any, quantiles: Sequence[float]) -> tuple[int, np.ndarray]:
 
 def _boundary(test: Any, n_obs: int) -> xr.Dataset:
     """Return critical values by the share of data read at each look but the last; upper ones, a gap, lower ones."""
-    if not isinstance(test, SequentialTTest) or test.is_exact or test.reads_all(n_obs):
+    if not isinstance(test, SequentialTTest) or test.reads_all(n_obs):
         raise InvalidInputError(
             f"`plot_statistic` needs the SequentialTTest that decided, and one that stops before all {n_obs} data are "
             f"read: sampler.test; found {test!r}."

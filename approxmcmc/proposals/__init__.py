@@ -13,7 +13,6 @@ from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradi
 from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
 from approxmcmc.proposals.stochastic_gradient_nose_hoover import StochasticGradientNoseHoover
 from approxmcmc.proposals.stochastic_gradient_zigzag import StochasticGradientZigZag
-from approxmcmc.proposals.surrogate_transition import SurrogateTransition
 
 __all__ = [
     "AdaptiveDirection",
@@ -30,5 +29,4 @@ __all__ = [
     "StochasticGradientLangevin",
     "StochasticGradientNoseHoover",
     "StochasticGradientZigZag",
-    "SurrogateTransition",
 ]

@@ -17,8 +17,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, DoublyIntractableTarget, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LEAST_MEMBERS = 3

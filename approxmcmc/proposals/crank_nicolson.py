@@ -18,8 +18,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
 from approxmcmc.proposals.reflection import couple_noise
@@ -140,6 +140,8 @@ class PreconditionedCrankNicolson(Component, Proposal):
     0.8
     """
 
+    error_untested = "untested steps sample the normal law that they are built from"
+
     rho: float
     center: Any
     cov: Any = None
@@ -188,6 +190,8 @@ class Independence(Component, Proposal):
     >>> amc.Independence([0.0, 1.0], cov=[1.0, 2.0]).cov.tolist()
     [[1.0, 0.0], [0.0, 4.0]]
     """
+
+    error_untested = "untested steps sample the normal law that they are built from"
 
     mean: Any
     cov: Any = None

@@ -18,8 +18,8 @@ import numpy as np
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import allocating, compiled
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.compiler.compile import allocating, compiled
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.covariance import factor
 from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
@@ -151,6 +151,8 @@ class StochasticGradientFisherScoring(Component, Proposal):
     >>> amc.MetropolisHastings(amc.StochasticGradientFisherScoring(1.0, batch_size=100), amc.AlwaysAccept()).test
     AlwaysAccept()
     """
+
+    error_untested = "its steps are biased at any size, unless the posterior is normal and the prior weak"
 
     step_size: float
     batch_size: int = 500

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.records import GRADIENTS
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import checked_cholesky, factor
 from approxmcmc.proposals.langevin_step import Spread

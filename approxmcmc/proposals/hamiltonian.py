@@ -21,9 +21,9 @@ import numpy as np
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.gradients import ALL_ROWS
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick
 from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, write_gradient
@@ -137,6 +137,8 @@ class Hamiltonian(Component, Proposal):
     >>> bool(trace.sample_stats["accepted"].mean() > 0.8)
     True
     """
+
+    error_untested = "untested trajectories are biased, by the square of their step size"
 
     step_size: float
     length: float = math.pi / 2.0

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import add_column
 

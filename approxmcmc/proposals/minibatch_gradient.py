@@ -21,9 +21,9 @@ import numpy as np
 from approxmcmc.contracts import CompiledGradient
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.approximation import mode_of
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.gradients import full_gradient
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 FIRST, SECOND = 0, 1
@@ -82,6 +82,22 @@ def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., N
     return compiled(adapt)
 
 
+@cached_by_content(maxsize=64)
+def make_settle_either(
+    first: Callable[[Any, bool], None] | None, second: Callable[[Any, bool], None] | None
+) -> Callable[[Any, bool], None]:
+    """Return what tells the one that proposed last whether its proposal was accepted."""
+
+    def settle(state: MixtureState, accepted: bool) -> None:
+        if state.chosen[0] == FIRST:
+            if first is not None:
+                first(state.first, accepted)
+        elif second is not None:
+            second(state.second, accepted)
+
+    return compiled(settle)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture(Component, Proposal):
     """Let one of several proposals propose, drawn afresh at every step.
@@ -103,7 +119,9 @@ class Mixture(Component, Proposal):
     Notes
     -----
     Valid because the choice does not look at theta and each member uses its own density ratio, so that each is
-    reversible by itself (Tierney 1994, section 2.4). Members adapt from the steps that they proposed.
+    reversible by itself (Tierney 1994, section 2.4). Members adapt from the steps that they proposed. A member that
+    remembers a velocity is told whether its own proposal was accepted; its pair (theta, velocity) keeps its law, since
+    the other members move theta by kernels that leave the law of theta invariant, whatever the velocity.
 
     References
     ----------
@@ -139,6 +157,11 @@ class Mixture(Component, Proposal):
     def members(self) -> Sequence[Proposal]:
         """The proposals of which one moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
+
+    @property
+    def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
+        """That of its members."""
+        return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile what chooses; its state holds the choice and the members' states."""
@@ -182,6 +205,7 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         second.refresh(state.second)
 
     tunes = first.adapt is not None or second.adapt is not None
+    settles = first.settle is not None or second.settle is not None
     return CompiledProposal(
         make_propose_either(first.propose, second.propose),
         make_state,
@@ -189,6 +213,7 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
         describe,
         restore,
         couple=make_couple_either(first.couple, second.couple) if first.couple and second.couple else None,
+        settle=make_settle_either(first.settle, second.settle) if settles else None,
         refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
         attrs={**first.attrs, **second.attrs},

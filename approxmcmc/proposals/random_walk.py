@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Proposal, Target
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
 from approxmcmc.proposals.reflection import couple_noise

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 
 
 @compiled

@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.proposals.langevin_step import (
     add_noise,
     checked_preconditioner,
@@ -145,6 +145,11 @@ class StochasticGradientLangevin(Component, Proposal):
     >>> int(trace.sample_stats["gradient_evaluations"].sum()), int(trace.sample_stats["datapoints_touched"].sum())
     (1000, 1000)
     """
+
+    error_untested = (
+        "untested steps along minibatch gradients are biased, by order step_size and more with their noise; "
+        "with DecreasingStep weighted averages are asymptotically exact"
+    )
 
     step_size: Any
     batch_size: int = 500

@@ -23,8 +23,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.hamiltonian_step import checked_time, drift, kick
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
@@ -157,6 +157,8 @@ class StochasticGradientZigZag(Component, Proposal):
     >>> int(trace.sample_stats["gradient_evaluations"][0, 0])
     200
     """
+
+    error_untested = "steps of constant rates are biased, by order step_size"
 
     step_size: float
     batch_size: int = 500

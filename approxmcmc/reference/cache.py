@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.output.files import load, save
 

@@ -157,7 +157,7 @@ def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
     return states[np.linspace(0, len(states) - 1, min(n_draws, len(states))).round().astype(np.int64)]
 
 
-class Pairs(NamedTuple):
+class KernelSums(NamedTuple):
     """What the matrix of k_0 over all pairs of n draws is reduced to.
 
     `rows` holds the mean over the other draws for each draw, `square` the mean square over pairs of different draws,
@@ -187,7 +187,7 @@ class Pairs(NamedTuple):
         }
 
 
-def pairwise(phi: np.ndarray, g: np.ndarray) -> Pairs:
+def pairwise(phi: np.ndarray, g: np.ndarray) -> KernelSums:
     """Return the sums over k_0 of whitened states and scores, both of shape (n, dim)."""
     n = len(phi)
     sums, square = np.empty(n), 0.0
@@ -198,7 +198,7 @@ def pairwise(phi: np.ndarray, g: np.ndarray) -> Pairs:
         values[np.arange(len(values)), np.arange(start, start + len(values))] = 0.0
         sums[block] = values.sum(axis=1)
         square += float((values**2).sum())
-    return Pairs(sums / (n - 1), square / (n * (n - 1)), float(diagonal.mean()))
+    return KernelSums(sums / (n - 1), square / (n * (n - 1)), float(diagonal.mean()))
 
 
 def stein_kernel(x: np.ndarray, g_x: np.ndarray, y: np.ndarray, g_y: np.ndarray) -> np.ndarray:

@@ -110,6 +110,8 @@ def exact_chain_reference(
     if kernel is None or second is None:
         fit = laplace(target)
         kernel, second = kernel or langevin_kernel(fit), second or mixture_kernel(fit)
+    for each in (kernel, second):
+        _check(target, each)
     how: dict[str, Any] = {"cache_dir": cache_dir, "cores": cores, "progressbar": progressbar}
     tree = _draw(target, kernel, settings, **how)
     other = _draw(target, second, settings | {"random_seed": settings["random_seed"] + 1}, **how)
@@ -129,13 +131,29 @@ def exact_chain_reference(
     return tree
 
 
-def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir: Any, **how: Any) -> xr.DataTree:
-    """Return the chains of a kernel from the cache, or make them."""
+def _check(target: Target, kernel: Kernel) -> None:
+    """Refuse a kernel whose chains follow another law than the target's."""
     form = target if kernel.form is None else kernel.form
     if form.variables != target.variables:
         raise InvalidInputError(
             f"The form {form!r} has other variables than {target!r}: it is another posterior. Make it of this target."
         )
+    if form is not target and form.distance_to_model != 0.0:
+        raise InvalidInputError(
+            f"The form {form!r} approximates its model (distance_to_model={form.distance_to_model}, in nats): it is "
+            f"another posterior than that of {target!r}. Leave it out."
+        )
+    why = kernel.sampler.why_not_invariant(form)
+    if why:
+        raise InvalidInputError(
+            f"A long exact chain needs a sampler that leaves the posterior invariant: {why}. Use ExactTest(), or a "
+            "test of exact subsampling such as PoissonTest()."
+        )
+
+
+def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir: Any, **how: Any) -> xr.DataTree:
+    """Return the chains of a kernel from the cache, or make them."""
+    form = target if kernel.form is None else kernel.form
     settings = {**settings, "thin": checked_integer(kernel.thin, "thin")}
     key = content_hash(METHOD, target.content_hash(), form.content_hash(), kernel.sampler.to_dict(), settings)
     return cached(key, cache_dir, lambda: run_kernel(form, kernel.sampler, settings, **how))

@@ -8,16 +8,15 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.acceptance import ExactTest
-from approxmcmc.contracts import AcceptanceTest, Target
-from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.contracts import Target
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk, SurrogateTransition
+from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.initial import start_law, starting_points
 from approxmcmc.sampling.progress import progress
-from approxmcmc.targets import CoreRows, Laplace
+from approxmcmc.surrogate import CoreRows, SurrogateTransition
+from approxmcmc.targets import Laplace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +26,8 @@ class Kernel:
     Parameters
     ----------
     sampler
-        A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``.
+        A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``, or with
+        :class:`PoissonTest`, which reads few rows.
     form
         The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
     thin
@@ -37,14 +37,6 @@ class Kernel:
     sampler: Any
     form: Target | None = None
     thin: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse a test that says that it is not exact."""
-        test = AcceptanceTest.found_in(self.sampler.to_dict())
-        if test is not None and not test.is_exact:
-            raise InvalidInputError(
-                f"A long exact chain needs an exact sampler; {test!r} makes wrong decisions. Use ExactTest()."
-            )
 
 
 def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
@@ -79,15 +71,12 @@ def run_kernel(
         If a log density was NaN before a draw was kept.
     """
     draws, tune, thin, chains = (settings[name] for name in ("draws", "tune", "thin", "chains"))
-    program = sampler.build(target, audit_every=None)
-    own = [streams(sequence) for sequence in seed_sequences(settings["random_seed"], chains)[0]]
-    points, _ = starting_points(program, target.variables, start_law(target, sampler), None, own)
-    running = [program.start(theta, own_streams, tune) for theta, own_streams in zip(points, own, strict=True)]
+    made = assemble(target, sampler, seed=settings["random_seed"], chains=chains, tune=tune)
     total = chains * (tune + thin * draws)
     with progress(total, show=progressbar, label="long exact chain", time_limit=None) as bar:
         result = run(
-            program,
-            running,
+            made.program,
+            made.chains,
             dim=target.variables.size,
             draws=draws,
             tune=tune,

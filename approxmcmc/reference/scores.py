@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.parts import Part, parts_of
 

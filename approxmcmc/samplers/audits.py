@@ -20,9 +20,9 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
-from approxmcmc.engine.batches import scale_of
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.term_table import write_pair
+from approxmcmc.engine.terms.batches import scale_of
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.term_table import write_pair
 from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.targets.all_rows import AllRows
 

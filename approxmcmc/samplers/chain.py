@@ -32,12 +32,12 @@ from approxmcmc.contracts.records import (
     WRONG,
     WRONG_ACCEPTS,
 )
-from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
-from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.memory import leaves
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.clock import nanoseconds
+from approxmcmc.engine.compiler.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.memory import leaves
+from approxmcmc.engine.compiler.vectors import assign
 
 STAYED, MOVED, FAILED = 0, 1, -1
 
@@ -53,6 +53,11 @@ class Clock(NamedTuple):
 def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
     """Return the clock of a chain that has made no step."""
     return Clock(np.zeros(1, dtype=np.int64), int(n_tune), float(audit_probability))
+
+
+@compiled
+def settle_nothing(proposal: Any, accepted: bool) -> None:
+    """Do nothing: the next proposal depends on theta alone."""
 
 
 @compiled

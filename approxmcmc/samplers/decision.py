@@ -8,12 +8,12 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import MU_STD, SECONDS
-from approxmcmc.engine.batches import CERTAIN, FINITE, UNDEFINED
-from approxmcmc.engine.clock import nanoseconds
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import Evidence, merge_all_differences
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.moments import MEAN, standard_deviation
+from approxmcmc.engine.compiler.clock import nanoseconds
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.batches import CERTAIN, FINITE, UNDEFINED
+from approxmcmc.engine.terms.evidence import Evidence, merge_all_differences
+from approxmcmc.engine.terms.moments import MEAN, standard_deviation
 from approxmcmc.samplers.chain import Clock, book_audit, is_chosen_for_audit
 
 

@@ -17,11 +17,11 @@ from numba import config
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTest
-from approxmcmc.engine.compile import INDICES, VECTOR, compiled, entry_point, kernel, type_of
-from approxmcmc.engine.evidence import Evidence
-from approxmcmc.engine.generators import ADDRESSES, addresses, generator_at
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.term_table import BEGIN
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.term_table import BEGIN
 
 ORDERS = 16  # of the data
 DECISIONS = 64  # of a test whose Lambda^ says only yes or no

@@ -53,7 +53,7 @@ def run(
     """
     recorders = [Recorder(chain, dim, tune, thin, keep_warmup) for chain in chains]
     goals = FixedDraws(draws) if isinstance(draws, int) else draws
-    flight = Flight(recorders, goals, cores, progress, checkpoints, begun)
+    flight = ChainsUnderWay(recorders, goals, cores, progress, checkpoints, begun)
     stopped = flight.reach_the_end(time_limit)
     seconds = flight.seconds
 
@@ -88,7 +88,7 @@ def run(
     return SamplingResult(draws_kept, stats, warmup_draws, warmup_stats, totals, attrs)
 
 
-class Flight:
+class ChainsUnderWay:
     """All chains on their way from goal to goal."""
 
     def __init__(

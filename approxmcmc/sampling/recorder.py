@@ -19,8 +19,8 @@ from approxmcmc.contracts.records import (
     SKEWNESS_RATIO,
 )
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.clock import TICKS_IN_KERNELS
-from approxmcmc.engine.memory import take_up
+from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS
+from approxmcmc.engine.compiler.memory import take_up
 from approxmcmc.sampling.goals import Goal
 
 CHUNK_SECONDS = 0.05
@@ -31,7 +31,7 @@ Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 RECORDS = ("draws", "counts", "values")
 
 
-class Table:
+class GrowingRows:
     """Rows of numbers, which are added and never change: what was returned as `rows` stays as it was."""
 
     def __init__(self, rows: np.ndarray) -> None:
@@ -62,7 +62,7 @@ class Recorder:
         self.wanted, self.thin, self.every = [tune, 0], [1, thin], 1
         self.done = [0, 0]
         none = np.empty((0, dim)), np.empty((0, len(COUNT_NAMES)), np.int64), np.empty((0, len(VALUE_NAMES)))
-        self.tables = [[Table(rows) for rows in none] for _ in self.done]
+        self.tables = [[GrowingRows(rows) for rows in none] for _ in self.done]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
         self.seconds_per_step = math.inf
@@ -136,7 +136,7 @@ class Recorder:
 
     def hold(self, phase: int, records: Chunk) -> None:
         """Keep these as the records of a phase."""
-        self.tables[phase] = [Table(rows) for rows in records]
+        self.tables[phase] = [GrowingRows(rows) for rows in records]
 
     def arrays(self, phase: int, rows: int) -> Chunk:
         """Return the first `rows` draws, counts and values of a phase."""

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.mapped_files import named_array
-from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.files.mapped_files import named_array
+from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import InvalidInputError
 
 LARGEST = np.iinfo(np.int64).max

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.output.files import without_a_cluster
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.json_files import read_json, write_json

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.files.paths import user_cache
 
 
 def caches() -> dict[str, tuple[Path, int]]:

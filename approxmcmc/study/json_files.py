@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import StudyError
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.contracts import ForeignSampler, Sampler, Target, TwinnedTarget
-from approxmcmc.engine.code_version import code_version
-from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.engine.compiler.code_version import code_version
+from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.sampling.initial import start_law

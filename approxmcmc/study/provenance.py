@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from approxmcmc.engine.code_version import PACKAGE, code_version, version
+from approxmcmc.engine.compiler.code_version import PACKAGE, code_version, version
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

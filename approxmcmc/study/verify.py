@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.engine.code_version import code_version
+from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.declare import Budget

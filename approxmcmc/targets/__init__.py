@@ -6,11 +6,11 @@ from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
 from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
-from approxmcmc.targets.expansion.control_variate import ControlVariate
-from approxmcmc.targets.expansion.core_rows import CoreRows
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
+from approxmcmc.targets.groups.normal import NormalGroups
+from approxmcmc.targets.groups.target import GroupedTarget
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
@@ -27,17 +27,17 @@ __all__ = [
     "BayesianNetwork",
     "BinaryMRF",
     "BoundedLikelihood",
-    "ControlVariate",
-    "CoreRows",
     "EstimatedLikelihood",
     "EstimatedRatio",
     "GLMTarget",
     "GaussianMixture",
     "GraphStatistic",
+    "GroupedTarget",
     "Ising",
     "Laplace",
     "LogisticRegression",
     "Mode",
+    "NormalGroups",
     "PredictorTarget",
     "PseudoLikelihood",
     "RobustRegression",

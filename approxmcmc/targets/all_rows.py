@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, Target
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import ALL_ROWS
-from approxmcmc.engine.partitions import Partitions
-from approxmcmc.engine.passes import log_likelihood_ratios, log_likelihoods
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS
+from approxmcmc.engine.terms.partitions import Partitions
+from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihoods
 from approxmcmc.errors import ClusterWarning
-from approxmcmc.targets.expansion.expanded import ExpandedTarget
 from approxmcmc.targets.parts import Part, compiled_of, parts_of
 
 STATES = 32  # or pairs of them, at which a task looks: a worker that dies takes the work of one task with it
@@ -47,9 +46,8 @@ class AllRows:
     @functools.cached_property
     def _of_density(self) -> "AllRows":
         """The plain target of an expansion, where that has parts; else this one."""
-        if not isinstance(self.target, ExpandedTarget) or parts_of(self.target.target) is None:
-            return self
-        return AllRows(self.target.target)
+        plain = self.target.plain
+        return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood at each of some thetas, shape (k, dim), a pass for each 32."""

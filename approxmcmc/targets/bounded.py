@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target, TwinnedTarget, content_hash
-from approxmcmc.engine.batches import Data, datum_at
-from approxmcmc.engine.compile import BATCH_FASTMATH, closure
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
+from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_terms, checked_arrays, plain_function
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound

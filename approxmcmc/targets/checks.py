@@ -12,8 +12,8 @@ from numba import config, njit
 from numba import types as nb
 
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import VECTOR, type_of
-from approxmcmc.engine.identity import cached_by_content, has_stale_helpers
+from approxmcmc.engine.compiler.compile import VECTOR, type_of
+from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
 

@@ -12,8 +12,8 @@ import numpy as np
 from numba import config
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
-from approxmcmc.engine.compile import VECTOR, allocating, type_of
-from approxmcmc.engine.identity import cached_by_content, content_id
+from approxmcmc.engine.compiler.compile import VECTOR, allocating, type_of
+from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
 from approxmcmc.targets.names import named_variables

@@ -21,8 +21,8 @@ from approxmcmc.contracts import (
     TwinnedTarget,
     content_hash,
 )
-from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.compile import bind
+from approxmcmc.engine.compiler.compile import bind
+from approxmcmc.engine.terms.batches import LOG_PRIOR
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.tall_data import Prior
 

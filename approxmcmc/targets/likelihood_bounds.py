@@ -25,9 +25,9 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
-from approxmcmc.engine.batches import Data, datum_at, linear_predictor, log_terms_type
-from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
 from approxmcmc.engine.numerics import exp_of_negative, log1p_of_fraction, softplus
+from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
 
 UNTUNED_LOGISTIC = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3

@@ -20,12 +20,12 @@ from approxmcmc.contracts import (
     CompiledTermRange,
     Variables,
 )
-from approxmcmc.engine.batches import linear_batch_kernel, linear_kernel_at_both
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.gradients import linear_gradient_kernel
-from approxmcmc.engine.identity import cached_by_content, content_id
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
-from approxmcmc.engine.term_range import distance_range
+from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_at_both
+from approxmcmc.engine.terms.gradients import linear_gradient_kernel
+from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
 from approxmcmc.targets.given import kept

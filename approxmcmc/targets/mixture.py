@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables
-from approxmcmc.engine.batches import batch_kernel
-from approxmcmc.engine.gradients import gradient_kernel
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
+from approxmcmc.engine.terms.batches import batch_kernel
+from approxmcmc.engine.terms.gradients import gradient_kernel
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.tall_data import Prior, TallDataTarget

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.batches import LOG_PRIOR
-from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT
-from approxmcmc.engine.pinned import with_context
+from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.terms.batches import LOG_PRIOR
+from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT
 from approxmcmc.targets.tall_data import Prior
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, Target
-from approxmcmc.engine.dask_client import active_client
-from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.partitions import Partitions, spans
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.dask_client import active_client
+from approxmcmc.engine.terms.partitions import Partitions, spans
 from approxmcmc.errors import ClusterWarning, IncompatibleError
 from approxmcmc.sources import DataSource
 from approxmcmc.targets.given import each, leaves

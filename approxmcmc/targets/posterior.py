@@ -8,6 +8,7 @@ from approxmcmc.contracts import DiscreteTarget, Target
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.targets.expansion.own import ExpandsItself, OwnExpansion
 from approxmcmc.targets.expansion.predictors import PredictorExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
@@ -27,6 +28,8 @@ def expansion_of(target: Target, order: int) -> AnyExpansion:
         expansion = LinearExpansion(target, order)
     elif isinstance(target, PredictorsTarget):
         expansion = PredictorExpansion(target, order)
+    elif isinstance(target, ExpandsItself):
+        expansion = OwnExpansion(target, order)
     else:
         expansion = GeneralExpansion(target, order)
     expansion.parts = parts_of(target)

@@ -17,11 +17,11 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Variables
-from approxmcmc.engine.batches import Data, datum_at, log_terms_type
-from approxmcmc.engine.compile import BATCH_FASTMATH, compiled, kernel, type_of
-from approxmcmc.engine.gradients import ROWS, gradient_signature
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled, kernel, type_of
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import exp_of_negative
+from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
+from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
 from approxmcmc.targets.given import kept

@@ -20,10 +20,14 @@ from approxmcmc.contracts import (
     TwinnedTarget,
     content_hash,
 )
-from approxmcmc.engine.batches import LOG_PRIOR, prior_kernel
-from approxmcmc.engine.compile import bind
-from approxmcmc.engine.gradients import ADD_PRIOR_GRADIENT, difference_prior_gradient_kernel, prior_gradient_kernel
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import bind
+from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.terms.batches import LOG_PRIOR, prior_kernel
+from approxmcmc.engine.terms.gradients import (
+    ADD_PRIOR_GRADIENT,
+    difference_prior_gradient_kernel,
+    prior_gradient_kernel,
+)
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 from approxmcmc.targets.made_of_rows import MadeOfRows

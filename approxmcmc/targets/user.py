@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
-from approxmcmc.engine.batches import batch_kernel
-from approxmcmc.engine.gradients import gradient_kernel
-from approxmcmc.engine.identity import content_id
-from approxmcmc.engine.term_range import user_range
+from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.terms.batches import batch_kernel
+from approxmcmc.engine.terms.gradients import gradient_kernel
+from approxmcmc.engine.terms.term_range import user_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import (
     CHECKED_ROWS,

@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 import approxmcmc as amc
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.models import MODELS
 
 ENOUGH = 400.0  # effective draws

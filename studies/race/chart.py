@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.study.report.svg import COLOURS, subplots, svg_document
 from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits

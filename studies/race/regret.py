@@ -27,10 +27,10 @@ import numpy as np
 import pandas as pd
 
 import approxmcmc as amc
-from approxmcmc.design.candidates import Candidate, Setting, candidates
+from approxmcmc.design.candidates import Candidate, Pairing, candidates
 from approxmcmc.design.prices import TOO_BIASED
 from approxmcmc.design.survey import Situation, survey
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
 from studies.race.table import two_digits
@@ -77,12 +77,12 @@ def _seconds_at_best(one: Candidate, known: Situation) -> float:
     return floor.set_up + ENOUGH * floor.per_draw
 
 
-def _timed(make: Callable[[Situation], Setting], known: Situation) -> tuple[Setting, float]:
+def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pairing, float]:
     began = time.process_time()
     return make(known), time.process_time() - began
 
 
-def seconds_of_draws(setting: Setting, known: Situation, limit: float, seed: int) -> float:
+def seconds_of_draws(setting: Pairing, known: Situation, limit: float, seed: int) -> float:
     """Return 400 times the seconds of an effective draw; infinity where tuning took all of the limit."""
     wall, cpu = time.perf_counter(), time.process_time()
     trace = amc.sample(

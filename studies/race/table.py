@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from approxmcmc.engine.whole_files import whole_file
+from approxmcmc.engine.files.whole_files import whole_file
 
 COLUMNS = (
     "sampler", "lever", "µs per step", "data per step", "min-ESS/s", "steps/s: exact, same proposal",

@@ -12,7 +12,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.firefly.bright import Bright
 from approxmcmc.samplers.firefly.implicit_z import ImplicitState, brighten, darken
 from approxmcmc.samplers.firefly.joint_density import JointDensity

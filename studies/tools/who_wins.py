@@ -66,7 +66,7 @@ def _winner(contest: Contest, estimand: str, time: float) -> dict[str, Any]:
     if known.empty:
         return row | {"winner": NOBODY, "risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
     best = known.risk.idxmin()
-    near = known[(known.risk_lower <= known.risk_upper[best]) & (known.index != best)]
+    near = known[~(known.risk_lower > known.risk_upper[best]) & (known.index != best)]  # also without an interval
     return row | {
         "winner": best,
         "risk": known.risk[best],

@@ -9,7 +9,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.datasets import synthetic_logistic
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.targets import ControlVariate, LogisticRegression
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import LogisticRegression
 from tests.bench.interleave import race, ratio, table
 
 pytestmark = [pytest.mark.bench, pytest.mark.needs_jit]

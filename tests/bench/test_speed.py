@@ -18,7 +18,7 @@ import xarray as xr
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.datasets import mnist_7v9_pca, synthetic_logistic
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from tests.bench.interleave import median, race, ratio, table
 

@@ -1,6 +1,16 @@
 """The table of the mutants' tests is whole, and the list of equivalent mutants is about code that there is."""
 
-from tests.mutants.tables import ANY, PACKAGE, ROOT, files_of, mapped_tests, modules, read, shared_tests
+from tests.mutants.tables import (
+    ANY,
+    PACKAGE,
+    ROOT,
+    files_naming,
+    files_of,
+    mapped_tests,
+    modules,
+    read,
+    shared_tests,
+)
 
 
 def test_every_module_has_tests_that_exist():
@@ -17,3 +27,8 @@ def test_equivalent_mutants_are_of_lines_that_there_are():
         for one in several:
             assert set(one) == {"line", "mutant", "reason"} | ({"in"} if module != ANY else set())
             assert one["line"] in lines and one["mutant"] != one["line"] and one["reason"]
+
+
+def test_a_module_without_an_entry_has_the_tests_that_name_it():
+    found = files_naming("samplers/metropolis_hastings/undefined.py")
+    assert "tests/unit/test_chain_edges.py" in found and "tests/unit/test_barker.py" not in found

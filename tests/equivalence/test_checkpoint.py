@@ -16,9 +16,10 @@ from approxmcmc.output.book import open_book
 from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.sampling import checkpoints, driver, goals, recorder
 from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
+from tests.examples import SAMPLERS, TARGETS
 from tests.models import logistic
 from tests.planting import plant
-from tests.unit.test_every_pairing import SAMPLERS, TARGETS, build
+from tests.unit.test_every_pairing import build
 
 plain_python = pytest.mark.recompiles  # nothing here is about the compiler
 TARGET = logistic(12, 2)

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine import order
+from approxmcmc.engine.terms import order
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import Arrays
 from tests.equivalence.test_checkpoint import QUICK, Killed, assert_equal_traces, kill, plain_python, uncompiled

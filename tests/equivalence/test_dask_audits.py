@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
-from approxmcmc.engine import partitions
+from approxmcmc.engine.terms import partitions
 from approxmcmc.errors import ClusterWarning
 from approxmcmc.sources import Arrays
 from approxmcmc.targets import all_rows

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine import partitions
+from approxmcmc.engine.terms import partitions
 from approxmcmc.errors import ClusterWarning, IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.reference import scores
 from approxmcmc.sources import Arrays, ParquetFolder

@@ -6,7 +6,7 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine import partitions
+from approxmcmc.engine.terms import partitions
 from approxmcmc.reference.scores import scores_of
 from approxmcmc.sources import Arrays
 from approxmcmc.targets.all_rows import AllRows

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.order import VERSION
-from approxmcmc.samplers import metropolis_hastings_program
+from approxmcmc.engine.terms.order import VERSION
 from approxmcmc.samplers.chain import CompiledChain
+from approxmcmc.samplers.metropolis_hastings import program as metropolis_hastings_program
 from approxmcmc.sampling import recorder
 from tests.equivalence.test_sample import TARGET, assert_same, draw
 from tests.pinned import pin

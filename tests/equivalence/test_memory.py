@@ -8,11 +8,12 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
-from approxmcmc.engine import order
-from approxmcmc.engine.memory import leaves, take_up
+from approxmcmc.engine.compiler.memory import leaves, take_up
+from approxmcmc.engine.terms import order
 from approxmcmc.errors import InvalidInputError
+from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 from tests.planting import plant
-from tests.unit.test_every_pairing import PROPOSALS, SAMPLERS, TARGETS, TESTS, Run, assert_same, build, variants
+from tests.unit.test_every_pairing import Run, assert_same, build, variants
 
 EXACT, WALK = TESTS["ExactTest"][0], PROPOSALS["RandomWalk"][0]
 FREE = TESTS["AlwaysAccept"][0]

@@ -11,10 +11,10 @@ import zarr
 
 import approxmcmc as amc
 from approxmcmc.contracts import BoundedTarget
-from approxmcmc.engine import mapped_files
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
-from approxmcmc.engine.mapped_files import is_mapped
+from approxmcmc.engine.files import mapped_files
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError, MissingExtraError
 from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
 from approxmcmc.targets.all_rows import AllRows

@@ -7,7 +7,7 @@ import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.book import Settings
-from approxmcmc.runs import Plan, carry_out
+from approxmcmc.runs import RunPlan, carry_out
 from approxmcmc.sampling import goals, recorder
 from approxmcmc.sampling.goals import EffectiveDraws, Goal, ThinnedDraws
 from tests.interrupts import interrupt_once_drawing
@@ -195,7 +195,7 @@ class TestThinnedDraws:
 
     def test_they_are_those_of_a_thinned_run(self):
         asked = Settings(draws=20, tune=20, chains=2, thin=3, seed=5, audit_every=None, enough=1e9)
-        thinned, _ = carry_out(Plan(TARGET, WALK, asked, TARGET.content_hash()), None, cores=1, progressbar=False)
+        thinned, _ = carry_out(RunPlan(TARGET, WALK, asked, TARGET.content_hash()), None, cores=1, progressbar=False)
         assert thinned.posterior.attrs["thinned_by"] == 16 and thinned.posterior.attrs["thin"] == 48
         assert_same(thinned, draw(draws=20, thin=48), but=("perf_counter_diff", "acceptance_rate"))
 

@@ -15,7 +15,7 @@ import distributed
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.engine import partitions
+from approxmcmc.engine.terms import partitions
 from approxmcmc.sources import Arrays, DataSource, ParquetFolder
 from tests.faults.workers import PARTS, Noted, simulated
 

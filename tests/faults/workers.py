@@ -68,7 +68,7 @@ def two_workers() -> Iterator[Any]:
 def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
     """Search for the mode until there were so many kills."""
     import approxmcmc as amc
-    from approxmcmc.engine import partitions
+    from approxmcmc.engine.terms import partitions
 
     os.environ["APPROXMCMC_CACHE_DIR"] = str(folder / "cache")
     partitions.spans.__defaults__ = (PER_PART,)

@@ -1,5 +1,7 @@
 """What is kept beside the session: the tests of each module, and the mutants that nothing can tell from it."""
 
+import ast
+import re
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -9,7 +11,7 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
 STORE = ROOT / "results" / "mutants"
 ROOMS = ("acceptance", "bounds", "proposals", "samplers")
-ALONE = ("diagnostics/risk.py",)
+ALONE = ("diagnostics/risk.py", "surrogate/transition.py")
 ANY = "any module"
 
 
@@ -19,8 +21,18 @@ def read(name):
 
 
 def mapped_tests():
-    """Return the tests of each module, beside those that all share."""
-    return read("modules.toml")["tests"]
+    """Return the tests of each module, beside those that all share: those of the table, else those that name it."""
+    table = read("modules.toml")["tests"]
+    return table | {module: files_naming(module) for module in modules() if module not in table}
+
+
+def files_naming(module):
+    """Return the test files that import a module, or speak of a public class that it defines."""
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in (name_of(module), *classes)))
+    files = [file for folder in ("unit", "oracle") for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
+    return [file.relative_to(ROOT).as_posix() for file in files if words.search(file.read_text(encoding="utf-8"))]
 
 
 def shared_tests():

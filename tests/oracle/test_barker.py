@@ -13,9 +13,9 @@ from approxmcmc.acceptance import barker_decision as barker
 from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
-from approxmcmc.engine import moments
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.targets import GaussianMixture

@@ -12,9 +12,9 @@ from approxmcmc.acceptance.barker_decision import REPLICATIONS, acceptance_log_o
 from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.contracts.records import AUDIT_ERROR, AUDIT_NOISE, BLANK_VALUES
-from approxmcmc.engine import moments
-from approxmcmc.engine.batches import BATCH
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.batches import BATCH
+from approxmcmc.engine.terms.order import draw_next
 from tests.decisions import Population, decide_once, evidence_of
 from tests.planting import plain
 from tests.textbook import minibatch_barker_probability

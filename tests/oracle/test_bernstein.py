@@ -11,7 +11,7 @@ from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.api import sample
 from approxmcmc.contracts import AcceptanceTest, CompiledTermRange
-from approxmcmc.engine.term_range import constant_range
+from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from tests import textbook

@@ -16,8 +16,8 @@ from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.summands import average
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.term_table import SHUFFLED, table_of_terms, write_pair
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair
 from approxmcmc.samplers.replication import compile_replicate
 from tests.models import normal_loglik, normal_logprior
 

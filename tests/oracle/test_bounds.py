@@ -24,7 +24,8 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.samplers.noisy.matrix import CountedModel, acceptance_of_exchange, lattice_error
+from approxmcmc.samplers.counted_model import CountedModel
+from approxmcmc.samplers.noisy.matrix import acceptance_of_exchange, lattice_error
 from approxmcmc.targets.ising.exact import level_counts
 
 RIGOROUS_BOUNDS = ("b1", "b2", "b3", "b4", "b5")
@@ -147,6 +148,31 @@ def test_theorem_2_needs_sweeps():
         bounds.exact(*one)
     scan = [bounds.transition_matrix(field, amc.Gibbs(test, scan="random")) for test in (amc.ExactTest(), sampler.test)]
     assert_no_rigorous_bound_is_too_small(bounds.exact(*scan))
+
+
+def site_update(n_sites, site, delta):
+    """Return the update of one of some fair sites that draws a 1 with probability 1/2 + delta."""
+    share = np.array([[0.5 - delta, 0.5 + delta]] * 2)
+    return functools.reduce(np.kron, [share if site == k else np.eye(2) for k in range(n_sites)])
+
+
+@pytest.mark.parametrize(("n_sites", "eta"), [(2, 0.5), (3, 1.0)])
+def test_theorem_2_holds_as_printed_for_random_scans_and_not_for_sweeps(n_sites, eta):
+    """Two fair sites: a sweep misses by delta + delta^2, more than its bound of delta; a random scan's is 2 delta."""
+    delta = 0.1
+    exact, wrong = ([site_update(n_sites, k, d) for k in range(n_sites)] for d in (0.0, delta))
+    uniform = np.full(2**n_sites, 0.5**n_sites)
+    law = functools.reduce(np.kron, [np.array([0.5 - delta, 0.5 + delta])] * n_sites)
+    sweep, scan = functools.reduce(np.matmul, wrong), sum(wrong) / n_sites
+    np.testing.assert_allclose([stationary_law(sweep), stationary_law(scan)], [law, law], atol=1e-12)
+    truth = total_variation(law, uniform)
+    assert contraction(functools.reduce(np.matmul, exact)) == pytest.approx(0.0, abs=1e-15)
+    assert truth > delta  # the bound as printed, delta / (1 - 0), for a sweep
+    assert truth <= n_sites * delta
+    assert contraction(sum(exact) / n_sites) == pytest.approx(eta)
+    if eta < 1.0:
+        assert truth == pytest.approx(delta + delta**2)
+        assert truth <= delta / (1.0 - eta)
 
 
 # --- the Ising fixture: exchange and noisy exchange ---

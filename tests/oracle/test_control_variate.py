@@ -6,12 +6,12 @@ from scipy import stats
 
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.api import sample
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, crank_nicolson, mixture
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import ControlVariate, GLMTarget, Target, find_mode, laplace, posterior
-from approxmcmc.targets.expansion import control_variate
+from approxmcmc.surrogate import ControlVariate, control_variate
+from approxmcmc.targets import GLMTarget, Target, find_mode, laplace, posterior
 from approxmcmc.targets.expansion import linear as linear_expansion
 from tests import textbook
 from tests.models import logistic

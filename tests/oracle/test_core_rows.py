@@ -7,13 +7,15 @@ import pytest
 from scipy import integrate, stats
 
 import approxmcmc as amc
-from approxmcmc.engine import surrogate_moves, surrogate_transition
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.targets.expansion import core_rows, core_rule
+from approxmcmc.surrogate import core_rows
+from approxmcmc.surrogate import kernels as surrogate_transition
+from approxmcmc.surrogate import moves as surrogate_moves
+from approxmcmc.surrogate.surrogate import Directions
+from approxmcmc.targets.expansion import core_rule
 from approxmcmc.targets.expansion.quadratic import survey_of
-from approxmcmc.targets.expansion.surrogate import Directions
 from tests import langevin as book
 from tests.models import logistic
 from tests.planting import plain

@@ -18,12 +18,13 @@ from approxmcmc import bounds
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.contracts.records import COUNT_NAMES
-from approxmcmc.couplings import exchange, metropolis
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.kernels import coupling_of
-from approxmcmc.engine.compile import config
+from approxmcmc.engine.compiler.compile import config
+from approxmcmc.samplers.counted_model import counted_model
+from approxmcmc.samplers.metropolis_hastings import coupling as metropolis
+from approxmcmc.samplers.noisy import coupling as exchange
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState
-from approxmcmc.samplers.noisy.matrix import counted_model
 
 pytestmark = [
     pytest.mark.recompiles,

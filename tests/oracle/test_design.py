@@ -6,11 +6,12 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.design.pairs import collect_pairs
 from approxmcmc.design.sequential_test import design_for_pairs, design_test
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import ControlVariate, Target
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import Target
 from tests.decisions import ask
 from tests.models import logistic, normal_loglik, normal_mean
 

@@ -10,10 +10,10 @@ from scipy import optimize, stats
 import approxmcmc as amc
 from approxmcmc.acceptance import factorized, poisson, thinning, tuna
 from approxmcmc.api import sample
-from approxmcmc.engine.alias_table import alias_table
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.row_classes import draw_rows_by_class, row_classes
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.alias_table import alias_table
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.row_classes import draw_rows_by_class, row_classes
 from tests.models import logistic
 from tests.planting import plain
 

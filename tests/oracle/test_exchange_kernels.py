@@ -14,7 +14,7 @@ from numba import types as nb
 
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.compile import bind, compiled, type_of
+from approxmcmc.engine.compiler.compile import bind, compiled, type_of
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RatioState,
     estimate_from_draws,

@@ -7,9 +7,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.firefly.bright import Bright, make_bright, make_dark, new_bright
 from approxmcmc.samplers.firefly.implicit_z import (
     brighten,

@@ -11,10 +11,10 @@ import approxmcmc as amc
 from approxmcmc.acceptance import exact
 from approxmcmc.acceptance.rules import log_uniform, logit_uniform
 from approxmcmc.contracts import Population
-from approxmcmc.engine.order import draw_next
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.samplers.chain import is_chosen_for_audit
-from approxmcmc.samplers.gibbs.sweep import draw_by_terms, evidence_on, one_after_the_other
+from approxmcmc.samplers.gibbs.step import draw_by_terms, evidence_on, one_after_the_other
 from tests import textbook
 from tests.data_order import draw_with_replacement
 from tests.planting import plain, plant

@@ -8,7 +8,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.vectors import equal
+from approxmcmc.engine.compiler.vectors import equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.hamiltonian_step import drift, kick
 from tests import hamiltonian as momentum

@@ -8,8 +8,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.order import draw_next
-from approxmcmc.engine.vectors import equal
+from approxmcmc.engine.compiler.vectors import equal
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.proposals import langevin
 from approxmcmc.proposals import stochastic_gradient_langevin as sgld
 from approxmcmc.proposals.langevin_step import add_noise, drift, squared_distance

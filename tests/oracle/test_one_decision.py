@@ -11,9 +11,9 @@ from approxmcmc.acceptance.thinning import ThinningState
 from approxmcmc.acceptance.thinning import make_decide as thinned
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import AUDIT_ERROR, BLANK_VALUES, EXPECTED_READS, SKEWNESS, SKEWNESS_RATIO
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.evidence import merge_differences
-from approxmcmc.engine.order import read_differences
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import merge_differences
+from approxmcmc.engine.terms.order import read_differences
 from tests.decisions import Population, decide_once, evidence_of, read_without_drawing
 from tests.planting import plain
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 import approxmcmc as amc
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.samplers.pdmp import bouncy_particle, flight, split, step, zigzag
 from approxmcmc.targets import Laplace
 from tests import pdmp as book

@@ -10,8 +10,8 @@ from scipy.stats import poisson
 import approxmcmc as amc
 from approxmcmc.acceptance.thinning import ROWS
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.alias_table import alias_table
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.gibbs import poisson_counts
 from tests.planting import plant

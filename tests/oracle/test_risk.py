@@ -5,6 +5,7 @@ import itertools
 import arviz as az
 import numpy as np
 import pytest
+import scipy.stats
 import xarray as xr
 
 from approxmcmc.diagnostics import risk
@@ -162,18 +163,24 @@ def test_weighted_running_means_by_hand():
 
 
 def bootstrap_by_loops(errors, mcse, directions, resampling):
-    """Move the reference, pick replicates, apply the formulas: what the quadratic forms must equal."""
-    n = len(errors)
+    """Move the mean over replicates and the reference, and scale the variance: what the quadratic forms must equal."""
+    n, (_, _, dim) = len(errors), errors.shape
+    center, scatter = errors.mean(axis=0), errors - errors.mean(axis=0)
     draws = []
-    for weights, normals in zip(*resampling, strict=True):
-        moved = errors - mcse * (normals @ directions)
-        chosen = np.repeat(moved, np.rint(weights * n).astype(int), axis=0)
-        result = estimate(chosen, mcse)
-        # `estimate` takes the noise off once; a draw holds it twice.
-        noise = np.mean(mcse**2)
-        draws.append(
-            [result["bias_sq"] - result["variance"] / n - noise, result["variance"], result["risk"] - noise],
-        )
+    for g, scales, normals in zip(*resampling, strict=True):
+        chi_square = scipy.stats.chi2(n - 1).isf(scipy.stats.norm.cdf(scales[0]))
+        student = np.tensordot(g, scatter, axes=1) / np.sqrt(n * chi_square)
+        row = np.empty((3, errors.shape[1]))
+        for point in range(errors.shape[1]):
+            covariance = np.atleast_2d(np.cov(scatter[:, point], rowvar=False))
+            total, square = np.trace(covariance), (covariance**2).sum()
+            k = total**2 / ((n - 1) ** 2 / ((n - 2) * (n + 1)) * (square - total**2 / (n - 1)))
+            nu = (n - 1) * (1 + (min(max(k, 1), dim) - 1) * (n - 1) / (n + 7))
+            variance = total / dim * nu / scipy.stats.chi2(nu).isf(scipy.stats.norm.cdf(scales[0]))
+            moved = center[point] + student[point] + mcse * (normals @ directions)
+            bias_sq = np.mean(moved**2) - 2 * variance / n - 2 * np.mean(mcse**2)
+            row[:, point] = bias_sq, variance, bias_sq + variance
+        draws.append(row)
     return np.array(draws)
 
 
@@ -205,6 +212,6 @@ def test_reference_moves_by_its_standard_error_in_every_coordinate(rng):
 
 def test_resampling_is_shared_by_estimands_and_reproducible():
     first, again = resample(20, 6, 3, random_seed=4), resample(20, 6, 3, random_seed=4)
-    np.testing.assert_array_equal(first.weights, again.weights)
-    np.testing.assert_allclose(first.weights.sum(axis=1), 1)
-    assert not np.array_equal(first.weights, resample(20, 6, 3, random_seed=5).weights)
+    np.testing.assert_array_equal(first.replicates, again.replicates)
+    np.testing.assert_allclose(first.replicates.sum(axis=1), 0, atol=1e-12)
+    assert not np.array_equal(first.replicates, resample(20, 6, 3, random_seed=5).replicates)

@@ -136,7 +136,11 @@ def test_settings_and_what_follows_from_them():
     for tol in (-1e-9, math.inf, math.nan):
         with pytest.raises(InvalidInputError, match="tol must be finite and at least 0"):
             SequentialTTest(tol=tol)
-    assert SequentialTTest(0.0).is_exact and not SequentialTTest(1e-9).is_exact and SequentialTTest().compares
+    assert (
+        SequentialTTest(0.0).reads_all(2000)
+        and not SequentialTTest(1e-9).reads_all(2000)
+        and SequentialTTest().compares
+    )
     state = SequentialTTest(0.1, 2, tol=0.3).state_for(5)
     assert (state.looks.tolist(), state.critical[-1], state.tol) == ([2, 4, 5], 0.0, 0.3)
     plain, tolerant = (SequentialTTest(tol=tol).build_test(normal_mean(20)).records for tol in (0.0, 0.5))

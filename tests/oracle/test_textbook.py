@@ -10,9 +10,9 @@ import pytest
 from approxmcmc.acceptance import ExactTest, SequentialTTest, exact, rules, sequential_t
 from approxmcmc.api import sample
 from approxmcmc.contracts import CompiledProposal, Component, Proposal
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.evidence import log_likelihood_at
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import log_likelihood_at
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.samplers.chain import is_chosen_for_audit

@@ -13,7 +13,8 @@ from approxmcmc.acceptance import BernsteinTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import ControlVariate, LogisticRegression, Target
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import LogisticRegression, Target
 from tests.decisions import log_normal
 
 pytestmark = [

@@ -8,7 +8,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic, synthetic_stand_in
 from approxmcmc.errors import SamplingWarning
-from approxmcmc.targets import ControlVariate, LogisticRegression, laplace
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import LogisticRegression, laplace
 
 pytestmark = [pytest.mark.statistical, pytest.mark.needs_jit]
 

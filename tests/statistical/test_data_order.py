@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.samplers import metropolis_hastings_program
+from approxmcmc.samplers.metropolis_hastings import program as metropolis_hastings_program
 from tests.models import logistic
 
 pytestmark = [
@@ -39,7 +39,7 @@ def test_sorted_data_need_the_shuffle(seed, monkeypatch):
 
     monkeypatch.setattr(metropolis_hastings_program, "shuffled_copy", as_it_lies)
     monkeypatch.setattr(metropolis_hastings_program, "check_rows_are_terms", lambda *arguments: 0)
-    monkeypatch.setattr("approxmcmc.engine.order.ENOUGH_BLOCKS", 0)  # a reshuffle would mend the planted bug
+    monkeypatch.setattr("approxmcmc.engine.terms.order.ENOUGH_BLOCKS", 0)  # a reshuffle would mend the planted bug
     unshuffled = wrong_rate("blocks", seed)
     assert abs(blocks - rows) < 0.03
     assert unshuffled > rows + 0.03

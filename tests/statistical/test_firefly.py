@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.firefly import joint_density, theta_update
 from tests.models import logistic
 from tests.statistical.test_exact_against_nuts import FOUR_MCSE, moments

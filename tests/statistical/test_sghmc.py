@@ -70,3 +70,26 @@ def test_a_thermostat_finds_the_noise(dim, seed):
     found, error = variance(dim, amc.AlwaysAccept(), seed, kind=amc.StochasticGradientNoseHoover, step_size=0.5 * H)
     assert error < 0.003
     assert abs(found - 1.0) < 5.0 * error
+
+
+def test_a_mixture_with_a_walk_leaves_the_posterior_invariant(seed):
+    """The variance of 16 chains, by their own spread: t of 15 degrees beyond 7 is 4e-6.
+
+    A member that takes its accepted trajectory for a rejected one, since the walk has moved theta, has 1.09 times the
+    variance: t was 14 and 24 (two seeds). With a walk of a tenth of this width it had 0.52 of it.
+    """
+    target = book.normal_means(N, 1)
+    proposal = amc.Mixture(
+        [
+            amc.StochasticGradientHamiltonian(0.5, 0.01, N, 2, preconditioner=np.full(1, A**-0.5)),
+            amc.RandomWalk(2.4 * A**-0.5),
+        ]
+    )
+    trace = amc.sample(
+        target, amc.MetropolisHastings(proposal, amc.ExactTest()), draws=150_000, tune=0, chains=16,
+        random_seed=seed, audit_every=None, progressbar=False,
+    )  # fmt: skip
+    x = np.sqrt(A) * (trace.posterior["theta"].values - target.data[0].sum(axis=0) / A)
+    found = (x**2).mean(axis=(1, 2))
+    error = found.std(ddof=1) / 4.0
+    assert abs(found.mean() - 1.0) < 7.0 * error < 0.06, (found.mean(), error)

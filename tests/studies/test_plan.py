@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.code_version import code_tokens
+from approxmcmc.engine.compiler.code_version import code_tokens
 from approxmcmc.errors import StudyError
 from approxmcmc.study import Budget, Knob, Study, knob, vary
 from approxmcmc.study.plan import digest, make_plan, select

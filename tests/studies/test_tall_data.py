@@ -18,6 +18,7 @@ from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
 from studies.tools.who_wins import NOBODY, who_wins
 from tests.fakes import fake_trace
+from tests.studies import test_report
 from tests.studies.test_foreign_cells import ForeignWalk
 from tests.studies.test_report import make_results
 
@@ -70,7 +71,10 @@ def test_setup_stands_on_the_clock_once_and_compilation_outside():
     assert attrs["setup_compile_seconds"] == 0.0  # the first call took less than its own sampling, in this fake
 
 
-def test_who_wins_names_the_least_risk_and_all_that_cannot_be_told_from_it():
+@pytest.mark.parametrize("replicates", [4, 6])
+def test_who_wins_names_the_least_risk_and_all_that_cannot_be_told_from_it(replicates, monkeypatch):
+    """With four replicates there are no intervals: nothing can be told from the winner."""
+    monkeypatch.setattr(test_report, "REPLICATES", replicates)
     results = make_results()
     table = who_wins(results, {}, "probability")[1].data
     assert list(table["data"]) == ["toy"] * 3
@@ -81,7 +85,8 @@ def test_who_wins_names_the_least_risk_and_all_that_cannot_be_told_from_it():
     winner = table.iloc[-1]
     assert winner["winner"] == last.risk.idxmin()
     assert winner["risk"] == last.risk.min()
-    near = [label for label in last.index if last.risk_lower[label] <= winner["risk_upper"]]
+    near = [label for label in last.index if not last.risk_lower[label] > winner["risk_upper"]]
+    assert replicates == 6 or near == list(last.index)
     assert set(near) == {winner["winner"], *(label for label in last.index if label in winner["no less"])}
     assert NOBODY not in set(table["winner"])
 

@@ -8,7 +8,7 @@ import pytest
 from approxmcmc.acceptance import AnnealedEpsilon, BernsteinTest, SequentialTTest
 from approxmcmc.acceptance.bernstein import bound_factors, half_width
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
-from approxmcmc.engine.moments import reset
+from approxmcmc.engine.terms.moments import reset
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import Population, decide_once, evidence_of, read_without_drawing
 from tests.fakes import fake_trace

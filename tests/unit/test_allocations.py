@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.engine.streams import seed_sequences, streams
-from tests.unit.test_every_pairing import PROPOSALS, SAMPLERS, TARGETS, TESTS
+from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 
 ELSEWHERE = ("AdaptiveDirection", "SingleSite", "SurrogateTransition")  # do not move on a `Target`
 MOVES = [move for name in PROPOSALS for move in PROPOSALS[name] if name not in ELSEWHERE]

@@ -9,7 +9,7 @@ from approxmcmc.acceptance import AnnealedEpsilon, SequentialTTest
 from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule, pooled_risk
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import BLANK_VALUES
-from approxmcmc.engine.term_table import table_of_terms, write_pair
+from approxmcmc.engine.terms.term_table import table_of_terms, write_pair
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import Population, evidence_of
 from tests.planting import plain

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.term_table import table_of_terms
+from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.samplers.audits import Judge, WalkedSteps, of_a_walk
 from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.samplers.replication import by_decision, by_threshold_form

@@ -12,7 +12,7 @@ import approxmcmc as amc
 from approxmcmc import runs
 from approxmcmc.contracts import Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
-from approxmcmc.engine.term_table import table_of_terms
+from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.samplers.audits import Judge, WalkedSteps, kurtosis_of
 from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.samplers.replication import DECISIONS, ORDERS

@@ -12,8 +12,8 @@ from approxmcmc.acceptance import ExactTest, MinibatchBarker
 from approxmcmc.acceptance.barker_decision import log_ratio_variance
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component
-from approxmcmc.engine import moments
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings

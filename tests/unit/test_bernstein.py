@@ -12,11 +12,12 @@ from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.api import sample
 from approxmcmc.contracts import BoundedTermsTarget, Component
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
-from approxmcmc.targets import ControlVariate, GLMTarget, Target
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import GLMTarget, Target
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 from tests.unit.test_counts import run_counted
 

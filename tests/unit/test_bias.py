@@ -11,7 +11,7 @@ import approxmcmc as amc
 from approxmcmc.couplings import estimate
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
-from approxmcmc.couplings.forms import audit_form, why_no_audits
+from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import Evidence, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -235,7 +235,9 @@ class TestKernel:
             amc.bias(trace(), target(), sampler(), kernel=(logistic(40, 2, prior_scale=2.0), walk))
 
     def test_an_approximate_kernel_is_refused(self):
-        with pytest.raises(IncompatibleError, match="must be an exact sampler"):
+        with pytest.raises(
+            IncompatibleError, match=r"must leave the posterior invariant, and SequentialTTest.*stops early"
+        ):
             amc.bias(trace(), target(), sampler(), kernel=sampler())
 
 
@@ -245,11 +247,11 @@ def test_why_form_audit_cannot_be_had():
         (amc.MetropolisHastings(walk, amc.AlwaysAccept()), "no test"),
         (amc.MetropolisHastings(walk, amc.ExactTest()), "exact"),
         (amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.SequentialTTest(0.1, 8)), "tuned"),
-        (None, "only Metropolis-Hastings"),
+        (amc.SliceSampler(), "only Metropolis-Hastings"),
         (sampler(), ""),
     ):
-        assert why in why_no_audits(target(), own, [{}])
-    with pytest.raises(IncompatibleError, match="no form 'audit'"):
+        assert why in own.why_no_audits(target(), [{}])
+    with pytest.raises(IncompatibleError, match=r"no form 'audit'.*from elsewhere"):
         amc.bias(trace(), target(), None, form="audit")
 
 
@@ -260,7 +262,7 @@ def test_a_tuned_proposal_is_audited_as_tuning_left_it():
     own = amc.MetropolisHastings(mixed, amc.SequentialTTest(0.3, 8))
     run = amc.sample(target(), own, draws=10, tune=30, chains=2, random_seed=1, progressbar=False, audit_every=None)
     draws = draws_of(run, target())
-    assert why_no_audits(target(), own, draws.adapted) == ""
+    assert own.why_no_audits(target(), draws.adapted) == ""
     form = audit_form(target(), own, draws, np.random.default_rng(0), 16, 100)
     for adapted, auditor, coupling in zip(draws.adapted, form.auditors, form.couplings, strict=True):
         chain = coupling.start(draws.flat[0].copy(), 0.0)

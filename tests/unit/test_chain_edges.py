@@ -8,10 +8,10 @@ import pytest
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import BLANK_VALUES, EVALUATIONS, MU_STD
-from approxmcmc.engine.evidence import log_likelihood_at
+from approxmcmc.engine.terms.evidence import log_likelihood_at
 from approxmcmc.samplers.chain import MOVED, STAYED, CompiledChain, is_chosen_for_audit, new_clock
 from approxmcmc.samplers.decision import decide_on_all_data
-from approxmcmc.samplers.undefined import OUT_OF_REACH, log_density_at
+from approxmcmc.samplers.metropolis_hastings.undefined import OUT_OF_REACH, log_density_at
 from tests.decisions import evidence_of
 from tests.planting import plain
 

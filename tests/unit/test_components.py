@@ -6,80 +6,15 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import foreign, presets
-from approxmcmc.acceptance import AlwaysAccept, ExactTest, SequentialTTest
+from approxmcmc import presets
+from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.contracts import AcceptanceTest, Component, Proposal, Sampler, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
+from tests.examples import EXAMPLES
 from tests.models import logistic
 
-EXAMPLES = {  # of every public class; one without an example fails below
-    "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
-    "AlwaysAccept": [AlwaysAccept()],
-    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
-    "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
-    "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
-    "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
-    "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
-    "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
-    "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
-    "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
-    "BouncyParticle": [amc.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
-    "CheapestExactTest": [amc.CheapestExactTest()],
-    "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
-    "DelayedAcceptance": [amc.DelayedAcceptance(amc.PoissonTest())],
-    "ExactTest": [ExactTest(), ExactTest("barker")],
-    "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
-    "ExplicitZ": [amc.ExplicitZ(0.2)],
-    "FactorizedTest": [amc.FactorizedTest()],
-    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
-    "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
-    "Hamiltonian": [amc.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
-    "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
-    "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
-    "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
-    "Laplace": [amc.targets.Laplace(np.zeros(2), np.eye(2))],
-    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
-    "MetropolisHastings": [MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest())],
-    "MinibatchBarker": [amc.MinibatchBarker(batch_size=50, max_error=0.01)],
-    "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
-    "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
-    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
-    "PoissonGibbs": [amc.PoissonGibbs(), amc.PoissonGibbs(2.0, metropolised=True, scan="random")],
-    "PoissonTest": [amc.PoissonTest()],
-    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
-    "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],
-    "RandomWalk": [
-        RandomWalk(0.1),
-        RandomWalk([0.1, 0.2], target_acceptance=0.3),
-        RandomWalk(np.diag([1.0, 2.0])),
-    ],
-    "SequentialTTest": [SequentialTTest(0.05, 200, 1.5)],
-    "SingleSite": [amc.SingleSite()],
-    "Slice": [amc.Slice([0.5, 1.0], max_steps=3), amc.Slice(0.5, directions="coordinates")],
-    "SliceSampler": [amc.SliceSampler(amc.Slice(0.2), SequentialTTest(0.1, 50))],
-    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
-    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
-    "StochasticGradientHamiltonian": [
-        amc.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
-        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
-        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
-    ],
-    "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
-    "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
-    "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
-    "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],
-    "NutpieNUTS": [foreign.NutpieNUTS(tune=500)],
-    "PyMCADVI": [foreign.PyMCADVI(iterations=100)],
-    "PyMCNUTS": [foreign.PyMCNUTS(tune=500)],
-    "PyMCPathfinder": [foreign.PyMCPathfinder(n_paths=2)],
-    "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
-    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
-    "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
-    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.1, 20, steps=3)],
-    "TunaTest": [amc.TunaTest(1e-4)],
-}
 COMPONENTS = [example for examples in EXAMPLES.values() for example in examples]
 
 

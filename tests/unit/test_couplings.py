@@ -8,10 +8,11 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Streams
-from approxmcmc.couplings.kernels import coupling_of, default_kernel
-from approxmcmc.engine.compile import config
+from approxmcmc.couplings.kernels import coupling_of
+from approxmcmc.engine.compiler.compile import config
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.proposals.reflection import couple_noise
+from approxmcmc.samplers.default_kernel import default_kernel
 from tests.intractable import five_values
 from tests.models import logistic
 from tests.planting import plain
@@ -293,4 +294,4 @@ def test_what_has_no_coupling_is_refused():
 
 
 def test_default_kernel_of_expanded_terms_is_that_of_the_plain_target():
-    assert default_kernel(amc.ControlVariate(target()), X0[None]).target is target()
+    assert default_kernel(amc.ControlVariate(target()), X0[None])[0] is target()

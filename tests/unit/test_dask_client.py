@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from approxmcmc.engine.dask_client import result_of
+from approxmcmc.engine.terms.dask_client import result_of
 from approxmcmc.errors import StudyError
 from approxmcmc.study.engines import dask
 

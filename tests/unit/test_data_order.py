@@ -14,11 +14,13 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine import external_shuffle, moments, order
-from approxmcmc.engine.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
-from approxmcmc.engine.evidence import new_evidence
-from approxmcmc.engine.mapped_files import has_named_file, nameless_array
-from approxmcmc.engine.order import (
+from approxmcmc.engine.files import external_shuffle
+from approxmcmc.engine.files.mapped_files import has_named_file, nameless_array
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms import moments, order
+from approxmcmc.engine.terms.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
+from approxmcmc.engine.terms.evidence import new_evidence
+from approxmcmc.engine.terms.order import (
     PERIOD,
     VERSION,
     begin,
@@ -30,10 +32,9 @@ from approxmcmc.engine.order import (
     settle,
     shuffle_rows,
 )
-from approxmcmc.engine.shuffled import order_of_files, shuffled_copy
-from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.shuffled import order_of_files, shuffled_copy
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import metropolis_hastings_program
+from approxmcmc.samplers.metropolis_hastings import program as metropolis_hastings_program
 from tests import data_order as wrong
 from tests.models import normal_logprior, normal_mean
 

@@ -11,7 +11,10 @@ import pytest
 
 import approxmcmc as amc
 
-ROOMS = tuple(f"approxmcmc.{room}" for room in ("acceptance", "bounds", "diagnostics.risk", "proposals", "samplers"))
+ROOMS = tuple(
+    f"approxmcmc.{room}"
+    for room in ("acceptance", "bounds", "diagnostics.risk", "proposals", "samplers", "surrogate.transition")
+)
 CHECK_BOUND = {
     "epsilons": None,
     "knob": "epsilon",

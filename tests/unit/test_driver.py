@@ -9,7 +9,7 @@ import pytest
 
 from approxmcmc.sampling import progress, recorder
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.recorder import CHUNK_SECONDS, Recorder, Table
+from approxmcmc.sampling.recorder import CHUNK_SECONDS, GrowingRows, Recorder
 
 
 class TimedChain:
@@ -87,7 +87,7 @@ def test_a_model_that_raises_while_a_failure_is_explained_costs_no_draw():
 def test_rows_that_were_returned_stay_as_they_were(rng):
     """However the table grows; a snapshot that is being written shares them."""
     rows = rng.normal(size=(40, 2))
-    table, seen = Table(rows[:0]), []
+    table, seen = GrowingRows(rows[:0]), []
     for first, last in itertools.pairwise([0, 0, 1, 2, 5, 6, 20, 40]):
         table.add(rows[first:last])
         seen.append((last, table.rows))

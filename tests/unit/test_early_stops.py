@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
-from approxmcmc.engine import moments
-from approxmcmc.engine.term_table import table_of_terms, write_pair
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.term_table import table_of_terms, write_pair
 from tests.decisions import Population, decide_once, evidence_of
 from tests.planting import plain
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from approxmcmc.engine import moments
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import UnknownContentError, content_id
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
 from approxmcmc.engine.numerics import log1mexp, log_sigmoid, softplus
-from approxmcmc.engine.order import draw_next
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms import moments
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import InvalidInputError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ def test_the_disk_cache_never_imports_the_module_that_compiled_first(tmp_path):
 def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
     from numba import types as nb
 
-    from approxmcmc.engine.compile import VECTOR, _compile, kernel
+    from approxmcmc.engine.compiler.compile import VECTOR, _compile, kernel
 
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
 
@@ -253,7 +253,7 @@ def test_states_whose_fields_have_another_order_share_no_kernel(tmp_path, monkey
     """Numba names the type of a named tuple by its class alone, and compiled code reads fields by their places."""
     from numba import types as nb
 
-    from approxmcmc.engine.compile import _compile, entry_point, kernel, type_of
+    from approxmcmc.engine.compiler.compile import _compile, entry_point, kernel, type_of
 
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
     Behind.__name__ = Behind.__qualname__ = "Ahead"
@@ -273,7 +273,7 @@ import dataclasses, warnings
 from typing import NamedTuple
 import numpy as np, approxmcmc as amc
 from approxmcmc.contracts import CompiledProposal, Component, Proposal
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from tests.models import normal_mean
 
 class State(NamedTuple):
@@ -324,8 +324,8 @@ def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
     """As in a container whose user is a bare number: kernels are compiled, downloads say what to name."""
     from numba import types as nb
 
-    from approxmcmc.engine.compile import VECTOR, kernel
-    from approxmcmc.engine.paths import user_cache
+    from approxmcmc.engine.compiler.compile import VECTOR, kernel
+    from approxmcmc.engine.files.paths import user_cache
 
     for name in ("APPROXMCMC_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
@@ -353,7 +353,7 @@ class TestNumerics:
     @pytest.mark.needs_jit
     def test_they_stay_exact_inside_a_relaxed_kernel(self):
         """A callee without fastmath of its own inherits its caller's, and reassociation would ruin the polynomial."""
-        from approxmcmc.engine.batches import linear_batch_kernel
+        from approxmcmc.engine.terms.batches import linear_batch_kernel
 
         data = (self.GRID[:, None].copy(), np.zeros(len(self.GRID)))
         kernel, out = linear_batch_kernel(lambda eta, y: softplus(eta), data), np.empty(len(self.GRID))
@@ -432,7 +432,7 @@ class TestStreams:
 def test_the_clock_in_kernels_is_perf_counter():
     script = textwrap.dedent("""
         import time
-        from approxmcmc.engine.clock import TICKS_IN_KERNELS, nanoseconds
+        from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS, nanoseconds
         nanoseconds()
         before, inside, after = time.perf_counter_ns(), nanoseconds(), time.perf_counter_ns()
         assert not TICKS_IN_KERNELS or before <= inside <= after, (before, inside, after)

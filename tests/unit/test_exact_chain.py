@@ -198,13 +198,25 @@ def test_draws_that_fail_are_refused_or_come_back_with_their_report(target, tmp_
     assert tree["posterior"].attrs["gates_passed"] == 0
 
 
-def test_what_is_not_exact_is_refused(target):
-    walk = amc.RandomWalk(0.1)
-    with pytest.raises(InvalidInputError, match="needs an exact sampler; SequentialTTest"):
-        Kernel(amc.MetropolisHastings(walk, amc.SequentialTTest(epsilon=0.05)))
-    with pytest.raises(InvalidInputError, match="AlwaysAccept"):
-        Kernel(amc.presets.sgld(1e-3))
-    Kernel(amc.Firefly(walk))  # no test that could be wrong
+def test_what_is_not_exact_is_refused_and_what_leaves_the_posterior_invariant_is_not(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(exact_chain, "_draw", lambda target, kernel, *args, **how: pytest.fail("it draws"))
+    walk, how = amc.RandomWalk(0.1), SHORT | {"cache_dir": tmp_path}
+    exact = Kernel(amc.MetropolisHastings(walk, amc.ExactTest()))
+    for sampler, why in (
+        (amc.MetropolisHastings(walk, amc.SequentialTTest(0.05, 50)), "SequentialTTest.* stops early"),
+        (amc.presets.sgld(1e-3), "biased, by order step_size"),
+    ):
+        for kernels in ((Kernel(sampler), exact), (exact, Kernel(sampler))):
+            with pytest.raises(InvalidInputError, match=f"leaves the posterior invariant: .*{why}"):
+                exact_chain_reference(target, *kernels, **how)
+    core = amc.CoreRows(target)
+    for test in (amc.PoissonTest(), amc.TunaTest(), amc.FactorizedTest(), amc.DelayedAcceptance(amc.PoissonTest())):
+        for sampler in (amc.MetropolisHastings(walk, test), amc.Firefly(walk)):
+            with pytest.raises(pytest.fail.Exception, match="it draws"):
+                exact_chain_reference(target, exact, Kernel(sampler, core), **how)
+    core.distance_to_model = None
+    with pytest.raises(InvalidInputError, match="approximates its model"):
+        exact_chain_reference(target, exact, Kernel(exact.sampler, core), **how)
 
 
 def test_what_does_not_fit_is_refused(target, tmp_path):

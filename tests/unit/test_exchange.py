@@ -8,7 +8,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import (
     CompilationError,

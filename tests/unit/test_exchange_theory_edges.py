@@ -10,8 +10,9 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import noisy_langevin
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.counted_model import CountedModel, counted_model
 from approxmcmc.samplers.noisy import matrix as exchange
-from approxmcmc.samplers.noisy.matrix import CountedModel, acceptance_of_exchange, expected_minima, lattice_error
+from approxmcmc.samplers.noisy.matrix import acceptance_of_exchange, expected_minima, lattice_error
 from approxmcmc.targets.ising import exact as exact_lattice
 
 SPINS = np.array([[1, -1, 1], [1, 1, 1]])
@@ -41,7 +42,7 @@ def test_all_data_sets_are_counted_by_their_statistic(monkeypatch):
     assert len(ising().statistic_counts()[0]) == len(values)
     for other in (ising(np.ones((3, 3), dtype=int)), amc.targets.alarm_network()):
         with pytest.raises(IncompatibleError, match="Ising lattices up to"):
-            exchange.counted_model(other, np.zeros((2, 1)))
+            counted_model(other, np.zeros((2, 1)))
 
 
 def two_parameters():
@@ -192,7 +193,7 @@ def test_every_loss_of_noisy_exchange_against_all_draws(count):
     """The distance of a step, how often decisions differ, E|a^ - a| and sd(a^), summed over the proposal."""
     target, sampler = ising(), amc.Exchange(amc.RandomWalk(0.4), count)
     found = bounds.noisy_exchange_errors(target, sampler, POINTS)
-    model = exchange.counted_model(target, POINTS[:, None])
+    model = counted_model(target, POINTS[:, None])
     law, _ = law_by_hand(model)
     density = model.log_density()
     h = np.exp(-0.5 * np.subtract.outer(POINTS, POINTS) ** 2 / 0.16)
@@ -320,7 +321,7 @@ def test_a_posterior_far_out_in_its_prior_is_normalised():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_mean_of_draws_has_the_law_of_all_tuples(count):
-    model = exchange.counted_model(ising(), np.array([[-0.2], [0.3]]))
+    model = counted_model(ising(), np.array([[-0.2], [0.3]]))
     law, _ = law_by_hand(model)
     values, found = noisy_langevin.law_of_the_mean(model, count)
     exact = np.zeros(found.shape)
@@ -371,7 +372,7 @@ def test_bounds_of_a_langevin_step_by_hand(sampler):
     """The variance of a step is its size times the covariance; two draws, moments over all pairs of values."""
     size, cov = sampler
     found = bounds.noisy_langevin_errors(normal_ising(), amc.NoisyLangevin(size, 2, cov=cov), POINTS)
-    model = exchange.counted_model(normal_ising(), POINTS[:, None])
+    model = counted_model(normal_ising(), POINTS[:, None])
     law, _ = law_by_hand(model)
     s = model.statistics[:, 0]
     pairs = np.add.outer(s, s) / 2.0
@@ -432,7 +433,7 @@ def test_a_matrix_of_langevin_is_a_mixture_of_normal_laws(count):
     found = bounds.langevin_matrix(
         normal_ising(), amc.NoisyLangevin(0.4, 2), grid, **({"ideal": True} if ideal else {})
     )
-    model = exchange.counted_model(normal_ising(), grid[:, None])
+    model = counted_model(normal_ising(), grid[:, None])
     law, _ = law_by_hand(model)
     s = model.statistics[:, 0]
     for row, theta in enumerate(grid):

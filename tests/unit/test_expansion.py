@@ -14,15 +14,8 @@ from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_shar
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import (
-    BinaryMRF,
-    ControlVariate,
-    GLMTarget,
-    Laplace,
-    LogisticRegression,
-    find_mode,
-    laplace,
-)
+from approxmcmc.surrogate import ControlVariate
+from approxmcmc.targets import BinaryMRF, GLMTarget, Laplace, LogisticRegression, find_mode, laplace
 from approxmcmc.targets.expansion.quadratic import empty_rows
 from approxmcmc.targets.posterior import Posterior
 from tests.models import logistic, normal_mean
@@ -273,8 +266,11 @@ class TestGates:
         assert expansion_gates(bad, LAPLACE) == []
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
-        exact = [{**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest())]
+        exact = [
+            {**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest(), amc.PoissonTest())
+        ]
         assert all(fired({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
+        assert fired({**PILOT, **READS_MOST, "why_not_invariant": ""}, TESTED) == []  # the run knows best
         fewer = {**READS_MOST, "tuning_datapoints_touched": [90_000, 100_000]}
         assert fired({**PILOT, **fewer}, TESTED) == []
 

@@ -41,7 +41,7 @@ def advance(chain, steps, dim, thin=1):
 
 def check_bright_set(chain):
     """The order is a permutation, positions are its inverse, and odds are those of the data at theta."""
-    from approxmcmc.engine.batches import full_terms
+    from approxmcmc.engine.terms.batches import full_terms
 
     state, joint = chain.state, chain.state.joint
     order, position, size, log_odds = state.bright
@@ -363,7 +363,7 @@ def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio
         return log_q_ratio
 
     chain = start(logistic(), amc.Firefly(WALK, "untuned"), np.zeros(3))
-    move = plain(make_metropolis_move(propose, lambda *_: None, lambda *_: None))
+    move = plain(make_metropolis_move(propose, lambda *_: None, lambda *_: None, lambda *_: None))
     count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
     assert move(chain.streams, chain.state, count, value) == status
 

@@ -10,8 +10,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import VALUE_NAMES
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.batches import BATCH, full_terms
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import STAYED
 from approxmcmc.samplers.firefly import bound as bounds
@@ -211,7 +211,11 @@ def one_move(log_q_ratio, *, n_tune=0, log_prior=None):
     if log_prior is not None:
         state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
     count[[GRADIENTS, TOUCHED]] = 5, 7
-    move = plain(make_metropolis_move(stay, lambda state, rate, step: adapted.append((rate, step)), lambda _: None))
+    move = plain(
+        make_metropolis_move(
+            stay, lambda *_: None, lambda state, rate, step: adapted.append((rate, step)), lambda _: None
+        )
+    )
     status = move(chain.streams, state, count, np.zeros(len(VALUE_NAMES)))
     return status, count[[GRADIENTS, TOUCHED]].tolist(), int(state.bright.size[0]), adapted
 

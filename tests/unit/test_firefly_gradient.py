@@ -7,7 +7,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.bound import checked_bound
 from approxmcmc.samplers.firefly.bright import new_bright

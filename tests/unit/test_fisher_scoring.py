@@ -10,7 +10,7 @@ from scipy.special import expit
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.order import draw_next
+from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import checked_cholesky
 from approxmcmc.proposals.fisher_scoring import _explain

@@ -13,7 +13,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.gibbs.poisson_counts import draw_given_counts, flip_given_counts, weigh_states
-from approxmcmc.samplers.gibbs.sweep import draw_by_states, make_draw_by_terms, make_sweep, one_after_the_other
+from approxmcmc.samplers.gibbs.step import draw_by_states, make_draw_by_terms, make_sweep, one_after_the_other
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.planting import plain
 

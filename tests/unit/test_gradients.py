@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.engine.gradients import ALL_ROWS, full_gradient
+from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets import GaussianMixture, GLMTarget, Target
 from tests.models import logistic, normal_loglik, normal_logprior

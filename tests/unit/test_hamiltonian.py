@@ -160,3 +160,27 @@ def test_audits_draw_velocities_anew(monkeypatch):
     auditor = chain.auditor(np.zeros((3, 3)))
     directions = [auditor.propose(np.zeros(3))[0].copy() for _ in range(20)]
     assert np.linalg.matrix_rank(np.array(directions), tol=1e-6) == 3  # 2 where the velocity is only turned
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_mixture_tells_a_member_whether_its_own_trajectory_was_accepted(nested):
+    """Velocities follow the answers about their own trajectories, wherever theta has gone since."""
+    proposal, walk = SGHMC(0.05, 0.01, 10, gradient_noise=None), amc.RandomWalk(0.5)
+    members = [walk, amc.Mixture([proposal, walk])] if nested else [proposal, walk]
+    part = amc.Mixture(members, weights=[1.0, 2.0] if nested else None).build_proposal(logistic(50))
+    state, rng, answers = part.make_state(), np.random.default_rng(1), np.random.default_rng(2)
+    ours, theta, out = state.second.first if nested else state.first, np.zeros(3), np.empty(3)
+    expected, moved = None, 0
+    for _ in range(60):
+        before = ours.velocity.copy()
+        assert expected is None or np.array_equal(before, expected)
+        plain(part.propose)(rng, state, theta, out, np.zeros(len(COUNT_NAMES), dtype=np.int64))
+        start = ours.velocity.copy()  # drawn by the first trajectory
+        mine = state.chosen[0] == 1 and state.second.chosen[0] == 0 if nested else state.chosen[0] == 0
+        accepted = bool(answers.random() < 0.7)
+        plain(part.settle)(state, accepted)
+        if mine:
+            expected = ours.velocity_there.copy() if accepted else -start
+        theta = out.copy() if accepted else theta
+        moved += not mine and accepted
+    assert moved > 5

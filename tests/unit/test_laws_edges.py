@@ -10,7 +10,7 @@ from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatc
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.acceptance.laws.recursion import probability_above, sequential_test_error
 from approxmcmc.acceptance.laws.type_one_error import epsilon_for_type_one_error, type_one_error
-from approxmcmc.engine.moments import merge, reset
+from approxmcmc.engine.terms.moments import merge, reset
 from approxmcmc.errors import InvalidInputError
 from tests.planting import plain
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import gammaln
 
 import approxmcmc as amc
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.pymc import from_pymc
 from approxmcmc.targets.expansion.linear import LinearExpansion

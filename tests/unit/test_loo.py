@@ -43,6 +43,21 @@ def test_terms_are_those_of_numpy():
     assert tree.log_likelihood.terms.dims == ("chain", "draw", "row")
 
 
+@pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
+def test_terms_are_those_of_the_model_where_theta_is_unconstrained():
+    pm = pytest.importorskip("pymc")
+    y = np.random.default_rng(3).normal(size=20)
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", 0.0, 5.0), pm.HalfNormal("sigma", 5.0)
+        pm.Normal("y", mu, sigma, observed=y)
+    target = amc.from_pymc(model)
+    draws = np.random.default_rng(4).normal(size=(1, 3, 2))
+    trace = posterior_of(target, draws)
+    found = amc.log_likelihood(trace, target).log_likelihood.terms
+    expected = stats.norm.logpdf(y, draws[..., :1], np.exp(draws[..., 1:]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_psis_finds_what_leaving_rows_out_gives(normal):
     target, trace, exact = normal
     assert az.loo(amc.log_likelihood(trace, target)).elpd == pytest.approx(exact, abs=0.05)

@@ -20,8 +20,8 @@ from approxmcmc.contracts.records import (
     WRONG,
     WRONG_ACCEPTS,
 )
-from approxmcmc.engine.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.evidence import merge_all_differences
+from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.terms.evidence import merge_all_differences
 from approxmcmc.samplers import chain
 from approxmcmc.samplers import decision as audited
 from approxmcmc.samplers.chain import FAILED, Clock, CompiledChain, Loop, is_tuning, make_chain, new_clock

@@ -18,8 +18,8 @@ from approxmcmc.contracts.records import (
     OUT_OF_REACH,
     TOUCHED,
 )
-from approxmcmc.samplers import metropolis_hastings_step as module
 from approxmcmc.samplers.chain import FAILED, new_clock
+from approxmcmc.samplers.metropolis_hastings import step as module
 from tests.planting import plain
 
 PRIOR = {TOUCHED: 3, EVALUATIONS: 3}  # of the rows that the prior reads
@@ -41,7 +41,7 @@ class Made:
         audits=False,
         n_tune=0,
     ):
-        self.asked, self.settled, self.adapted = [], [], []
+        self.asked, self.settled, self.told, self.adapted, self.tested = [], [], [], [], tested
         monkeypatch.setattr(module, "settle", lambda order, accepted: self.settled.append(accepted))
         monkeypatch.setattr(module, "is_out_of_reach", lambda state, count: reach)
         monkeypatch.setattr(module, "is_chosen_for_audit", lambda streams, clock: True)
@@ -61,6 +61,7 @@ class Made:
             proposing(5.0, log_q_ratio),
             proposing(6.0, log_q_ratio),
             lambda test: tested,
+            lambda proposal, accepted: self.told.append((proposal, accepted)),
             lambda proposal, rate, step: self.adapted.append((proposal, rate, step)),
             lambda proposal: 0.3,
             decide,
@@ -90,6 +91,7 @@ class Made:
         return (
             (self.status, self.state.theta[0], self.state.log_prior[0]) == (status, theta, log_prior)
             and self.settled == [status == 1]
+            and self.told == ([("proposal", status == 1)] if self.tested else [])
             and density == pytest.approx((log_prior - 10.0, rate, 0.3))
         )
 
@@ -158,10 +160,10 @@ def test_what_the_parts_bring_is_used(monkeypatch):
     monkeypatch.setattr(module, "make_step", lambda *parts: parts)
     monkeypatch.setattr(module, "make_decision", lambda test: "decision")
     test = {"threshold": "u", "probability": "p", "uses_ratio": True, "is_audited": False}
-    own = types.SimpleNamespace(propose="q", move="m", adapt="a", weight="w")
+    own = types.SimpleNamespace(propose="q", move="m", settle="s", adapt="a", weight="w")
     found = module.metropolis_hastings_step(own, types.SimpleNamespace(is_tested="t", log_likelihood="l", **test))
-    assert found == ("q", "m", "t", "a", "w", "decision", "u", "p", "l", True, False)
-    bare = types.SimpleNamespace(propose="q", move=None, adapt=None, weight=None)
+    assert found == ("q", "m", "t", "s", "a", "w", "decision", "u", "p", "l", True, False)
+    bare = types.SimpleNamespace(propose="q", move=None, settle=None, adapt=None, weight=None)
     found = module.metropolis_hastings_step(bare, types.SimpleNamespace(is_tested=None, log_likelihood=None, **test))
-    defaults = "q", module.always_tested, module.adapt_nothing, module.weigh_alike, "decision", "u", "p"
-    assert found == ("q", *defaults, module.unknown_log_likelihood, True, False)
+    defaults = "q", module.always_tested, module.settle_nothing, module.adapt_nothing, module.weigh_alike
+    assert found == ("q", *defaults, "decision", "u", "p", module.unknown_log_likelihood, True, False)

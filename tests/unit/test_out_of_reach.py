@@ -8,7 +8,7 @@ import pytest
 
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import TOUCHED
-from approxmcmc.samplers import undefined
+from approxmcmc.samplers.metropolis_hastings import undefined
 from tests.planting import plain
 
 

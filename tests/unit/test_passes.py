@@ -7,15 +7,15 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import arrays_hashed_once, content_hash, hashing
-from approxmcmc.engine import passes
-from approxmcmc.engine.passes import over_blocks, sum_over_blocks
+from approxmcmc.engine.terms import passes
+from approxmcmc.engine.terms.passes import over_blocks, sum_over_blocks
 from approxmcmc.errors import NotFiniteError
+from approxmcmc.surrogate.pilot import normal_pilot, run_pilot
 from approxmcmc.targets import all_rows, mode
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.expansion import linear_kernels
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
-from approxmcmc.targets.expansion.pilot import normal_pilot, run_pilot
 from approxmcmc.targets.laplace_approximation import Laplace
 from tests.models import logistic
 

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.engine.path_range import first_power, largest_on_circle, reach_along_path, second_power, third_power
+from approxmcmc.engine.terms.path_range import (
+    first_power,
+    largest_on_circle,
+    reach_along_path,
+    second_power,
+    third_power,
+)
 
 ANGLES = np.linspace(0.0, np.pi, 40_001)
 DIRECTIONS = np.column_stack([np.cos(ANGLES), np.sin(ANGLES)])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from tests.fakes import fake_trace
 

@@ -11,7 +11,7 @@ from approxmcmc.acceptance import poisson
 from approxmcmc.acceptance.thinning import ROUNDING, ThinningState, arrivals, make_decide
 from approxmcmc.contracts import COUNT_NAMES, CompiledDifferenceBound
 from approxmcmc.contracts.records import BLANK_VALUES, EXPECTED_READS
-from approxmcmc.engine.row_classes import draw_rows_by_class
+from approxmcmc.engine.terms.row_classes import draw_rows_by_class
 from tests.decisions import evidence_of
 from tests.planting import plain
 

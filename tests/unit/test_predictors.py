@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import Arrays
 from approxmcmc.targets import find_mode

@@ -8,9 +8,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts.records import AUDIT_COUNTS
-from approxmcmc.engine.order import BLOCKS_FROM
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.metropolis_hastings_program import (
+from approxmcmc.engine.terms.order import BLOCKS_FROM
+from approxmcmc.samplers.metropolis_hastings.program import (
     MetropolisHastingsProgram,
     Schedule,
     data_schedule,

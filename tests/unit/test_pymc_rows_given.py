@@ -11,9 +11,9 @@ import pytensor.tensor as pt
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
-from approxmcmc.engine.mapped_files import is_mapped
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.sources import Arrays

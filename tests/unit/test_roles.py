@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import proposals, samplers
+from approxmcmc import proposals, samplers, surrogate
 from approxmcmc.contracts import (
     CompiledProposal,
     CompiledTarget,
@@ -17,10 +17,10 @@ from approxmcmc.contracts import (
     Variables,
 )
 from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
-from approxmcmc.engine.batches import batch_kernel, prior_kernel
 from approxmcmc.engine.checks import checked_integer, is_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import equal
+from approxmcmc.engine.terms.batches import batch_kernel, prior_kernel
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 NO_MOVE = ("DecreasingStep",)  # a setting of proposals
@@ -71,6 +71,10 @@ class Walk(Component, Proposal):
 @pytest.mark.parametrize("name", [name for name in proposals.__all__ if name not in NO_MOVE])
 def test_every_proposal_plays_its_role(name):
     assert issubclass(getattr(proposals, name), Proposal)
+
+
+def test_a_surrogate_transition_is_a_proposal():
+    assert issubclass(surrogate.SurrogateTransition, Proposal)
 
 
 @pytest.mark.parametrize("name", [name for name in samplers.__all__ if name not in NO_STEP])

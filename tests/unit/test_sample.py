@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.identity import UnknownContentError
+from approxmcmc.engine.compiler.identity import UnknownContentError
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic, normal_logprior, normal_mean

@@ -12,8 +12,8 @@ from scipy import special, stats
 import approxmcmc as amc
 from approxmcmc.contracts import BoundedTarget, DifferentiableTarget
 from approxmcmc.contracts import Target as TargetProtocol
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.gradients import full_gradient
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression, laplace
 from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients, student_coefficients

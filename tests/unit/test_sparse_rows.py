@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.sparse_rows import sparse_predictor, sparse_rows
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.sparse_rows import sparse_predictor, sparse_rows
 from approxmcmc.targets.expansion.linear import LinearExpansion
 
 N = 240

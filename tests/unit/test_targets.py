@@ -9,7 +9,7 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.contracts import Target as TargetProtocol
-from approxmcmc.engine.batches import full_terms
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets import GLMTarget, LogisticRegression, Target
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean

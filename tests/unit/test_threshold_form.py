@@ -9,8 +9,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
 from approxmcmc.contracts import Population
-from approxmcmc.engine.compile import config
-from approxmcmc.engine.term_table import SHUFFLED, table_of_terms, write_pair
+from approxmcmc.engine.compiler.compile import config
+from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair
 from approxmcmc.samplers.replication import ORDERS, compile_replicate
 
 T = amc.SequentialTTest

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from approxmcmc.engine import trusted
-from approxmcmc.engine.trusted import why_not_trusted
+from approxmcmc.engine.files import trusted
+from approxmcmc.engine.files.trusted import why_not_trusted
 from approxmcmc.errors import CacheWarning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the system knows no owners")
@@ -82,7 +82,7 @@ class Bomb:
 def test_a_planted_kernel_is_not_unpickled(tmp_path, monkeypatch):
     from numba import types as nb
 
-    from approxmcmc.engine.compile import VECTOR, _compile, kernel
+    from approxmcmc.engine.compiler.compile import VECTOR, _compile, kernel
 
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
 

@@ -9,11 +9,11 @@ from numba import njit
 from numba import types as nb
 
 import approxmcmc as amc
-from approxmcmc.engine import identity
-from approxmcmc.engine.batches import full_terms
-from approxmcmc.engine.compile import bind, closure
-from approxmcmc.engine.disk_cache import ContentCache
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler import identity
+from approxmcmc.engine.compiler.compile import bind, closure
+from approxmcmc.engine.compiler.disk_cache import ContentCache
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.targets.estimated import compile_estimate
 from approxmcmc.targets.linear import numerical_derivatives

@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from approxmcmc.engine.mapped_files import A_BLOCK_AT_MOST, named_array
-from approxmcmc.engine.whole_files import remove_leftovers, whole_file
+from approxmcmc.engine.files.mapped_files import A_BLOCK_AT_MOST, named_array
+from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 
 
 @pytest.mark.parametrize("durable", [True, False])

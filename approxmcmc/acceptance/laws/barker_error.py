@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.moments import kurtosis
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.moments import kurtosis
 from approxmcmc.errors import InvalidInputError
 
 THIRD_MOMENT, FIRST_MOMENT = 6.4, 2.0

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import find_mode
 

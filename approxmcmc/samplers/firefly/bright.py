@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.numerics import log1mexp
 
 LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; what lies lower is a bound above the likelihood

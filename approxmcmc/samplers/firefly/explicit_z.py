@@ -8,7 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.firefly.bright import LEAST_GAP, Bright, log_odds_of, make_bright, make_dark
 from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps

@@ -9,7 +9,7 @@ import numpy as np
 
 from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.firefly.bright import LEAST_GAP, Bright, log_odds_of, make_bright, make_dark
 from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
@@ -151,8 +151,8 @@ class ImplicitZ(Component, ZUpdate):
 
     References
     ----------
-    Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithms 4 and
-    5, prints other ratios, which do not leave that law invariant.
+    Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4, has
+    these ratios; line 17 of algorithm 5 prints (1 - r) / q for a dark datum, which does not leave that law invariant.
 
     Examples
     --------

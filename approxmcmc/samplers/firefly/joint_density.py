@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.records import BOUNDS, EVALUATIONS
-from approxmcmc.engine.batches import BATCH
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.batches import BATCH
 from approxmcmc.samplers.firefly.bright import Bright, log_odds_of
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledBound, CompiledGradient, DifferentiableTarget, Target
-from approxmcmc.engine.batches import BATCH
-from approxmcmc.engine.compile import bind, type_of
-from approxmcmc.engine.gradients import gradient_signature
+from approxmcmc.engine.compiler.compile import bind, type_of
+from approxmcmc.engine.terms.batches import BATCH
+from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.bright import Bright
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledBound, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
-from approxmcmc.engine.batches import full_terms
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.firefly.bright import Bright, new_bright
 from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity

@@ -7,8 +7,8 @@ import numpy as np
 
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.firefly.joint_density import log_joint, log_joint_at
 from approxmcmc.samplers.firefly.state import FireflyState
 from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate

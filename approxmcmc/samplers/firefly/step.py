@@ -10,9 +10,9 @@ import numpy as np
 
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import BRIGHT, DECISIONS, ROUNDS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.samplers.chain import FAILED, MOVED, adapt_nothing, is_tuning
 from approxmcmc.samplers.firefly.state import FireflyState
 from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate

@@ -8,9 +8,9 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, GRADIENTS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.samplers.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning, settle_nothing
 from approxmcmc.samplers.firefly.joint_density import log_joint, log_joint_at
 from approxmcmc.samplers.firefly.state import FireflyState
 
@@ -31,7 +31,12 @@ class CompiledThetaUpdate(NamedTuple):
 
 def metropolis_update(proposal: CompiledProposal) -> CompiledThetaUpdate:
     """Return the update with a proposal; what remembers the density must be able to forget it."""
-    move = make_metropolis_move(proposal.propose, proposal.adapt or adapt_nothing, proposal.forget or nothing_to_forget)
+    move = make_metropolis_move(
+        proposal.propose,
+        proposal.settle or settle_nothing,
+        proposal.adapt or adapt_nothing,
+        proposal.forget or nothing_to_forget,
+    )
     return CompiledThetaUpdate(move, proposal.make_state, proposal.describe, proposal.records)
 
 
@@ -42,7 +47,10 @@ def nothing_to_forget(proposal: Any) -> None:
 
 @cached_by_content(maxsize=64)
 def make_metropolis_move(
-    propose: Callable[..., float], adapt: Callable[..., None], forget: Callable[..., None]
+    propose: Callable[..., float],
+    settle: Callable[[Any, bool], None],
+    adapt: Callable[..., None],
+    forget: Callable[..., None],
 ) -> Callable[..., int]:
     """Return the move of theta as a function of streams and state."""
 
@@ -64,6 +72,8 @@ def make_metropolis_move(
         value[ACCEPTANCE_RATE] = math.exp(min(0.0, log_ratio))
         if is_tuning(clock):
             adapt(state.proposal, value[ACCEPTANCE_RATE], clock.steps[0])
-        return MOVED if log_u < log_ratio else STAYED
+        accepted = log_u < log_ratio
+        settle(state.proposal, accepted)
+        return MOVED if accepted else STAYED
 
     return compiled(inline="always")(move)

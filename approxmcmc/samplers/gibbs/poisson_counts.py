@@ -25,12 +25,12 @@ import numpy as np
 from approxmcmc.acceptance.thinning import ROWS, arrivals
 from approxmcmc.contracts import CompiledConditionals, Streams
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED
-from approxmcmc.engine.alias_table import alias_table, draw_rows
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.alias_table import alias_table, draw_rows
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import MOVED, STAYED
-from approxmcmc.samplers.gibbs.sweep import GibbsState, evidence_on
+from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on
 
 
 class PoissonCounts(NamedTuple):

@@ -15,7 +15,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.poisson_counts import counts_maker, draw_by_counts
-from approxmcmc.samplers.gibbs.sweep import SCANS, GibbsState, make_sweep, new_state, prepare_nothing
+from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, make_sweep, new_state, prepare_nothing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,6 +97,10 @@ class PoissonGibbs(Component, Sampler):
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = None) -> "PoissonGibbsProgram":
         """Check the pairing, compile it, and return the program that starts chains; nothing is audited."""
         return PoissonGibbsProgram(target, _conditionals(target), self)
+
+    def why_not_invariant(self, target: DiscreteTarget) -> str:
+        """Return "": its conditionals given the counts are exact."""
+        return ""
 
 
 def _conditionals(target: DiscreteTarget) -> CompiledConditionals:

@@ -13,8 +13,8 @@ import numpy as np
 
 from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 
 RECORDS = ("auxiliary_updates", "statistic_evaluations")
@@ -97,6 +97,17 @@ def check_target(target: Any, who: str) -> None:
             f"{who} needs a doubly intractable target such as targets.Ising or targets.ERGM, which can simulate data; "
             f"found {target!r}; sample it with MetropolisHastings"
         )
+
+
+def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
+    """Say where auxiliary data are not drawn exactly; "" where they are."""
+    check_target(target, who)
+    if target.build_simulator(auxiliary).exact:
+        return ""
+    return (
+        f"auxiliary data of {target!r} are the end of a Markov chain; the bias is what that chain lacks of convergence "
+        "and is not bounded"
+    )
 
 
 def log_likelihood_of(target: DoublyIntractableTarget) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, RatioState, check_target, log_likelihood_of
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup

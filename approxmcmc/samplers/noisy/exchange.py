@@ -8,25 +8,36 @@ Friel, Everitt and Boland 2016, algorithms 6 and 7).
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
-from approxmcmc.contracts import Component, DoublyIntractableTarget, Proposal, ProposalSampler, TransitionMatrix
+from approxmcmc.contracts import (
+    CompiledCoupling,
+    Component,
+    DoublyIntractableTarget,
+    Proposal,
+    ProposalSampler,
+    TransitionMatrix,
+)
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings_matrix import decided, proposed, refuse_site
+from approxmcmc.samplers.metropolis_hastings.matrix import decided, proposed, refuse_site
+from approxmcmc.samplers.noisy.coupling import couple_exchange
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,
     RatioState,
     check_target,
     log_likelihood_of,
     make_estimate_from_fresh_draws,
+    why_not_exact,
 )
-from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, counted_model, refuse_inexact_draws
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import keep_nothing, make_follow_proposal, make_step
 
@@ -103,6 +114,26 @@ class Exchange(Component, ProposalSampler):
         start = np.asarray(target.initial_point(), dtype=np.float64)
         return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
 
+    def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
+        """Say what the estimated ratio of normalisers errs in."""
+        if self.n_auxiliary > 1:
+            return f"{self!r} averages auxiliary draws: the error of one step is of order 1 / sqrt({self.n_auxiliary})"
+        return why_not_exact(target, self.auxiliary, "Exchange")
+
+    def exact_twin(self, target: DoublyIntractableTarget) -> "Exchange":
+        """Return the sampler with one exact draw."""
+        return dataclasses.replace(self, n_auxiliary=1, auxiliary="exact")
+
+    def coupling(self, target: DoublyIntractableTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two chains that share auxiliary data where they propose the same."""
+        if not isinstance(target, DoublyIntractableTarget):
+            return super().coupling(target, adapted)
+        return couple_exchange(target, self.proposal)
+
+    def why_no_audits(self, target: DoublyIntractableTarget, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Say that no data decide in its place."""
+        return "its ratio is drawn anew in every decision, and no data decide in its place"
+
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
@@ -118,7 +149,7 @@ class Exchange(Component, ProposalSampler):
         refuse_inexact_draws(self)
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))
 
-    def exact_limit(self) -> MetropolisHastings:
+    def exact_limit(self, target: Any) -> MetropolisHastings:
         """Return Metropolis-Hastings with the exact ratio, N = infinity."""
         return MetropolisHastings(self.proposal, ExactTest())
 

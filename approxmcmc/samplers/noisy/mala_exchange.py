@@ -21,15 +21,16 @@ import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
 from approxmcmc.contracts.records import GRADIENTS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.doubly_intractable import (
     estimate_from_draws,
     make_draw_rows,
     make_estimate_from_fresh_draws,
+    why_not_exact,
 )
 from approxmcmc.samplers.noisy.estimated_drift import (
     DriftState,
@@ -158,3 +159,9 @@ class MALAExchange(Component, Sampler):
         return langevin_program(
             self, target, step, fresh_for_ratio=not self.noisy, decides=True, audit_every=audit_every
         )
+
+    def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
+        """Say what the ratio of normalisers errs in."""
+        if self.noisy:
+            return f"{self!r} takes the drift's draws for the ratio, too; the bias vanishes as n_auxiliary grows"
+        return why_not_exact(target, self.auxiliary, "MALAExchange")

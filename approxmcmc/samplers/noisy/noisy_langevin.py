@@ -13,9 +13,10 @@ import numpy as np
 
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Sampler, Streams
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState, make_draw_rows
 from approxmcmc.samplers.noisy.estimated_drift import (
     DriftState,
@@ -24,7 +25,7 @@ from approxmcmc.samplers.noisy.estimated_drift import (
     langevin_program,
     mean_after_drift,
 )
-from approxmcmc.samplers.noisy.matrix import DrawsLaw, counted_model, refuse_inexact_draws
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.step import keep_nothing, make_step
 
@@ -112,6 +113,10 @@ class NoisyLangevin(Component, Sampler):
             return make_step(make_drift(simulate), no_estimate, keep_nothing, adapt_nothing, False)
 
         return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)
+
+    def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
+        """Say that nothing is tested."""
+        return f"{self!r} tests no step; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
         """Return the law of the draws behind the drift of one parameter, and the variance of the noise."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.noisy.exchange import check_proposal
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.pseudo_marginal import EstimateState, estimated_program
@@ -79,3 +79,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
         return estimated_program(self, target, "ratio", make_estimate_ratio, keeps=False, audit_every=audit_every)
+
+    def why_not_invariant(self, target: EstimatedTarget) -> str:
+        """Say that the ratio is estimated."""
+        return "the ratio of likelihoods is estimated anew in each step; the bias vanishes with the estimate's variance"

@@ -16,8 +16,8 @@ import numpy as np
 
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.exchange import check_proposal
@@ -133,6 +133,10 @@ class PseudoMarginal(Component, ProposalSampler):
         return estimated_program(
             self, target, "likelihood", make_estimate, keeps=not self.refresh, audit_every=audit_every
         )
+
+    def why_not_invariant(self, target: EstimatedTarget) -> str:
+        """Say where the estimate at theta is drawn anew."""
+        return f"{self!r} draws the estimate at theta anew; the bias vanishes with its variance" if self.refresh else ""
 
 
 def estimated_program(

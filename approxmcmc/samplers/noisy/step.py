@@ -16,9 +16,9 @@ import numpy as np
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, ROUNDS
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.samplers.chain import FAILED, Clock, is_chosen_for_audit, is_tuning
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival, set_change
 from approxmcmc.samplers.pdmp.program import PDMPProgram
 from approxmcmc.samplers.pdmp.settings import checked_fit, checked_positive
@@ -146,3 +146,7 @@ class BouncyParticle(Component, Sampler):
             spacing=float(self.spacing),
             who="BouncyParticle",
         )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        return ""

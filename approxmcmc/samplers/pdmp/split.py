@@ -22,8 +22,8 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import Target
-from approxmcmc.engine.alias_table import alias_table
-from approxmcmc.engine.compile import MATRIX, VECTOR, bind
+from approxmcmc.engine.compiler.compile import MATRIX, VECTOR, bind
+from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import Laplace
 from approxmcmc.targets.expansion.linear_kernels import make_slopes

@@ -14,10 +14,10 @@ import numpy as np
 
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import DECISIONS, EVENTS, EXPECTED_READS, GRADIENTS, ROW_EVENTS, TOUCHED
-from approxmcmc.engine.alias_table import draw_rows
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.alias_table import draw_rows
 from approxmcmc.samplers.chain import FAILED, MOVED, Clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, fly, set_force
 from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, ROUNDING, SCALARS, SLOPE, Split

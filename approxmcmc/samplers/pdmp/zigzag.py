@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival
 from approxmcmc.samplers.pdmp.program import PDMPProgram
 from approxmcmc.samplers.pdmp.settings import checked_fit, checked_positive
@@ -139,3 +139,7 @@ class ZigZag(Component, Sampler):
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
         return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        return ""

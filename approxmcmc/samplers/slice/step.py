@@ -15,13 +15,13 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, EVALUATIONS, TOUCHED
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.order import settle
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.order import settle
 from approxmcmc.samplers.chain import FAILED, MOVED
 from approxmcmc.samplers.decision import make_decision
-from approxmcmc.samplers.metropolis_hastings_step import MetropolisHastingsState, unknown_log_likelihood
+from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, unknown_log_likelihood
 from approxmcmc.samplers.slice.line import draw_direction, make_slice_move, place_on_line
 
 

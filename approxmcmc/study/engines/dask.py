@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
-from approxmcmc.engine.dask_client import LOSSES, result_of
 from approxmcmc.engine.extras import extra
+from approxmcmc.engine.terms.dask_client import LOSSES, result_of
 from approxmcmc.errors import StudyError
 from approxmcmc.study.engines.job import Finished, Job
 from approxmcmc.study.plan import Cell, Plan

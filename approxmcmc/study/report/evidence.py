@@ -10,6 +10,7 @@ each averaged over an estimand's coordinates before the ratio is taken.
 
 import dataclasses
 import functools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ import numpy as np
 
 import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, and classes are known once imported)
 from approxmcmc.contracts import AcceptanceTest
-from approxmcmc.diagnostics.bootstrap import Resampling, resample
+from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
+from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
-from approxmcmc.diagnostics.running import Clock, completion_clocks, knows, running_means
+from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
 from approxmcmc.study.report.intervals import NOTHING, Interval
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
+LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
 MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
@@ -100,7 +103,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     import pandas as pd
 
     reference = results.reference(target)
-    exact = exact_setting(results.records, target, list(traces))
+    exact = exact_setting(traces)
     clocks = {label: completion_clocks(runs, "time", True) for label, runs in traces.items()}
     longest = _longest(clocks.values())
     budgets = longest * np.array(BUDGET_SHARES)
@@ -149,6 +152,8 @@ class Errors:
         """Yield risk, squared bias and variance with their intervals, one row per point."""
         resampling = resample(BOOTSTRAPS, len(self.values), len(self.gold.directions), 0)
         found = summarise(self.values, self.gold, resampling, CONFIDENCE)
+        if len(self.values) < LEAST_REPLICATES:
+            found |= {name: np.full(len(self.points), math.nan) for name in found if name not in QUANTITIES}
         for k, point in enumerate(self.points):
             row: dict[str, Any] = {"setting": self.setting, "estimand": self.estimand, self.axis: float(point)}
             for name in QUANTITIES:
@@ -168,7 +173,7 @@ class _Judge:
     gold: Reference | None = None
 
     def errors(
-        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Clock]], axis: str
+        self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Completions]], axis: str
     ) -> list[Errors]:
         found = []
         for label in points:
@@ -184,7 +189,7 @@ class _Judge:
         return found
 
 
-def _longest(clocks: Iterable[Sequence[Clock]]) -> float:
+def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
     """Return the longest stretch that every replicate reached; where all are fits, twice what the slowest took."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
@@ -197,12 +202,16 @@ def _grid(end: float) -> np.ndarray:
     return grid
 
 
-def exact_setting(records: "pd.DataFrame", target: str, labels: Sequence[str]) -> str | None:
-    """Return the setting whose test is exact; of several, one that reads all data in a single look; else None."""
-    samplers = {row.label: row.sampler for row in records[records.target == target].itertuples()}
-    tests = {label: AcceptanceTest.found_in(samplers.get(label)) for label in labels}
-    exact = {label: test for label, test in tests.items() if test is not None and test.is_exact}
-    return min(exact, key=lambda label: len(exact[label].looks(MANY)), default=None)
+def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
+    """Return the setting that leaves the posterior invariant; of several, one that reads all data in a single look."""
+    looks = {}
+    for label, runs in traces.items():
+        attrs = runs[0]["posterior"].attrs
+        settings = json.loads(attrs["inference_library_settings"])
+        if leaves_invariant(attrs, settings):
+            test = AcceptanceTest.found_in(settings)
+            looks[label] = MANY if test is None else len(test.looks(MANY)) or MANY
+    return min(looks, key=looks.__getitem__, default=None)
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:
@@ -227,7 +236,7 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 
 
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
-    """Return the ratio of two risks and its percentile interval, resampling the same blocks of both.
+    """Return the ratio of two risks and its bootstrap interval, moving the same blocks of both.
 
     Parameters
     ----------
@@ -236,7 +245,7 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
     gold
         The reference, whose error moves both risks alike.
     resampling
-        Shares of the blocks and moves of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
+        Moves of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
     """
     if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return NOTHING
@@ -244,19 +253,11 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
     top, bottom = float(np.mean(a**2)) - floor, float(np.mean(b**2)) - floor
     if top <= 0.0 or bottom <= 0.0:
         return NOTHING  # below the error of the gold standard
-    if len(a) == 1:
+    if len(a) < LEAST_REPLICATES:
         return Interval(top / bottom, math.nan, math.nan)
-    above, below = (_risk_draws(errors, gold, resampling) for errors in (a, b))
+    shifts = gold.mcse * gold.directions
+    above, below = draws_at(a, shifts, resampling)[-1], draws_at(b, shifts, resampling, beside=a)[-1]
     ratios = np.where(below > 0.0, np.maximum(above, 0.0) / np.where(below > 0.0, below, 1.0), math.inf)
     tail = (1.0 - CONFIDENCE) / 2.0
     lower, upper = np.quantile(ratios, [tail, 1.0 - tail], method="nearest")
     return Interval(top / bottom, float(lower), float(upper))
-
-
-def _risk_draws(errors: np.ndarray, gold: Reference, resampling: Resampling) -> np.ndarray:
-    """Bootstrap draws of a risk, as in `approxmcmc.diagnostics.bootstrap.intervals`."""
-    weights, normals = resampling
-    shifts = gold.directions * gold.mcse
-    crossed = ((weights @ (errors @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
-    shift_sq = ((normals @ (shifts @ shifts.T / errors.shape[1])) * normals).sum(axis=1)
-    return np.asarray(weights @ (errors**2).mean(axis=1) + shift_sq - 2.0 * crossed - 2.0 * np.mean(gold.mcse**2))

@@ -22,7 +22,7 @@ LARGEST_PANELS = 4
 FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
 SHORT_AXIS = 20.0  # of its ends' ratio; decades alone could leave such an axis with one label or none
 FARTHEST_FLOOR = 1e-2  # of the least value drawn; a floor below that is told in words
-BANDS = "Bands: 95 % bootstrap intervals over replicates, which are somewhat short when these are few."
+BANDS = "Bands: 95 % intervals over replicates, from five replicates on."
 
 
 def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.engine.code_version import PACKAGE, version
+from approxmcmc.engine.compiler.code_version import PACKAGE, version
 from approxmcmc.study.json_files import read_json, write_bytes
 from approxmcmc.study.provenance import LIBRARIES
 from approxmcmc.study.report.pieces import Figure, Note, Table

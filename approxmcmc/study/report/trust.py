@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table, numbers
-from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.evidence import LEAST_REPLICATES, Contest
 from approxmcmc.study.report.wording import enumeration
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ LARGEST_FLOOR = 0.05
 LEAST_CPU_SHARE = 0.9
 # Times the share of a core that another setting had: cells that were drawn again later, on a machine less or more busy.
 LARGEST_UNEQUAL_SHARE = 1.5
-# With fewer, percentile intervals at 95 % cover far less: about 80 % at 8 (see `approxmcmc.risk`).
-LEAST_REPLICATES = 8
 
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
@@ -104,7 +102,7 @@ def _few_replicates(contests: Sequence[Contest]) -> list[str]:
     if fewest >= LEAST_REPLICATES:
         return []
     many = "one replicate" if fewest == 1 else f"{fewest} replicates"
-    return [f"With {many} the bootstrap intervals are shorter than 95 % ones: verdicts that rest on them are hints."]
+    return [f"With {many} there are no intervals and no verdicts: {LEAST_REPLICATES} are needed."]
 
 
 def _coarse_gold(contests: Sequence[Contest]) -> list[str]:

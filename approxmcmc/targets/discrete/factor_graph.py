@@ -23,9 +23,9 @@ from approxmcmc.contracts import (
     Variables,
     content_hash,
 )
-from approxmcmc.engine.batches import LOG_PRIOR, Data, bind_terms, datum_at
-from approxmcmc.engine.compile import bind
-from approxmcmc.engine.term_range import constant_range
+from approxmcmc.engine.compiler.compile import bind
+from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, bind_terms, datum_at
+from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22

@@ -7,8 +7,8 @@ import numpy as np
 
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign, equal
 
 
 class LevelTable(NamedTuple):

@@ -12,11 +12,11 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target
-from approxmcmc.engine.batches import Data, bind_terms
-from approxmcmc.engine.compile import INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
-from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import sum_over_blocks
+from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.batches import Data, bind_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
 from approxmcmc.targets.expansion.general_kernels import (

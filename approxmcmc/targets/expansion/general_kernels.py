@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at, linear_predictor
+from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
 
 
 def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:

@@ -14,12 +14,12 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.batches import Data, bind_terms
-from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
-from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
-from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import sum_over_blocks
-from approxmcmc.engine.sparse_rows import sparse_rows
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.batches import Data, bind_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.passes import sum_over_blocks
+from approxmcmc.engine.terms.sparse_rows import sparse_rows
 from approxmcmc.targets.expansion.linear_kernels import (
     NODES,
     add_up_signature,

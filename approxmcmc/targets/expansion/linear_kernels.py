@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.batches import linear_predictor
-from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, allocating, compiled
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, allocating, compiled
+from approxmcmc.engine.terms.batches import linear_predictor
 
 NODES = 7  # of Gauss and Hermite
 WORTH = 2.0  # variances from 16 draws are that uncertain; the averaged coefficients are better for the law as a whole

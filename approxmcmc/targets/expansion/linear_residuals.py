@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from approxmcmc.engine.batches import Data, datum_at, linear_predictor
-from approxmcmc.engine.sparse_rows import sparse_predictor
+from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
+from approxmcmc.engine.terms.sparse_rows import sparse_predictor
 
 
 def predict_from_full_rows(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.partitions import Partitions
+from approxmcmc.engine.terms.partitions import Partitions
 from approxmcmc.targets.parts import Part
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.batches import Data, log_terms_type
-from approxmcmc.engine.compile import type_of
-from approxmcmc.engine.gradients import ALL_ROWS, gradient_signature
-from approxmcmc.engine.mapped_files import is_mapped
-from approxmcmc.engine.passes import sum_over_blocks
+from approxmcmc.engine.compiler.compile import type_of
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.batches import Data, log_terms_type
+from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 from approxmcmc.targets.predictors.base import PredictorsTarget

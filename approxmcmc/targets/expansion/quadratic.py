@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.checks import show
-from approxmcmc.engine.mapped_files import nameless_array
-from approxmcmc.engine.paths import user_cache
+from approxmcmc.engine.files.mapped_files import nameless_array
+from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 ROWS = 4096  # data expanded at a time: at 50 columns they and a scaled copy fill 3 MB, and stay in cache

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Simulator, Variables
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.discrete.level_table import LevelTable

@@ -23,8 +23,8 @@ from numba import types as nb
 
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import INDICES, allocating, compiled, kernel, type_of
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import INDICES, allocating, compiled, kernel, type_of
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
 

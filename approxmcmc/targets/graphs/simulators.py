@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import compiled
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.vectors import assign, equal
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 from approxmcmc.targets.graphs.statistics import GraphStatistic, change_kernel
 

@@ -33,8 +33,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.compile import INDICES, VECTOR, allocating, compiled, kernel
-from approxmcmc.engine.identity import cached_by_content, content_id
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, allocating, compiled, kernel
+from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.targets.checks import compiler_says, plain_function
 

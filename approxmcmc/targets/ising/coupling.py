@@ -19,7 +19,7 @@ import numpy as np
 
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import allocating, compiled
+from approxmcmc.engine.compiler.compile import allocating, compiled
 from approxmcmc.targets.ising.exact import n_pairs
 
 FIELDS = 9  # sums of up to four spins, -4 ... 4

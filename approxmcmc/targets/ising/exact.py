@@ -22,8 +22,8 @@ from numba import types as nb
 
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import INDICES, MATRIX, compiled, kernel
-from approxmcmc.engine.vectors import assign
+from approxmcmc.engine.compiler.compile import INDICES, MATRIX, compiled, kernel
+from approxmcmc.engine.compiler.vectors import assign
 
 WIDEST = 16  # 2^16 numbers to a row
 WIDEST_COUNTS = 12

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.records import STATISTICS, UPDATES
-from approxmcmc.engine.compile import compiled
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.targets.auxiliary import STARTS, Auxiliary
 
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))

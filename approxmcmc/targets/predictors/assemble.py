@@ -16,7 +16,7 @@ from approxmcmc.targets.predictors.labels import codes_of, labels_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Part:
+class PredictorPart:
     """What one variable adds to one predictor.
 
     Parameters
@@ -53,7 +53,7 @@ class Part:
         return 1 if self.X is None else self.X.shape[1]
 
 
-def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Part:
+def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> PredictorPart:
     """Return what a user's design says, see `PredictorTarget`.
 
     Raises
@@ -63,7 +63,7 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
     """
     if isinstance(design, numbers.Real):
         checked_array(design, name, who=who)
-        return Part(variable, shared={0: float(design)}, is_scalar=True)
+        return PredictorPart(variable, shared={0: float(design)}, is_scalar=True)
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
     array, labels = checked_array(codes_of(codes), name, who=who, keep_float32=True), labels_of(codes)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
@@ -77,27 +77,27 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Par
         column = None if weights is None else _floats(checked_array(weights, what, who=who, keep_float32=True))
         if column is not None and column.shape != (n,):
             raise InvalidInputError(f"{who}: the weights of {name} must have shape ({n},), found {column.shape}")
-        return Part(variable, None if column is None else column[:, None], array, labels=labels)
+        return PredictorPart(variable, None if column is None else column[:, None], array, labels=labels)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
         raise InvalidInputError(f"{who}: {name} must have {n} rows, as y has, found shape {array.shape}")
-    return Part(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1, labels=labels)
+    return PredictorPart(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1, labels=labels)
 
 
 def _floats(array: np.ndarray) -> np.ndarray:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def assemble(parts: Mapping[str, list[Part]], variables: Variables, n: int) -> Design:
+def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: int) -> Design:
     """Return the design of predictors that are sums of parts; theta holds the variables one after the other."""
     starts, dim = {}, 0
     for name, shape in variables.shapes.items():
         starts[name], dim = dim, dim + math.prod(shape)
-    builder = Columns(n)
+    builder = DistinctColumns(n)
     predictors = [_predictor(given, starts, dim, builder) for given in parts.values()]
     return Design(dim, builder.dense(), builder.coded(), builder.weights, predictors)
 
 
-class Columns:
+class DistinctColumns:
     """Columns of all predictors, those that are the same array but once; a predictor's lie side by side."""
 
     def __init__(self, n: int) -> None:
@@ -138,7 +138,7 @@ def _are_one(one: np.ndarray, other: np.ndarray) -> bool:
     return one is other or (one.shape == other.shape and np.array_equal(one, other))
 
 
-def _predictor(parts: list[Part], starts: Mapping[str, int], dim: int, columns: Columns) -> Predictor:
+def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, columns: DistinctColumns) -> Predictor:
     """Return one predictor, whose columns go to `columns`."""
     first = len(columns.codes)
     places: list[int] = []

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget
-from approxmcmc.engine.batches import Data, log_terms_at_both_type, log_terms_type
-from approxmcmc.engine.compile import type_of
-from approxmcmc.engine.gradients import gradient_signature
-from approxmcmc.engine.pinned import with_context
+from approxmcmc.engine.compiler.compile import type_of
+from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.terms.batches import Data, log_terms_at_both_type, log_terms_type
+from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.kernels import OfRows, add_gradient, log_terms, terms_at_both
 from approxmcmc.targets.predictors.likelihood import RowLikelihood

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.batches import BATCH, Data, datum_at
-from approxmcmc.engine.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.terms.batches import BATCH, Data, datum_at
 from approxmcmc.targets.predictors.design import DESIGN, SPANS
 
 LAST = DESIGN  # the first array of the responses
@@ -56,7 +56,7 @@ def predict(
 ) -> None:
     """Write predictor k of the rows ``order[lo:hi]`` to ``eta[k, :hi - lo]``; `coefs` is scratch.
 
-    Two rows at a time, as `approxmcmc.engine.batches.linear_predictor`.
+    Two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor`.
     """
     X, spans = design[0], design[2]
     for k in range(eta.shape[0]):

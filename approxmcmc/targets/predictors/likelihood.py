@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.engine.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, kernel, type_of
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, kernel, type_of
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.targets.predictors.written import arguments, differences, loop_over_rows
 
 

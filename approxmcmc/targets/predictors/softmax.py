@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from approxmcmc.engine.batches import datum_at
-from approxmcmc.engine.compile import BATCH_FASTMATH, compiled
-from approxmcmc.engine.identity import content_id
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import exp_of_negative
+from approxmcmc.engine.terms.batches import datum_at
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 

@@ -20,7 +20,7 @@ from approxmcmc.targets.checks import (
 from approxmcmc.targets.given import kept, with_sources
 from approxmcmc.targets.names import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.predictors.assemble import Part, assemble, read_part
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble, read_part
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
@@ -138,13 +138,13 @@ class PredictorTarget(PredictorsTarget):
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
         check_compiles(self.likelihood.loglik, "loglik", arguments, expected, who=WHO)
 
-    def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[Part]]:
+    def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[PredictorPart]]:
         """Take the responses, and return the parts of each predictor."""
         self.responses = self._checked_responses(y)
         self.n_obs = len(self.responses[0])
         return _read(predictors, offsets, self.n_obs)
 
-    def _assemble(self, parts: dict[str, list[Part]]) -> None:
+    def _assemble(self, parts: dict[str, list[PredictorPart]]) -> None:
         self.design = assemble(parts, self.variables, self.n_obs)
         self.data = (*self.design.arrays, *self.responses)
 
@@ -200,7 +200,7 @@ class PredictorTarget(PredictorsTarget):
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
 
 
-def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[Part]]:
+def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
     """Return the parts of each predictor, checked."""
     if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) and one for one in predictors.values()):
         raise InvalidInputError(
@@ -219,12 +219,12 @@ def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list
         known = checked_array(offset, f"offsets[{name!r}]", who=WHO).astype(np.float64)
         if known.shape != (n,):
             raise InvalidInputError(f"{WHO}: offsets[{name!r}] must have shape ({n},), found {known.shape}")
-        parts[name].append(Part(None, known[:, None]))
+        parts[name].append(PredictorPart(None, known[:, None]))
     return parts
 
 
 def _variables(
-    parts: Mapping[str, list[Part]], dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
+    parts: Mapping[str, list[PredictorPart]], dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
 ) -> Variables:
     """Return names and shapes: scalars, or vectors as long as their designs, or the labels of their axis, say."""
     used = [part for given in parts.values() for part in given if part.variable is not None]
@@ -260,7 +260,7 @@ def _variables(
 
 
 def _with_labels_of_designs(
-    parts: Iterable[Part],
+    parts: Iterable[PredictorPart],
     shapes: Mapping[str, tuple[int, ...]],
     labelled: Mapping[str, tuple[str, ...]],
     coords: Mapping[str, Sequence[Any]],

@@ -7,9 +7,9 @@ the loop over rows from being vectorised.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from approxmcmc.engine.compile import BATCH_FASTMATH, allocating, closure
-from approxmcmc.engine.identity import cached_by_content
-from approxmcmc.engine.row_reader import row_reader
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, allocating, closure
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.row_reader import row_reader
 
 STEP = 5e-3  # of differences, beside a predictor of size 1; as `targets.linear.numerical_derivatives`
 

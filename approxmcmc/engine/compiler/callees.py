@@ -1,0 +1,152 @@
+"""What is not made of the functions that a kernel calls: no wrapper for Python, and no machine code of their own.
+
+Numba compiles every callee as if Python called it too. For a chain that is a third of the seconds. Here, while a
+:func:`whole` kernel is compiled, a callee whose decorator says that nothing takes its address (`no_cfunc_wrapper`) ends
+as optimised intermediate code, which its caller links in; passes over that code stay, since steps without them are 5 %
+slower. If Python calls such a function after all, it is compiled again, in full.
+
+The kernel then keeps its copies to itself: they become internal symbols. Numba leaves them weak, so that the machine
+code of a kernel calls whatever of that name is already in the process: another copy, compiled alone, with sums in
+another order, or, as names are numbered by process, another function. Draws would depend on what a cache held.
+
+The names of numba's that are replaced here are private; seen to work with numba 0.68. Where one is missing, or fails,
+kernels are compiled as numba does (see `compile`): that costs seconds, and what is said of caches no longer holds.
+"""
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from llvmlite.binding import Linkage
+from numba import _dynfunc
+from numba.core import sigutils
+from numba.core.caching import NullCache
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.compiler import CompilerBase
+from numba.core.cpu import CPUContext
+from numba.core.dispatcher import Dispatcher
+from numba.core.environment import lookup_environment
+
+GC_THRESHOLD = (50_000, 50, 1000)  # collecting among numba's live trees costs 4 % of a compilation and finds little
+
+
+class _Here(threading.local):
+    """What this thread compiles: whether for a kernel, how deep, and how the function on top ends."""
+
+    in_kernel = False
+    depth = 0
+    is_bare = False  # as intermediate code
+    is_kept = False  # its dispatcher has a disk cache, which asks for machine code
+
+
+_HERE = _Here()
+
+
+@contextlib.contextmanager
+def whole() -> Iterator[None]:
+    """While this lasts, what is compiled is one kernel and its callees."""
+    thresholds, outer = gc.get_threshold(), (_HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept)
+    gc.set_threshold(*GC_THRESHOLD)
+    _HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept = True, 0, False, False
+    try:
+        yield
+    finally:
+        _HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept = outer
+        gc.set_threshold(*thresholds)
+
+
+def _end_of(library: Any) -> str:
+    """Return how a library ends: as "numba" does, "bare", or as that of a "kernel"."""
+    return getattr(library, "_approxmcmc_end", "numba")
+
+
+def _compile_core(numba: Callable[..., Any], compiler: Any) -> Any:
+    if not _HERE.in_kernel:
+        return numba(compiler)
+    flags, above = compiler.state.flags, _HERE.is_bare
+    _HERE.depth += 1
+    pointed = not (flags.no_cfunc_wrapper or flags.no_cpython_wrapper)
+    _HERE.is_bare = _HERE.depth > 1 and not pointed and not _HERE.is_kept
+    _HERE.is_kept = False
+    if _HERE.is_bare:
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    try:
+        result = numba(compiler)
+        if _HERE.is_bare:  # those of numba's own helpers are finalised by their callers
+            result.library._approxmcmc_end = "bare"
+        return result
+    finally:
+        _HERE.depth -= 1
+        _HERE.is_bare = above
+
+
+def _compile(numba: Callable[..., Any], dispatcher: Any, sig: Any) -> Any:
+    if _HERE.in_kernel:
+        _HERE.is_kept = not isinstance(dispatcher._cache, NullCache)
+        return numba(dispatcher, sig)
+    arguments = tuple(sigutils.normalize_signature(sig)[0])
+    known = dispatcher.overloads.get(arguments)
+    if known is not None and _end_of(known.library) == "bare":
+        del dispatcher.overloads[arguments]  # Python calls it, or a function that Python calls
+    return numba(dispatcher, sig)
+
+
+def _add_overload(numba: Callable[..., Any], dispatcher: Any, result: Any) -> None:
+    if _end_of(result.library) == "bare":  # unknown to the part of the dispatcher that Python calls
+        dispatcher.overloads[tuple(result.signature.args)] = result
+    else:
+        numba(dispatcher, result)
+
+
+def _finalize_final_module(numba: Callable[..., Any], library: Any) -> None:
+    if _end_of(library) == "bare":
+        library._finalize_dynamic_globals()
+        library._verify_declare_only_symbols()
+        library._finalized = True
+        return
+    if _end_of(library) == "kernel":
+        for function in library._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
+                function.linkage = Linkage.internal
+    numba(library)
+
+
+def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descriptor: Any, environment: Any) -> Any:
+    if not _HERE.in_kernel or _HERE.depth == 0:
+        return numba(context, library, descriptor, environment)
+    library._approxmcmc_end = "bare" if _HERE.is_bare else "kernel" if _HERE.depth == 1 else "numba"
+    library._ensure_finalized()
+    if _HERE.is_bare:
+        name = descriptor.qualname.split(".")[-1]
+        return _dynfunc.make_function(descriptor.lookup_module(), name, "bare", 0, environment, (library,))
+    executable = numba(context, library, descriptor, environment)
+    # What errors say is read from environments. Numba has set those of callees with machine code, and holds all weakly.
+    names = [one.name for one in library._final_module.global_variables if one.name.startswith("_ZN08NumbaEnv")]
+    library._approxmcmc_environments = {name: lookup_environment(name) for name in names}
+    for name, found in library._approxmcmc_environments.items():
+        if found is not None:
+            library.codegen.set_env(name, found)
+    return executable
+
+
+def _wrapped(numba: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    def method(*arguments: Any) -> Any:
+        return ours(numba, *arguments)
+
+    return method
+
+
+def install() -> None:
+    """Put these functions in the place of numba's methods, all or none."""
+    methods: list[tuple[Any, str, Callable[..., Any]]] = [
+        (CompilerBase, "_compile_core", _compile_core),
+        (Dispatcher, "compile", _compile),
+        (Dispatcher, "add_overload", _add_overload),
+        (CPUCodeLibrary, "_finalize_final_module", _finalize_final_module),
+        (CPUContext, "get_executable", _get_executable),
+    ]
+    replaced = [(owner, name, _wrapped(getattr(owner, name), ours)) for owner, name, ours in methods]
+    for owner, name, method in replaced:
+        setattr(owner, name, method)

@@ -1,0 +1,175 @@
+"""From plain Python functions to compiled kernels.
+
+Two levels (measured: every composition style that inlines costs the same per step; they differ in caching and
+compile time):
+
+- *Library parts are closures.* ``make_step(propose, decide, ...)`` returns a plain function that names its parts as
+  ordinary variables. Numba takes the compiled functions among a closure's variables as constants, so that the compiler
+  sees one function.
+- *User code meets the library at a batch boundary.* The user's per-datum function is closed into a small batch kernel,
+  which chains receive as a typed pointer: one indirect call for some hundred data (see `engine/terms/batches.py`).
+
+What a kernel reads and writes travels as named tuples of arrays and numbers. Their types *are* the signature
+(:func:`type_of`): nothing is listed twice.
+
+With ``NUMBA_DISABLE_JIT=1`` the same functions run as plain Python: the debugger's and the tests' view of the same
+code.
+"""
+
+import contextlib
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from numba import config, njit, typeof
+from numba import types as nb
+from numba.core.registry import CPUDispatcher as Dispatcher
+
+from approxmcmc.engine.compiler.disk_cache import install
+from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+
+whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
+    from approxmcmc.engine.compiler.callees import install as _install_callees
+    from approxmcmc.engine.compiler.callees import whole as _whole
+
+    _install_callees()
+    whole = _whole
+
+# Reassociation and contraction let sums over data vectorise. NaN and infinity keep their meaning: -inf is a legal term.
+BATCH_FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
+
+VECTOR = nb.Array(nb.float64, 1, "C")
+MATRIX = nb.Array(nb.float64, 2, "C")
+INDICES = nb.Array(nb.int64, 1, "C")
+COUNTS = nb.Array(nb.int64, 2, "C")
+
+_STRICT = {"error_model": "numpy", "nogil": True, "fastmath": False}
+
+compiled = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True)
+"""Decorator for functions that kernels call: no GIL, strict arithmetic, and no arrays made.
+
+Strictness must be said: a function that says nothing inherits fastmath from its first caller, and reassociation breaks
+the polynomials of `numerics`. Without numba's run time (NRT) no array can be made, and none is counted: counting the
+references to the arrays of a named tuple, atomically, at every look at a field, made short steps 2 to 4 times slower.
+"""
+
+allocating = functools.partial(njit, **_STRICT, _nrt=True, no_cfunc_wrapper=True)
+"""The same for functions that make arrays: scratch that a step cannot keep in its state, or user code."""
+
+internal = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
+"""The same for a loop that no Python code ever calls (it would crash): half of the time to compile it is saved."""
+
+
+def kernel(
+    function: Callable[..., Any],
+    signature: Any,
+    *,
+    fastmath: frozenset[str] = frozenset(),
+    cache: bool = True,
+    allocates: bool = True,
+    content: str | None = None,
+) -> Callable[..., Any]:
+    """Compile a function for one signature; the kernel accepts no other.
+
+    Parameters
+    ----------
+    function
+        A plain function, or a closure over compiled functions and constants.
+    signature
+        The numba signature; `type_of` gives the types of values.
+    fastmath
+        Relaxed floating-point rules, for batch kernels only. Functions that say nothing of theirs are inlined under
+        them.
+    cache
+        Keep the compiled code, in this process and on disk, unless the function calls a helper of the user's whose code
+        may be older than its text. False for code that names arrays of one object, and lives as long as that.
+    allocates
+        False for a loop that makes no arrays, see `compiled`; nor can such a kernel be a function pointer.
+    content
+        With ``cache=False``, what the function is, where its parts cannot be hashed: it is kept on disk by that name.
+    """
+    if config.DISABLE_JIT:
+        return function
+    compile_now = _compile if cache else _compile.__wrapped__
+    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # likewise
+
+
+def bind(
+    make: Callable[..., Callable[..., Any]],
+    *parts: Any,
+    signature: Any,
+    fastmath: frozenset[str] = frozenset(),
+    cache: bool = True,
+    allocates: bool = True,
+) -> Callable[..., Any]:
+    """Compile what ``make(*parts)`` returns; plain functions among the parts are compiled first, under `fastmath`.
+
+    Equal parts give the same kernel: `make` runs once for them.
+    """
+    function = closure(make, *parts, fastmath=fastmath)
+    return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)
+
+
+def closure(
+    make: Callable[..., Callable[..., Any]], *parts: Any, fastmath: frozenset[str] = frozenset()
+) -> Callable[..., Any]:
+    """Return ``make(*parts)``, a plain function, with plain functions among the parts compiled; one for equal parts."""
+    return _closure(make, fastmath, *parts)  # type: ignore[no-any-return]  # the cache hides the type
+
+
+@cached_by_content(maxsize=256)
+def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) -> Callable[..., Any]:
+    if config.DISABLE_JIT:
+        return make(*parts)
+    jitted = [njit(**_options(fastmath))(part) if isinstance(part, types.FunctionType) else part for part in parts]
+    return make(*jitted)
+
+
+@cached_by_content(maxsize=256)
+def _compile(
+    function: Callable[..., Any],
+    signature: Any,
+    fastmath: frozenset[str],
+    cache: bool,
+    allocates: bool,
+    content: str | None,
+) -> Any:
+    dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
+    if content is not None or (cache and not has_stale_helpers(function)):
+        install(dispatcher, content)
+    try:
+        with whole():
+            dispatcher.compile(signature)
+    except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
+        dispatcher.compile(signature)
+    dispatcher.disable_compile()
+    return dispatcher
+
+
+def _options(fastmath: frozenset[str]) -> dict[str, Any]:
+    return {"error_model": "numpy", "nogil": True, **({"fastmath": set(fastmath)} if fastmath else {})}
+
+
+def entry_point(dispatcher: Any, signature: Any) -> Callable[..., Any]:
+    """Return the machine code of a kernel as a function of Python values, which must have the types of `signature`.
+
+    Calling the kernel itself would compare types first, and numba knows of no function pointer inside a named tuple.
+    """
+    return dispatcher if config.DISABLE_JIT else dispatcher.get_overload(signature)
+
+
+def type_of(value: Any) -> Any:
+    """Return the numba type of a run-time value; a read-only array has a type, and so a kernel, of its own.
+
+    A kernel among the values of a tuple is a function pointer, of the only signature that it was compiled for.
+    """
+    if isinstance(value, tuple):
+        items = [type_of(item) for item in value]
+        return nb.BaseTuple.from_types(items, type(value)) if hasattr(value, "_fields") else nb.Tuple(items)
+    if isinstance(value, types.FunctionType):
+        return nb.none  # without compilation, where no signature counts
+    if isinstance(value, Dispatcher):
+        return nb.FunctionType(value.nopython_signatures[0])
+    return typeof(value)

@@ -1,0 +1,149 @@
+"""Compiled kernels on disk, named by what they are.
+
+One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
+the versions of Python, numba and this package. A file is therefore never stale, only unused, and two processes that
+write the same file write the same bytes. Everything that numba calls private and we rely on stands in this file:
+`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. When any of
+it fails, kernels are compiled anew in every process, which costs seconds and changes no result.
+
+A file is a pickle, so it is read only where no other user can have written it (see `trusted`).
+"""
+
+import contextlib
+import copy
+import importlib.metadata
+import io
+import pickle
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import types
+from numba.core import compiler
+from numba.core.caching import _Cache
+from numba.core.environment import Environment, lookup_environment
+from numba.core.serialize import dumps
+from numba.core.typing import signature
+
+from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.files.trusted import why_not_trusted
+from approxmcmc.engine.files.whole_files import whole_file
+from approxmcmc.engine.messages import detail
+from approxmcmc.errors import CacheWarning
+
+SYMBOLS = "internal"  # how a kernel holds what it calls, see `callees`; another file where that changes
+
+
+def cache_folder() -> Path:
+    """Return the folder of compiled kernels."""
+    return user_cache("kernels")
+
+
+def _environment(modname: str, consts: list[Any], name: str) -> Environment:
+    """Return the environment of this name, as numba does, but without importing the module that it came from.
+
+    Equal functions of different modules share a file, so that the module that compiled first may not be there, or may
+    be a script that does things. Only object mode would read its globals, and nothing here is compiled in object mode.
+    """
+    environment = lookup_environment(name)
+    if environment is None:
+        environment = Environment._memo[name] = Environment({"__name__": modname})
+        environment.consts[:] = consts
+        environment.env_name = name
+    return environment
+
+
+def _spelled(numba_type: Any) -> str:
+    """Return a type in full: a kernel reads a named tuple by places, so that its fields and their order count."""
+    if isinstance(numba_type, types.BaseTuple):
+        fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
+        items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
+        return f"({', '.join(items)})"
+    return str(numba_type)
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (Environment.__module__, "_rebuild_env"):
+            return _environment
+        return super().find_class(module, name)
+
+
+class ContentCache(_Cache):
+    """The cache of one dispatcher, in the form that numba asks for."""
+
+    def __init__(self, name: str, digest: str) -> None:
+        self._name = name
+        self._digest = digest
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        """Folder of the files."""
+        return str(cache_folder())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
+        target_context.refresh()
+        try:
+            path = self._file(sig, target_context.codegen())
+            if reason := why_not_trusted(path):
+                warnings.warn(f"compiled kernels are not read, but made anew: {reason}", CacheWarning, stacklevel=2)
+                return None
+            stored = path.read_bytes()
+            library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
+            descriptor.modname = __name__  # numba imports what it names
+            descriptor.argtypes = sig.args  # the process's own types: those of named tuples are classes
+            asked = signature(returned, *sig.args)
+            return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
+            warnings.warn(
+                f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
+            )
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the compiled kernel whole or not at all; a full or read-only disk costs only the cache."""
+        if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
+            return
+        with contextlib.suppress(OSError):
+            path = self._file(sig, data.codegen)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # whatever umask lets a group do
+            library, descriptor, environment, found, *rest = data._reduce()
+            descriptor = copy.copy(descriptor)
+            descriptor.argtypes = None  # as said in load_overload; a class may come from a script that does things
+            with whole_file(path, durable=False) as temporary:
+                temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
+            detail("compiled %s, kept in %s", self._name, path.parent)
+
+    def _file(self, sig: Any, codegen: Any) -> Path:
+        spelled = [_spelled(argument) for argument in sig.args]
+        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, spelled, codegen.magic_tuple()))}.nbc"
+
+    def enable(self) -> None:
+        """Numba's switch; the cache is on from the start."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Numba's switch; nothing here turns the cache off."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Remove every file of this kernel."""
+        for path in cache_folder().glob(f"{self._name}-*.nbc"):
+            path.unlink(missing_ok=True)
+
+
+def install(dispatcher: Any, content: str | None = None) -> None:
+    """Let `dispatcher` load and store its code on disk, if it has a name or all that it is made of can be hashed."""
+    versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
+    with contextlib.suppress(UnknownContentError, AttributeError):
+        name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is no file name everywhere
+        digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
+        dispatcher._cache = ContentCache(name, digest)

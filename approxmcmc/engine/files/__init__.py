@@ -1,0 +1,1 @@
+"""Files: where they lie, whole or not at all, whose they are, and arrays in them."""

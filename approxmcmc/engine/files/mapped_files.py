@@ -1,0 +1,98 @@
+"""Arrays in files: mapped, never in memory as a whole, and with their room claimed beforehand.
+
+A file with a name is that of some data, shared by chains, runs and processes, and written whole or not at all. One
+without is scratch, and gone with its process.
+"""
+
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.files.trusted import why_not_trusted
+from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
+from approxmcmc.engine.messages import detail, tell
+from approxmcmc.errors import InvalidInputError
+
+TOLD = 10**8  # bytes: what takes a second or more to write
+A_BLOCK_AT_MOST = 3600.0  # seconds: what has not grown for so long belongs to a writer that was killed
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Return whether an array is a view of a mapped file."""
+    return _mapped(array) is not None
+
+
+def has_named_file(array: np.ndarray) -> bool:
+    """Return whether an array is a view of a mapped file that has a name."""
+    return getattr(_mapped(array), "filename", None) is not None
+
+
+def _mapped(array: np.ndarray) -> Any:
+    base: Any = array
+    while base is not None and not isinstance(base, (np.memmap, mmap.mmap)):
+        base = getattr(base, "base", None)
+    return base
+
+
+def named_array(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str, mode: str = "r"
+) -> np.ndarray:
+    """Return the array in the file of this name, mapped; where there is none, write the blocks of rows to it first.
+
+    `mode` as `numpy.memmap` has it: "r" for an array that is read-only, "c" for one of which a process may change its
+    own picture.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no room for the file, or another user may have written it.
+    """
+    n_bytes = int(np.prod(shape)) * dtype.itemsize
+    remove_leftovers(path, untouched_for=A_BLOCK_AT_MOST)
+    if not path.exists():
+        (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are laid out once in %s", who, n_bytes / 1e9, path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as temporary, temporary.open("wb") as file:
+            header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]  # its type asks for more
+            claim_room(file.fileno(), file.tell() + n_bytes, path.parent, who=who)
+            for block in blocks:
+                file.write(block.data)
+    if why := why_not_trusted(path):
+        raise InvalidInputError(f"{who}: its file {path.name} is not read: {why}")
+    return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[arg-type]  # a literal there
+
+
+def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:
+    """Return an empty array in a file that has no name, or loses it when closed: however the process ends, it is gone.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no room for it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        claim_room(file.fileno(), int(np.prod(shape)) * np.dtype(dtype).itemsize, folder, who=who)
+        return np.asarray(np.memmap(file, dtype, "w+", shape=shape))  # type: ignore[call-overload]
+
+
+def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
+    """Claim the space now: a write to a mapped file that finds the disk full kills the process, a claim is refused."""
+    if not hasattr(os, "posix_fallocate"):  # macOS and Windows
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, n_bytes)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
+            return
+        raise InvalidInputError(
+            f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "
+            "disk, by the variable APPROXMCMC_CACHE_DIR if it is that of caches"
+        ) from error

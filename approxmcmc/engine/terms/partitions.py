@@ -1,0 +1,124 @@
+"""Passes over all data by the workers of a Dask cluster: parts of the rows, and a function mapped over them.
+
+The parts are futures: each is made on a worker by a task that reads its rows from their source, and stays there. A pass
+is one task for each part, sent to where the part lies. What a worker takes with it when it dies, its parts and the
+tasks that it had, Dask makes again on the others; nothing else is repeated.
+"""
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.terms.dask_client import result_of
+from approxmcmc.errors import InvalidInputError
+
+ROWS = 1 << 20  # of a part, at least: a task costs Dask about a millisecond, a pass over so many rows some hundred
+
+
+def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
+    """Return from where to where parts go: whole blocks, together at least so many rows, but for the last.
+
+    Examples
+    --------
+    >>> spans(np.array([0, 3, 6, 9, 10]), rows=5)
+    [(0, 6), (6, 10)]
+    """
+    found = [0]
+    for end in offsets[1:].tolist():
+        if end - found[-1] >= rows:
+            found.append(end)
+    if found[-1] < offsets[-1]:
+        found.append(int(offsets[-1]))
+    return list(itertools.pairwise(found))
+
+
+class Partitions:
+    """Parts of the rows of a data set, held by the workers of a cluster.
+
+    Parameters
+    ----------
+    client
+        A `distributed.Client`.
+    make_part
+        ``make_part(recipe, lo, hi)`` returns what a worker keeps of the rows lo ... hi - 1; its length is hi - lo.
+    recipe
+        What it takes to make a part, small: it travels to every worker.
+    where
+        The pairs (lo, hi), in the order of the rows.
+
+    Raises
+    ------
+    InvalidInputError
+        When the cluster has no worker.
+    """
+
+    def __init__(
+        self, client: Any, make_part: Callable[[Any, int, int], Any], recipe: Any, where: list[tuple[int, int]]
+    ) -> None:
+        self.client, self.where, self.address = client, where, client.scheduler.address
+        if not client.scheduler_info()["workers"]:
+            raise InvalidInputError(
+                f"passes on Dask: the scheduler at {self.address} has no worker; start some, or leave the block of the "
+                "client, and this process makes the passes"
+            )
+        known = client.submit(_itself, recipe, pure=False)  # a task: what is scattered is lost with its worker
+        lows, highs = zip(*where, strict=True)
+        self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[tuple[int, Any]]:
+        """Yield (k, ``function(part k, *arguments)``) as they arrive; an error of a part is raised.
+
+        Raises
+        ------
+        ConnectionError
+            When the scheduler dies.
+        """
+        from distributed import as_completed
+
+        lost = ConnectionError(
+            f"passes on Dask: the connection to the scheduler at {self.address} was lost, and with it the parts of the "
+            "rows; connect to one that runs, and call again"
+        )
+        if self.client.status != "running":
+            raise lost
+        tasks = self.client.map(_applied, self.parts, function=function, arguments=arguments, pure=False)
+        numbers = {task.key: k for k, task in enumerate(tasks)}
+        for task in as_completed(tasks):
+            yield numbers[task.key], result_of(task, lost)
+            task.release()  # a result may be as large as a column
+
+    def total(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
+        """Return the sum of ``function(part k, *arguments, **by_row)`` over all parts, in the order of the rows.
+
+        `by_row` are arrays with a place for each row of the data, or none, length 0, where nobody wants these numbers.
+        Each part fills arrays of its own rows, which come back into place.
+        """
+        like = {name: (len(array) > 0, array.shape[1:], array.dtype) for name, array in by_row.items()}
+        found: dict[int, Any] = {}
+        for k, (sums, numbers) in self.map(_filled, function, arguments, like):
+            found[k] = sums
+            for name, rows in numbers.items():
+                if len(rows):
+                    by_row[name][slice(*self.where[k])] = rows
+        return functools.reduce(operator.add, (found[k] for k in range(len(found))))
+
+
+def _itself(recipe: Any) -> Any:
+    return recipe
+
+
+def _made(lo: int, hi: int, make_part: Callable[[Any, int, int], Any], recipe: Any) -> Any:
+    return make_part(recipe, lo, hi)
+
+
+def _filled(part: Any, function: Callable[..., Any], arguments: tuple[Any, ...], like: dict[str, Any]) -> Any:
+    by_row = {name: np.empty((len(part) * wanted, *shape), dtype) for name, (wanted, shape, dtype) in like.items()}
+    return function(part, *arguments, **by_row), by_row
+
+
+def _applied(part: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return function(part, *arguments)

@@ -1,0 +1,140 @@
+"""A copy of the data in random order; in memory, or on disk.
+
+Every array with a row for each of the N terms is copied row by row; others pass through. The copy is written front to
+back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole (`external_shuffle`).
+
+On disk the copy of an array that lies in a file of its own is a file with a name, too: one for a data set, made once
+and mapped by all chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as
+what an expansion notes for each row, are copied to scratch.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledTarget, content_hash
+from approxmcmc.engine.files.external_shuffle import PIECE, in_order, rows_in
+from approxmcmc.engine.files.mapped_files import has_named_file, named_array, nameless_array
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.terms.passes import over_blocks
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+PLACES = ("memory", "disk")
+TERMS_COMPARED = 1000
+
+
+def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
+    """Return for each array of the data whether it has a row for each of the `n_obs` terms."""
+    return [array.ndim > 0 and array.shape[0] == n_obs for array in data]
+
+
+def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
+    """Return the integers as which rows are moved: the largest that divide every number of every array by row."""
+    sizes = [array.dtype.itemsize for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved]
+    return np.dtype(f"i{min(sizes, default=8)}").type
+
+
+def check_place(place: str, *, who: str) -> None:
+    """Refuse a place that is neither a known word nor a folder."""
+    if not isinstance(place, str) or (place not in PLACES and not Path(place).is_dir()):
+        raise InvalidInputError(
+            f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {place!r}"
+        )
+
+
+def order_of_files(n_obs: int) -> np.ndarray:
+    """Return the random order of all files of so many rows, shape (N,)."""
+    return np.random.default_rng(n_obs).permutation(n_obs)
+
+
+def shuffled_copy(
+    data: Sequence[np.ndarray], permutation: np.ndarray, place: str, *, named: bool = False
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Return the data in the order of `permutation`, and what a reshuffle moves.
+
+    Parameters
+    ----------
+    data
+        C-contiguous arrays of numbers or truth values, of 1, 2, 4 or 8 bytes each.
+    permutation
+        Row numbers in their new order; shape (N,).
+    place
+        ``"memory"``; ``"disk"``: files below the package's cache folder; or a folder for these files.
+    named
+        Whether the copies of arrays that lie in a file of their own are such files, too, which nobody may change.
+
+    Returns
+    -------
+    copy, rows
+        `copy` has the types of `data`, and is read-only where those are. `rows` are views of the same memory as
+        integers of `word_of`, shape (N, width): moving bits is all that a shuffle does.
+    """
+    n_obs, word = len(permutation), word_of(data, len(permutation))
+    copy: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
+    for array, copied in zip(data, by_row(data, n_obs), strict=True):
+        if not copied:
+            copy.append(array)
+            continue
+        if place == "memory" or array.size == 0:
+            new = _in_memory(array, permutation)
+        else:
+            new = _on_disk(array, permutation, place, named=named and has_named_file(array))
+        rows.append(new.view(word).reshape(n_obs, -1))
+        view = new.view()
+        view.flags.writeable = array.flags.writeable
+        copy.append(view)
+    return tuple(copy), tuple(rows)
+
+
+def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
+    new = np.empty(array.shape, array.dtype)
+
+    def move(lo: int, hi: int) -> None:
+        np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
+
+    for _ in over_blocks(move, len(array), rows_in(array, PIECE)):
+        pass
+    return new
+
+
+def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
+    """Return the rows in this order, in a file; one that is named by both is written where it is missing."""
+    folder = user_cache("shuffled_data") if place == "disk" else Path(place)
+    blocks = in_order(array, permutation, folder)
+    if named:
+        name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers tell one random order from another
+        mode = "c" if array.flags.writeable else "r"
+        path = folder / f"{name}.npy"
+        return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
+    new, lo = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy"), 0
+    for block in blocks:
+        new[lo : lo + len(block)] = block
+        lo += len(block)
+        del block  # else two are in memory while the next is made
+    return new
+
+
+def check_rows_are_terms(
+    target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
+) -> int:
+    """Compare some terms in the copy with the terms that they should be; return how many terms were evaluated.
+
+    Raises
+    ------
+    IncompatibleError
+        When a term depends on more than its own row: on its place, on its neighbours, or on an array that has N rows by
+        chance. Shuffled, such data mean something else.
+    """
+    n = min(len(permutation), TERMS_COMPARED)
+    point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # away from a start where all terms are equal
+    moved, expected = np.empty(n), np.empty(n)
+    target.log_terms(point, copy, np.empty(0, dtype=np.int64), 0, n, moved)
+    target.log_terms(point, target.data, permutation[:n], 0, n, expected)
+    if not np.allclose(moved, expected, rtol=1e-9, atol=1e-12, equal_nan=True):
+        raise IncompatibleError(
+            "the terms of this target change when its rows are shuffled: a term must depend on its own row alone, in "
+            "every array with n_obs rows. Give the test order='rows', which leaves the data where they are"
+        )
+    return 2 * n

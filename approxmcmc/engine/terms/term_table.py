@@ -1,0 +1,70 @@
+"""Terms that are known already: all N differences l_i of one pair of states, to be read again and again.
+
+A table stands in for the target. A test that decides reads it through its evidence, as it reads a target: what it reads
+costs look-ups and no evaluation, and as the tables of all targets have one type, the test is compiled once for them.
+
+Whoever wants many orders of the data reads with `read_table`: from one random permutation of the terms, made by
+Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
+uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders.
+"""
+
+import math
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import compiled, kernel, type_of
+from approxmcmc.engine.compiler.vectors import equal
+from approxmcmc.engine.terms.batches import BATCH, FINITE, IMPOSSIBLE, UNDEFINED, Data, datum_at, log_terms_type
+from approxmcmc.engine.terms.evidence import Evidence, new_evidence
+from approxmcmc.engine.terms.moments import MEAN, merge
+from approxmcmc.engine.terms.order import draw_next, rows_order
+
+SHUFFLED, BEGIN = 0, 1  # places of a table's cursor: how many terms are in their final order, where the window begins
+
+
+def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+    """Write 0 at the first state of the pair and l_i at the other; data = (l, first state)."""
+    differences, here = data
+    at_here = equal(theta, here)
+    for place in range(lo, hi):
+        out[place - lo] = 0.0 if at_here else differences[datum_at(order, place)]
+
+
+def table_of_terms(n_obs: int, dim: int) -> Evidence:
+    """Return the evidence on a pair of states of length `dim` that `write_pair` has yet to write; read in rows."""
+    data = (np.zeros(n_obs), np.zeros(dim))
+    log_terms = kernel(tabulated_terms, log_terms_type(type_of(data)).signature)
+    return new_evidence(log_terms, data, n_obs, np.zeros(dim), np.zeros(dim), rows_order(n_obs))
+
+
+def write_pair(table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray) -> None:
+    """Let a table hold the terms of this pair, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,)."""
+    terms, here = table.data
+    terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
+    table.order.cursor[SHUFFLED] = 0
+
+
+@compiled
+def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
+    """Merge the terms number start ... stop - 1 of the window into the moments.
+
+    Returns FINITE, IMPOSSIBLE or UNDEFINED, as `merge_differences` does.
+    """
+    terms, cursor, moments, n_obs = table.data[0], table.order.cursor, table.moments, table.n_obs
+    for lo in range(start, stop, BATCH):
+        left = min(lo + BATCH, stop) - lo
+        place = (cursor[BEGIN] + lo) % n_obs
+        while left > 0:  # a second time around the end
+            count = min(left, n_obs - place)
+            if place + count > cursor[SHUFFLED]:
+                draw_next(rng, terms, cursor[SHUFFLED], place + count)
+                cursor[SHUFFLED] = place + count
+            impossible = 0
+            for i in range(place, place + count):
+                impossible += terms[i] == -math.inf
+            if impossible > 0:
+                return IMPOSSIBLE
+            merge(moments, terms[place:], count)
+            left -= count
+            place = 0
+    return FINITE if math.isfinite(moments[MEAN]) else UNDEFINED

@@ -1,0 +1,49 @@
+"""The exact sampler of a posterior for which none is named, by the role of its target."""
+
+import functools
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Sampler, Target
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals import Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
+from approxmcmc.samplers.gibbs import Gibbs
+from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
+from approxmcmc.samplers.noisy import Exchange
+from approxmcmc.targets.mode import laplace
+
+
+@functools.singledispatch
+def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]:
+    """Return an exact sampler whose chains can be coupled, and the form of the target that it runs on.
+
+    `points` (n, dim) are draws. Nine of ten proposals are independent draws of the Laplace approximation, and one is a
+    step of a random walk in its metric, which frees a chain from a tail where the approximation is too light.
+    """
+    fit = laplace(target.plain)
+    walk = RandomWalk(2.38 / target.variables.size**0.5, preconditioner=fit)
+    proposal = Mixture([PreconditionedCrankNicolson(0.0, fit), walk], weights=[0.9, 0.1])
+    return target.plain, MetropolisHastings(proposal, ExactTest())
+
+
+@default_kernel.register
+def _(target: DiscreteTarget, points: np.ndarray) -> tuple[Target, Sampler]:
+    """Return a Gibbs sweep on binary sites; on others one site at a time by Barker's rule.
+
+    With it two chains agree on a site that they trade more often than with Metropolis'.
+    """
+    binary = target.n_states.max() == 2
+    return target, Gibbs(ExactTest()) if binary else MetropolisHastings(SingleSite(), ExactTest("barker"))
+
+
+@default_kernel.register
+def _(target: DoublyIntractableTarget, points: np.ndarray) -> tuple[Target, Sampler]:
+    """Return the exchange sampler with one exact draw, its walk as wide as the draws."""
+    spread = np.atleast_2d(np.cov(points, rowvar=False))
+    if np.linalg.matrix_rank(spread) < len(spread):
+        raise InvalidInputError(
+            f"bias: {len(points)} draws with variances {np.diag(spread)} do not say how wide a walk should be; name a "
+            "kernel, such as Exchange(RandomWalk(0.1), auxiliary='exact')"
+        )
+    return target, Exchange(RandomWalk(2.38 / len(spread) ** 0.5, preconditioner=spread), auxiliary="exact")

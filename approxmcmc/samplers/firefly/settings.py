@@ -1,0 +1,140 @@
+"""Firefly Monte Carlo: exact MCMC that reads, in most steps, a small part of the data.
+
+Every datum has a lower bound B_i(theta) <= L_i(theta) = p(x_i | theta) whose product over all data has a closed form,
+and an indicator z_i with P(z_i = 1 | theta) = 1 - B_i / L_i. Their joint density is
+
+    p(theta) prod_i B_i(theta) prod_{i: z_i = 1} (L_i(theta) - B_i(theta)) / B_i(theta),
+
+and needs the likelihood of the bright data (z_i = 1) alone. Summed over z it is p(theta) prod_i L_i(theta), so that
+the draws of theta follow the posterior exactly. One step moves theta at fixed z, then z at fixed theta.
+
+Reference: Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Component, DiscreteTarget, Proposal, ProposalSampler, Target
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
+from approxmcmc.samplers.firefly.bright import Bright
+from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
+from approxmcmc.samplers.firefly.joint_target import JointTarget
+from approxmcmc.samplers.firefly.program import FireflyProgram
+from approxmcmc.samplers.firefly.slice import slice_update
+from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate, metropolis_update
+from approxmcmc.samplers.firefly.z_update import ZUpdate
+from approxmcmc.samplers.slice.line import Slice
+from approxmcmc.targets.all_rows import AllRows
+
+BOUNDS = ("tuned", "untuned", "taylor", "own")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Firefly(Component, ProposalSampler):
+    """Sample theta and the indicators of bright data in turn; exact for theta.
+
+    Parameters
+    ----------
+    proposal
+        How theta moves at fixed z: :class:`RandomWalk` or another proposal, or :class:`Slice`. Gradient proposals
+        see the gradient of the joint density.
+    bound
+        ``"tuned"``: bounds that touch the likelihood of every datum at the posterior's mode, which is found first on
+        all data. ``"untuned"``: the same bounds, touching at fixed places. ``"taylor"`` (logistic): the expansion to
+        second order at the mode. ``"own"``: that of :class:`targets.BoundedLikelihood`.
+    z_update
+        How z moves: :class:`ImplicitZ` or :class:`ExplicitZ`.
+    at
+        The theta at which bounds are to touch, shape (dim,), in place of the mode.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is unknown, or a bound lies above the likelihood at one of some random theta; the worst datum is
+        named. The same stops a chain that meets it later.
+    IncompatibleError
+        When the target has no bound, or no gradient where the proposal needs one; raised before anything runs.
+
+    Notes
+    -----
+    Guarantee: exact. The joint chain leaves the joint law invariant, whose theta-marginal is the posterior, for any
+    valid bound and any setting. How fast it mixes depends on both: bright data that lag behind theta hold it back, so
+    that steps are to be tuned on this chain (``RandomWalk(scale, target_acceptance=0.234)``), not on full-data
+    Metropolis-Hastings.
+
+    Records: ``likelihood_evaluations`` counts the bright data at each theta that is tried, and the dark data that
+    propose to go bright; kept values are free. ``datapoints_touched`` adds the bright data of the z-update, whose
+    values are kept. ``bound_evaluations`` counts closed forms, O(dim^2) each. ``bright_count`` and ``dark_proposals``
+    tell the rest; ``accepted`` is theta's move. ``lp`` is not written: the posterior density is never evaluated. The
+    attributes ``setup_mode_...`` and ``setup_bound_...`` hold the passes over all data made before; each chain then
+    makes one more, to draw its first z.
+
+    References
+    ----------
+    Maclaurin and Adams (2014).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> trace = amc.sample(
+    ...     target, amc.Firefly(amc.RandomWalk(0.05)), draws=200, tune=200, chains=1, random_seed=1, progressbar=False
+    ... )
+    >>> bool(trace.sample_stats["likelihood_evaluations"].mean() < 200)
+    True
+    """
+
+    proposal: Any
+    bound: str = "tuned"
+    z_update: Any = dataclasses.field(default_factory=ImplicitZ)
+    at: Any = None
+
+    def __post_init__(self) -> None:
+        """Check that each role is played by a member of that role."""
+        if not isinstance(self.proposal, (Proposal, Slice)):
+            raise IncompatibleError(
+                f"Firefly: proposal must be a proposal such as RandomWalk(scale=0.1), or Slice, found {self.proposal!r}"
+            )
+        if self.bound not in BOUNDS:
+            raise InvalidInputError(f"Firefly: bound must be one of {BOUNDS}, found {self.bound!r}")
+        if not isinstance(self.z_update, ZUpdate):
+            raise InvalidInputError(
+                f"Firefly: z_update must be ImplicitZ(q) or ExplicitZ(fraction), found {self.z_update!r}"
+            )
+        if self.at is not None:
+            object.__setattr__(self, "at", np.array(self.at, dtype=np.float64))
+
+    def build(self, target: Target, *, audit_every: int | str | None = None) -> FireflyProgram:
+        """Check the pairing, find the mode, compile, and return the program that starts chains; nothing is audited."""
+        if isinstance(target, DiscreteTarget):
+            raise IncompatibleError(f"Firefly: {target!r} has discrete states; use Gibbs")
+        point, mode_attrs = touching_point(target, self.bound, self.at)
+        rows = AllRows(target)
+        bound, bound_attrs = checked_bound(target, rows.compiled, self.bound, point)
+
+        def theta_update(bright: Bright) -> CompiledThetaUpdate:
+            return self._theta_update(JointTarget(target, bound, bright))
+
+        z_update = self.z_update.build_z_update()
+        return FireflyProgram(rows, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": it leaves the joint law invariant where the bound holds; a run stops where it does not."""
+        return ""
+
+    def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
+        """Compile what moves theta at fixed z."""
+        if isinstance(self.proposal, Slice):
+            return slice_update(self.proposal, joint.variables.size)
+        proposal = self.proposal.build_proposal(joint)
+        if "gradient_evaluations" in proposal.records and proposal.forget is None:
+            raise IncompatibleError(
+                f"Firefly: {self.proposal!r} reads gradients, and may remember them from before the bright set has "
+                "changed; use RandomWalk, Slice, or Langevin, which says how to forget"
+            )
+        return metropolis_update(proposal)

@@ -1,0 +1,69 @@
+"""Coupled Gibbs samplers on binary sites: the same sites in the same order, the maximal coupling of each conditional.
+
+One u decides for both chains: x_i = 1 iff u < P(x_i = 1 | rest of x), y_i = 1 iff u < P(y_i = 1 | rest of y).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.rules import logit_uniform
+from approxmcmc.contracts import CompiledConditionals, CompiledCoupling, CompiledTest, DiscreteTarget, Streams
+from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
+from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, draw_by_terms, new_state
+
+
+class SharedSites(NamedTuple):
+    """What both chains use: the counts, no look, the values that a step books, and the threshold drawn for both."""
+
+    counts: np.ndarray
+    look: np.ndarray
+    value: np.ndarray
+    threshold: np.ndarray
+
+
+@compiled
+def given_threshold(drawn: np.ndarray) -> float:
+    """Return the threshold that both chains use."""
+    return drawn[0]
+
+
+@cached_by_content(maxsize=64)
+def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Callable[..., int]:
+    """Return one sweep of X, or of both chains."""
+
+    def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
+        n_sites = chains[0].theta.shape[0]
+        drawn: Any = shared.threshold
+        streams = Streams(rng, drawn, rng, rng, rng)
+        for place in range(n_sites):
+            site = next_site(rng, place, n_sites)
+            shared.threshold[0] = logit_uniform(rng)
+            for k in range(n_chains):
+                if draw(streams, chains[k], site, shared.counts, shared.value) == FAILED:
+                    return FAILED
+        return STAYED
+
+    return compiled(sweep)
+
+
+def couple_gibbs(
+    target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
+) -> CompiledCoupling:
+    """Return the coupling of Gibbs samplers; the tests read all data."""
+
+    def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
+        return new_state(conditionals, tests, theta, new_clock(0))
+
+    def shared() -> SharedSites:
+        counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
+
+    sweep = make_sweep(SCANS[scan], draw_by_terms(given_threshold, tests[0]))
+    point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
+    return CompiledCoupling("Gibbs", sweep, start, shared, point, terms, rule="barker")

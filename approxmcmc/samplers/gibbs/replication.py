@@ -1,0 +1,197 @@
+"""The conditional that an acceptance test realises, at frozen contexts: one decision, made again and again.
+
+A chain visits every context about once, so its frequencies mix the test's error with that of the binning. Here the
+other sites stay where they are, only u and the order of the terms change, and the frequency of x_i = 1 estimates
+P_epsilon(x_i = 1 | rest) itself.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.acceptance.rules import logit_uniform
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.chain import FAILED, new_clock
+from approxmcmc.samplers.gibbs.site_tests import build_tests
+from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on, new_state
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def make_replication(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
+    """Return what decides one site again and again, and counts the ones; FAILED where a term was NaN."""
+
+    def count_ones(
+        streams: Streams,
+        state: GibbsState,
+        site: int,
+        shift: float,
+        replications: int,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> int:
+        evidence, test, ones = evidence_on(state, site), state.tests[state.sites.group[site]], 0
+        state.theta[site], state.proposed[site] = 0.0, 1.0
+        for _ in range(replications):
+            threshold = logit_uniform(streams.uniform)
+            decision, _ = decide(streams.order, evidence, threshold, shift, test, count, value)
+            if decision < 0:
+                return FAILED
+            ones += decision
+        return ones
+
+    count_ones = internal(count_ones)
+
+    def enter(
+        streams: Streams,
+        state: GibbsState,
+        site: int,
+        shift: float,
+        replications: int,
+        count: np.ndarray,
+        value: np.ndarray,
+    ) -> int:
+        return count_ones(streams, state, site, shift, replications, count, value)
+
+    return enter
+
+
+def realised_conditional(
+    target: DiscreteTarget,
+    test: AcceptanceTest,
+    contexts: Any,
+    sites: Any,
+    *,
+    replications: int = 2000,
+    probability: float | None = None,
+    random_seed: Any = None,
+) -> "xr.Dataset":
+    """Estimate P_epsilon(x_i = 1 | rest), the conditional that a test realises, at frozen contexts.
+
+    Parameters
+    ----------
+    target
+        A discrete target with binary sites.
+    test
+        An approximate test, such as ``SequentialTTest(0.05, 500)``.
+    contexts
+        States of all sites, shape (n, D); the entry of the site itself is ignored.
+    sites
+        The site to be drawn in each context, shape (n,).
+    replications
+        Decisions per context, each with a new u and new batches.
+    probability
+        Shift the log odds of every context so that the exact conditional is this one, in (0, 1); None leaves them.
+    random_seed
+        As in `sample`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``context``: `exact` and `realised` probability of 1, `realised_mcse`, exact `log_odds`, `tau` = sqrt(N)
+        times the standard deviation of the terms, and `data_fraction`, the mean share of the terms read.
+
+    Raises
+    ------
+    InvalidInputError
+        When shapes do not fit, or `probability` is out of range.
+    IncompatibleError
+        When the test is exact, or cannot decide the target's sites.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> field = amc.targets.BinaryMRF.random_triples(20, scale=0.1, random_seed=0)
+    >>> contexts = np.random.default_rng(1).integers(0, 2, size=(3, 20))
+    >>> test = amc.SequentialTTest(0.1, 20)
+    >>> amc.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes["context"]
+    3
+    """
+    import xarray as xr
+
+    contexts = np.array(contexts, dtype=np.float64)
+    sites = np.asarray(sites, dtype=np.int64)
+    if contexts.ndim != 2 or sites.shape != contexts.shape[:1] or contexts.shape[1] != target.n_states.size:
+        raise InvalidInputError(
+            f"realised_conditional: contexts must have shape (n, {target.n_states.size}) and sites shape (n,), found "
+            f"{contexts.shape} and {sites.shape}"
+        )
+    if not (
+        ((contexts >= 0) & (contexts < target.n_states) & (contexts % 1 == 0)).all()
+        and ((sites >= 0) & (sites < target.n_states.size)).all()
+    ):
+        raise InvalidInputError(
+            f"realised_conditional: contexts must hold states 0, 1, ... below n_states = {target.n_states}, and sites "
+            f"numbers from 0 to {target.n_states.size - 1}"
+        )
+    if probability is not None and not 0.0 < probability < 1.0:
+        raise InvalidInputError(
+            f"realised_conditional: probability must lie strictly between 0 and 1, found {probability!r}"
+        )
+    conditionals = target.compile_conditionals(fields=False)
+    tests = build_tests(test, target, conditionals)
+    if tests[0].log_likelihood is not None:
+        raise IncompatibleError("realised_conditional: an exact test realises the exact conditional")
+    [sequence], _ = seed_sequences(random_seed, 1)
+    own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
+    types = nb.int64, nb.float64, nb.int64, INDICES, VECTOR
+    signature = nb.int64(type_of(own), type_of(state), *types)
+    count_ones = entry_point(bind(make_replication, tests[0].decide, signature=signature), signature)
+    rows = []
+    for context, site in zip(contexts, sites.tolist(), strict=True):
+        log_odds, tau = _log_odds(conditionals, context, site, test.temperature)
+        shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
+        state.theta[:] = state.proposed[:] = context
+        count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))
+        ones = count_ones(own, state, site, shift, replications, count, value)
+        if ones == FAILED:
+            raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
+        realised = ones / replications
+        rows.append(
+            (
+                1.0 / (1.0 + np.exp(-(log_odds + shift))),
+                realised,
+                float(np.sqrt(realised * (1.0 - realised) / replications)),
+                log_odds + shift,
+                tau,
+                float(count[TOUCHED]) / (replications * int(conditionals.n_terms[site])),
+            )
+        )
+    names = ("exact", "realised", "realised_mcse", "log_odds", "tau", "data_fraction")
+    return xr.Dataset(
+        {name: ("context", list(values)) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    )
+
+
+def replicate_sites(
+    target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
+) -> Iterator[Decision]:
+    """Replicate the decision of a random site in each of some states; a value of 1 is an accept."""
+    sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
+    n_terms = target.compile_conditionals(fields=False).n_terms
+    seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))
+    for state, site, seed in zip(states, sites, seeds, strict=True):
+        found = realised_conditional(
+            target, test, state[None], [site], replications=replications, random_seed=int(seed)
+        ).isel(context=0)
+        n = int(n_terms[site])
+        touched = round(float(found["data_fraction"]) * n * replications)
+        accepted = round(float(found["realised"]) * replications)
+        yield Decision(float(found["log_odds"]), float(found["tau"]), n, "barker", accepted, touched)
+
+
+def _log_odds(
+    conditionals: CompiledConditionals, context: np.ndarray, site: int, temperature: float
+) -> tuple[float, float]:
+    """Return L of a site in a context, and tau = sqrt(N) times the standard deviation of its terms."""
+    at_zero, at_one = context.copy(), context.copy()
+    at_zero[site], at_one[site] = 0.0, 1.0
+    differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature
+    return float(differences.sum()), float(np.sqrt(differences.size) * differences.std(ddof=1))

@@ -1,0 +1,322 @@
+"""One sweep of Gibbs: every site is drawn from its conditional, in place, in one of three forms.
+
+- *field*: the log odds L_i of all binary sites are kept, and updated when a site flips. O(1) per decision, O(D^2) per
+  flip; exact.
+- *terms*: the terms l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest) of a binary site and the threshold
+  logit(u) are put to an acceptance test, as Metropolis-Hastings does.
+- *states*: the log probabilities of all states of a site are summed up, and one is drawn by inversion; exact.
+
+All forms use one uniform u per decision, from one stream: x_i becomes 1 iff u < P(x_i = 1 | rest). Each is a function
+``draw(streams, state, site, count, value) -> status`` of one site.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledConditionals, CompiledTest, Streams
+from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.evidence import DataOrder, Evidence, log_likelihood_at, new_evidence
+from approxmcmc.engine.terms.order import rows_order
+from approxmcmc.samplers.chain import FAILED, MOVED, STAYED, Clock
+from approxmcmc.samplers.decision import make_decision
+
+SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; a thousand sweeps leave rounding errors of 1e-13
+
+
+class Sites(NamedTuple):
+    """Where the terms of every site lie, and how many there are; int64, shape (D,) each, but for `base`.
+
+    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all, and `base`, one number that the kernel of
+    the terms reads, says whose terms are meant. Sites with equally many terms are a `group`: one test decides them, and
+    they share one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
+    """
+
+    base: np.ndarray
+    first: np.ndarray
+    n_terms: np.ndarray
+    n_states: np.ndarray
+    group: np.ndarray
+    first_place: np.ndarray
+
+
+class Field(NamedTuple):
+    """The log odds of all sites, shape (D,), and the coefficients by which they follow a flip."""
+
+    log_odds: np.ndarray
+    linear: np.ndarray
+    pair: np.ndarray
+    triple: np.ndarray
+
+
+class GibbsState(NamedTuple):
+    """A chain of Gibbs: where it is, and what its conditionals are made of.
+
+    While a site is put to a test, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
+    :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
+    `field` is None where no log odds are kept.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    sites: Sites
+    evidence: Evidence
+    tests: tuple[Any, ...]
+    log_weights: np.ndarray
+    field: Any
+
+
+def new_state(
+    conditionals: CompiledConditionals,
+    tests: tuple[CompiledTest, ...],
+    theta: np.ndarray,
+    clock: Clock,
+    log_density: float = math.nan,
+) -> GibbsState:
+    """Return the state of a chain at `theta`, which becomes its own; one test for each number of terms, ascending."""
+    sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
+    first_place = (np.cumsum(sizes) - sizes)[group]
+    base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
+    order = rows_order(0)._replace(places=np.concatenate([np.arange(size) for size in sizes]))
+    return GibbsState(
+        theta=theta,
+        proposed=proposed,
+        log_density=np.array([log_density]),
+        clock=clock,
+        sites=Sites(
+            base,
+            conditionals.first,
+            conditionals.n_terms,
+            conditionals.n_states,
+            group.astype(np.int64),
+            first_place.astype(np.int64),
+        ),
+        evidence=new_evidence(conditionals.log_terms, (base, *conditionals.tables), 0, theta, proposed, order),
+        tests=tuple(test.make_state() for test in tests),
+        log_weights=np.empty(int(conditionals.n_states.max())),
+        field=None if conditionals.fields is None else Field(np.zeros(theta.size), *conditionals.fields),
+    )
+
+
+@compiled
+def evidence_on(state: GibbsState, site: int) -> Evidence:
+    """Return the evidence on one site: its terms, and their order."""
+    sites, on_all = state.sites, state.evidence
+    order, start = on_all.order, sites.first_place[site]
+    sites.base[0] = sites.first[site]
+    return Evidence(
+        on_all.log_terms,
+        on_all.data,
+        sites.n_terms[site],
+        on_all.theta,
+        on_all.proposed,
+        DataOrder(
+            order.places[start : start + sites.n_terms[site]],
+            order.blocks,
+            order.kept,
+            order.terms,
+            order.cursor,
+            order.rows,
+            order.at_both,
+        ),
+        on_all.as_they_lie,
+        on_all.moments,
+        on_all.current,
+        on_all.differences,
+    )
+
+
+# --- which site is next ---
+
+
+@compiled
+def one_after_the_other(rng: np.random.Generator, place: int, n_sites: int) -> int:
+    """Return the sites 0, 1, ..., D - 1 in turn."""
+    return place
+
+
+@compiled
+def any_site(rng: np.random.Generator, place: int, n_sites: int) -> int:
+    """Return a site drawn uniformly, with replacement."""
+    return int(rng.random() * n_sites)
+
+
+SCANS = {"systematic": one_after_the_other, "random": any_site}
+
+
+# --- the sweep ---
+
+
+@compiled
+def prepare_nothing(state: GibbsState) -> None:
+    """Begin a sweep for which nothing need be computed."""
+
+
+@cached_by_content(maxsize=64)
+def make_sweep(
+    prepare: Callable[[GibbsState], None],
+    next_site: Callable[..., int],
+    draw: Callable[..., int],
+) -> Callable[..., int]:
+    """Return the sweep as a function of streams and state; ``prepare(state)`` begins it."""
+
+    def sweep(streams: Streams, state: GibbsState, count: np.ndarray, value: np.ndarray) -> int:
+        prepare(state)
+        n_sites, status = state.theta.shape[0], STAYED
+        for place in range(n_sites):
+            site = next_site(streams.proposal, place, n_sites)
+            drawn = draw(streams, state, site, count, value)
+            if drawn == FAILED:
+                return FAILED
+            if drawn == MOVED:
+                status = MOVED
+        return status
+
+    return compiled(inline="always")(sweep)
+
+
+# --- by the field ---
+
+
+@compiled
+def refresh(x: np.ndarray, field: Field) -> None:
+    """Compute the log odds of all sites: L_i = linear_i + sum_j pair_ij x_j + sum_{j<k} triple_ijk x_j x_k."""
+    log_odds, n = field.log_odds, x.shape[0]
+    for a in range(n):
+        log_odds[a] = field.linear[a]
+    for j in range(n):
+        if x[j] != 0.0:
+            for a in range(n):
+                log_odds[a] += field.pair[j, a]
+            for k in range(j + 1, n):
+                if x[k] != 0.0:
+                    for a in range(n):
+                        log_odds[a] += field.triple[j, k, a]
+
+
+@compiled
+def refresh_field(state: GibbsState) -> None:
+    """Compute the log odds anew in the first sweep, and every thousandth after."""
+    if state.clock.steps[0] % SWEEPS_BETWEEN_REFRESHES == 0:
+        refresh(state.theta, state.field)
+
+
+@compiled
+def flip(x: np.ndarray, field: Field, site: int, step: float) -> None:
+    """Change ``x[site]`` by `step` (1 or -1), and the log odds of the other sites with it."""
+    log_odds, n = field.log_odds, x.shape[0]
+    x[site] += step
+    for a in range(n):
+        log_odds[a] += step * field.pair[site, a]
+    for k in range(n):  # whole rows, so that the inner loop vectorises without reordering a sum
+        if x[k] != 0.0 and k != site:
+            for a in range(n):
+                log_odds[a] += step * field.triple[site, k, a]
+
+
+@cached_by_content(maxsize=64)
+def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -> Callable[..., int]:
+    """Return what draws a binary site from its kept log odds."""
+
+    def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
+        theta, log_odds, n = state.theta, state.field.log_odds[site], state.sites.n_terms[site]
+        drawn = 1.0 if draw_threshold(streams.uniform) < log_odds else 0.0
+        if math.isnan(log_odds):
+            return FAILED
+        count[TOUCHED] += n
+        count[DECISIONS] += 1
+        count[ROUNDS] += 1
+        if drawn == theta[site]:
+            return STAYED
+        step = drawn - theta[site]
+        state.log_density[0] += step * log_odds
+        flip(theta, state.field, site, step)
+        count[EVALUATIONS] += 2 * n  # its terms enter at both of its states
+        return MOVED
+
+    return compiled(inline="always")(draw)
+
+
+# --- by terms ---
+
+
+@compiled
+def keep_nothing(test: Any, total: float) -> None:
+    """Keep no sum: the test reads the terms at both states."""
+
+
+def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:
+    """Return what puts the terms of a binary site to a test."""
+    keep_sum = test.keep_log_likelihood
+    return make_draw_by_terms(draw_threshold, make_decision(test), keep_sum or keep_nothing, keep_sum is not None)
+
+
+@cached_by_content(maxsize=64)
+def make_draw_by_terms(
+    draw_threshold: Callable[[np.random.Generator], float],
+    decide: Callable[..., tuple[int, float]],
+    keep_sum: Callable[..., None],
+    keeps_sum: bool,
+) -> Callable[..., int]:
+    """Return what draws a binary site by a decision; a test that keeps the sum of the terms at x_i = 0 is given it."""
+
+    def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
+        theta, proposed, test = state.theta, state.proposed, state.tests[state.sites.group[site]]
+        threshold = draw_threshold(streams.uniform)
+        evidence, before, at_zero = evidence_on(state, site), theta[site], 0.0
+        theta[site], proposed[site] = 0.0, 1.0
+        if keeps_sum:  # every site has terms of its own, so that no sum outlasts its decision
+            at_zero = log_likelihood_at(evidence, theta, evidence.order.places)
+            keep_sum(test, at_zero)
+            count[EVALUATIONS] += evidence.n_obs
+        decision, log_odds = decide(streams, state.clock, evidence, threshold, 0.0, test, count, value)
+        if decision < 0 or not at_zero < math.inf:
+            theta[site] = proposed[site] = before
+            return FAILED
+        theta[site] = proposed[site] = decision
+        if decision == before:
+            return STAYED
+        state.log_density[0] += (decision - before) * log_odds  # the log odds are infinite where a table holds a zero
+        return MOVED
+
+    return compiled(inline="always")(draw)
+
+
+# --- by states ---
+
+
+@compiled
+def draw_by_states(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
+    """Add up the terms of every state of a site, and draw one by inversion with u = exp(-e), e exponential."""
+    theta, log_weights, n_states = state.theta, state.log_weights, state.sites.n_states[site]
+    evidence, before = evidence_on(state, site), int(theta[site])
+    exponential = streams.uniform.standard_exponential()
+    largest = -math.inf
+    for k in range(n_states):
+        theta[site] = k
+        log_weights[k] = log_likelihood_at(evidence, theta, evidence.order.places)
+        largest = max(largest, log_weights[k])
+    total = 0.0
+    for k in range(n_states):
+        total += math.exp(log_weights[k] - largest)
+    if math.isnan(total):
+        theta[site] = before
+        return FAILED
+    rest = math.exp(-exponential) * total
+    chosen = n_states - 1  # from the top, so that two states follow the rule u < P(x = 1)
+    while chosen > 0 and rest >= math.exp(log_weights[chosen] - largest):
+        rest -= math.exp(log_weights[chosen] - largest)
+        chosen -= 1
+    theta[site] = chosen
+    state.log_density[0] += log_weights[chosen] - log_weights[before]
+    count[TOUCHED] += evidence.n_obs
+    count[EVALUATIONS] += evidence.n_obs * n_states
+    count[DECISIONS] += 1
+    count[ROUNDS] += 1
+    return MOVED if chosen != before else STAYED

@@ -1,0 +1,232 @@
+"""Coupled chains of Metropolis-Hastings with the exact test: proposals drawn together, one threshold for both.
+
+    (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
+
+Where the chains are offered each other's places, as on the sites of a discrete state, they come together iff just one
+of them moves: Y then has 1 - u, which makes that as likely as it can be.
+
+Terms at a point that both chains were offered are evaluated once. A step of X alone is the sampler's own step, with the
+same numbers.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance.rules import MIRRORS, RULES
+from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledProposal, CompiledTarget, Proposal, Target
+from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.chain import FAILED, STAYED
+from approxmcmc.samplers.metropolis_hastings.program import tuned_state
+
+HERE, THERE = 0, 1
+
+
+class Walker(NamedTuple):
+    """A chain: its state and proposal, log prior and log-likelihood at both, and the state of what proposes."""
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_prior: np.ndarray
+    log_likelihood: np.ndarray
+    proposal: Any
+
+
+class SharedTarget(NamedTuple):
+    """What both chains use: the counts, the look of X alone, the target, and scratch."""
+
+    counts: np.ndarray
+    look: np.ndarray
+    log_prior: Any
+    log_terms: Any
+    data: tuple[np.ndarray, ...]
+    n_obs: int
+    prior_rows: int
+    as_they_lie: np.ndarray
+    work: np.ndarray
+    noise: np.ndarray
+
+
+@compiled
+def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
+    """Write log prior and log-likelihood at the proposal."""
+    log_prior = shared.log_prior(walker.proposed)
+    walker.log_prior[THERE] = log_prior
+    walker.log_likelihood[THERE] = 0.0
+    shared.counts[EVALUATIONS] += shared.prior_rows
+    if log_prior > -math.inf:
+        walker.log_likelihood[THERE] = sum_terms(
+            shared.log_terms, walker.proposed, shared.data, shared.as_they_lie, shared.n_obs, shared.work
+        )
+        shared.counts[EVALUATIONS] += shared.n_obs
+
+
+@compiled
+def log_ratio_of(walker: Walker, log_q_ratio: float) -> float:
+    """Return Lambda; -inf outside the support."""
+    if walker.log_prior[THERE] == -math.inf:
+        return -math.inf
+    log_rest = walker.log_prior[THERE] - walker.log_prior[HERE] + log_q_ratio
+    return log_rest + (walker.log_likelihood[THERE] - walker.log_likelihood[HERE])
+
+
+@compiled
+def go_there(walker: Walker) -> None:
+    """Move to the proposal."""
+    assign(walker.theta, walker.proposed)
+    walker.log_prior[HERE] = walker.log_prior[THERE]
+    walker.log_likelihood[HERE] = walker.log_likelihood[THERE]
+
+
+@compiled
+def log_density(walker: Walker) -> float:
+    """Return the log posterior density at theta."""
+    return walker.log_prior[HERE] + walker.log_likelihood[HERE]
+
+
+@compiled
+def trade_places(x: Walker, y: Walker) -> bool:
+    """Return whether each chain, where it would change at all, is offered what the other has."""
+    for j in range(x.theta.shape[0]):
+        changes = x.proposed[j] != x.theta[j] or y.proposed[j] != y.theta[j]
+        if changes and (x.proposed[j] != y.theta[j] or y.proposed[j] != x.theta[j]):
+            return False
+    return True
+
+
+@cached_by_content(maxsize=64)
+def make_move(
+    propose: Callable[..., float],
+    couple: Callable[..., tuple[float, float]],
+    draw_threshold: Callable[..., float],
+    mirror: Callable[[float], float],
+) -> Callable[..., int]:
+    """Return one step of X, or of both chains."""
+
+    def move(rng: np.random.Generator, chains: Any, shared: SharedTarget, n_chains: int) -> int:
+        x, y = chains
+        log_q_x = log_q_y = 0.0
+        if n_chains == 1:
+            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, shared.counts)
+        else:
+            log_q_x, log_q_y = couple(
+                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, shared.counts
+            )
+        threshold = draw_threshold(rng)
+        evaluate_there(shared, x)
+        log_ratio_x, log_ratio_y = log_ratio_of(x, log_q_x), -math.inf
+        if n_chains == 1:
+            shared.look[0] = log_ratio_x
+            shared.look[1] = log_ratio_x - log_q_x
+        else:
+            if equal(x.proposed, y.proposed):
+                y.log_prior[THERE], y.log_likelihood[THERE] = x.log_prior[THERE], x.log_likelihood[THERE]
+            else:
+                evaluate_there(shared, y)
+            log_ratio_y = log_ratio_of(y, log_q_y)
+        if math.isnan(log_ratio_x) or math.isnan(log_ratio_y):
+            return FAILED
+        threshold_y = mirror(threshold) if n_chains == 2 and trade_places(x, y) else threshold
+        if threshold < log_ratio_x:
+            go_there(x)
+        if threshold_y < log_ratio_y:
+            go_there(y)
+        return STAYED
+
+    return compiled(move)
+
+
+def couple_metropolis(
+    target: Target, proposal: Proposal, rule: str, adapted: Mapping[str, float] | None = None
+) -> CompiledCoupling:
+    """Return the coupling of a proposal with the exact test of a rule.
+
+    `adapted` is what the proposal had settled on, as a trace tells it.
+
+    Raises
+    ------
+    IncompatibleError
+        When the proposal has no coupling, or still adapts.
+    InvalidInputError
+        When `adapted` lacks what tuning settles on.
+    """
+    proposal = proposal.with_meetings(target)
+    built = proposal.build_proposal(target)
+    propose, couple = built.propose, coupling_of_proposal(proposal, built, adapted)
+    known: CompiledTarget = target.compile()
+    dim = target.variables.size
+
+    def start(theta: np.ndarray, log_likelihood: float) -> Walker:
+        log_prior = float(known.log_prior(theta))
+        if log_prior == -math.inf:  # the first proposal inside the support is then accepted
+            log_likelihood = 0.0
+        elif math.isnan(log_likelihood):
+            log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
+        both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
+        return Walker(theta, theta.copy(), *both, tuned_state(built, adapted or {}))
+
+    def shared() -> SharedTarget:
+        counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))
+        as_they_lie = np.empty(0, dtype=np.int64)
+        kernels = known.log_prior, known.log_terms
+        sizes = known.n_obs, known.prior_rows
+        return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, as_they_lie, *scratch)
+
+    name = " + ".join(type(member).__name__ for member in proposal.members)
+    move = make_move(propose, couple, RULES[rule].threshold, MIRRORS[rule])
+    point = np.asarray(target.initial_point(), dtype=np.float64)
+    return CompiledCoupling(name, move, start, shared, point, known.n_obs, rule, log_density)
+
+
+def coupling_of_proposal(
+    settings: Proposal, built: CompiledProposal, adapted: Mapping[str, float] | None = None
+) -> Callable[..., tuple[float, float]]:
+    """Return what proposes for two chains together.
+
+    Raises
+    ------
+    IncompatibleError
+        When the proposal has no coupling, or still adapts.
+    """
+    if adapted is None and any(member.target_acceptance is not None for member in settings.members):
+        raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
+    if built.couple is None:
+        raise IncompatibleError(
+            f"couplings: no coupling is known for {settings!r}; it is for RandomWalk, Langevin, Independence, "
+            "PreconditionedCrankNicolson, SurrogateTransition, SingleSite and mixtures of them"
+        )
+    return built.couple
+
+
+def why_no_audits(
+    target: Target, proposal: Proposal, test: AcceptanceTest, adapted: Sequence[Mapping[str, float]]
+) -> str:
+    """Say why decisions of a test about a proposal cannot be audited and followed by couplings; "" where they can."""
+    if not test.uses_ratio:
+        return "the sampler has no test"
+    if test.reads_all(target.n_obs):
+        return "the sampler's test is exact"
+    if test.temperature != 1.0:
+        return "the sampler is tempered"
+    if not test.is_homogeneous:
+        return "the sampler's test changes along the chain, which then has no stationary law"
+    if proposal.with_meetings(target) is not proposal:
+        return "two chains of the sampler's proposal come near each other and never meet"
+    if not test.build_test(target).is_audited:
+        return f"decisions of {test!r} cannot be audited"
+    built = proposal.build_proposal(target)
+    if built.couple is None:
+        return f"no coupling is known for {proposal!r}"
+    try:
+        for each in adapted:
+            tuned_state(built, each)
+    except InvalidInputError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,211 @@
+"""The program of Metropolis-Hastings samplers: what is compiled for a target, and the chains that it starts."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
+from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.engine.checks import show
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.evidence import DataOrder, new_evidence
+from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
+from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
+from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.targets.all_rows import AllRows
+
+END = 2**62  # the number of a step after any other
+
+
+class Schedule(NamedTuple):
+    """How subsets are drawn: "memory" (all data as they lie), "rows", or "blocks" of `size` rows of a copy."""
+
+    name: str
+    size: int = 0
+    place: str = "memory"
+
+
+def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
+    """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
+    by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+    if by_itself:  # it reads all data, or none, or draws its rows
+        return Schedule("memory")
+    if role.order == "rows" or (role.order == "auto" and n_obs < BLOCKS_FROM):
+        return Schedule("rows")
+    return Schedule("blocks", block_size(n_obs, role.batch_size), shuffled_copy)  # type: ignore[attr-defined]  # of tests that read in blocks
+
+
+class Audits(NamedTuple):
+    """What the audits of finished chains need: how the test is judged; None where only the draws are."""
+
+    judge: Judge | None
+
+
+class MetropolisHastingsProgram:
+    """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`.
+
+    Other samplers of the same state bring a `step` of their own.
+    """
+
+    def __init__(
+        self,
+        rows: AllRows,
+        proposal: CompiledProposal,
+        test: CompiledTest,
+        audit_every: int | str | None,
+        schedule: Schedule,
+        audits: "Audits | None" = None,
+        step: Callable[..., int] | None = None,
+    ) -> None:
+        self.rows, self.proposal, self.test, self.schedule = rows, proposal, test, schedule
+        self.target = target = rows.compiled
+        self.audits = audits
+        self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
+        # Only blocks evaluate at two thetas at once: other chains are compiled without.
+        at_both = target.compile_at_both if schedule.name == "blocks" else None
+        self.at_both = at_both() if at_both else None
+        in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
+        self.audit_probability = 1.0 / in_steps if test.is_audited and in_steps else 0.0
+        records = {*proposal.records, *test.records}
+        self.count_names, self.value_names = names_recorded(
+            {*CORE_COUNTS, *records, *(("out_of_reach",) if test.uses_ratio else ())}
+            - {*(() if test.is_audited else AUDIT_COUNTS)},
+            {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
+        )
+        self.attrs: Mapping[str, Any] = {
+            **({"audit_every": in_steps} if test.is_audited else {}),
+            **({"data_order": schedule.name} if schedule.name != "memory" else {}),
+            **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
+            **proposal.attrs,
+            **test.attrs,
+        }
+        theta = np.zeros(1)
+        stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
+        self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
+
+    def new_order(self) -> DataOrder:
+        """Return a fresh order of the data as they lie, or of their rows."""
+        data, n_obs = self.target.data, self.target.n_obs
+        n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
+        return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
+
+    def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
+        """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
+
+        In blocks the data are a shuffled copy: that of the first chain, by its own stream or in the order of files,
+        serves all, unless chains shuffle theirs anew.
+        """
+        target, schedule = self.target, self.schedule
+        if schedule.name != "blocks":
+            return target.data, self.new_order(), 0
+        evaluations, is_own = 0, is_reshuffled(target.n_obs, schedule.size)
+        if self.copy is None or is_own:
+            named = schedule.place != "memory" and not is_own
+            permutation = order_of_files(target.n_obs) if named else rng.permutation(target.n_obs)
+            self.copy = shuffled_copy(target.data, permutation, schedule.place, named=named)
+            evaluations = check_rows_are_terms(target, self.copy[0], permutation, theta)
+        copy, rows = self.copy
+        return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+
+    def new_state(
+        self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
+    ) -> MetropolisHastingsState:
+        """Return the state of a chain at theta, where nothing is evaluated yet."""
+        target, proposed = self.target, theta.copy()
+        return MetropolisHastingsState(
+            theta=theta,
+            proposed=proposed,
+            point=np.empty_like(theta),
+            log_density=np.full(1, math.nan),
+            log_prior=np.full(1, math.nan),
+            log_q_ratio=np.full(1, math.nan),
+            clock=new_clock(n_tune, self.audit_probability),
+            log_prior_of=target.log_prior,
+            prior_rows=target.prior_rows,
+            evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
+            proposal=self.proposal.make_state(),
+            test=self.test.make_state(),
+        )
+
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return log prior + log-likelihood on all data at each theta."""
+        return self.rows.log_densities(thetas)
+
+    def log_likelihood(self, theta: np.ndarray) -> float:
+        """Return the sum of all terms at `theta`."""
+        return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Start a chain at `theta`, whose log density is finite."""
+        data, order, evaluations = self.arrange(theta, streams.order)
+        state = self.new_state(theta.copy(), data, order, n_tune)
+        state.log_prior[0] = self.target.log_prior(theta)
+        if self.test.keep_log_likelihood is not None:
+            self.test.keep_log_likelihood(state.test, self.log_likelihood(theta))
+            evaluations += self.target.n_obs
+        return CompiledChain(
+            self.loop,
+            streams,
+            state,
+            describe=lambda: self.proposal.describe(state.proposal),
+            explain=lambda: self.explain_failure(state),
+            start_evaluations=evaluations,
+            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
+            fixed=() if moves_rows(order) else (*data, *order.rows),
+        )
+
+    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+        """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
+        return None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng)
+
+    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+        """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
+        judge = self.audits.judge if self.audits else None
+        if judge is None:
+            return WalkedSteps(self.rows, draws, rng)
+        # It proposes and reads no data: any order will do. A step at the chain's end is tested, and tells its q ratio.
+        state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
+        if self.test.state_at is not None:
+            state = state._replace(test=self.test.state_at(END))
+        return TestedSteps(self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng)
+
+    def explain_failure(self, state: MetropolisHastingsState) -> str:
+        """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
+        target, here, there = self.target, show(state.theta), show(state.proposed)
+        if np.isnan(state.proposed).any():
+            why = self.proposal.explain(state.proposal)
+            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {here}"
+        log_prior = target.log_prior(state.proposed)
+        if not log_prior < math.inf:
+            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {there}"
+        for theta in (state.proposed, state.theta):
+            bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
+            if bad.size:
+                more = f" and {bad.size - 1} more" if bad.size > 1 else ""
+                return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {show(theta)}"
+        return f"log ratio of proposal densities is NaN from theta = {here} to {there}"
+
+
+def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
+    """Return the state of a proposal that had adapted as it described.
+
+    Raises
+    ------
+    InvalidInputError
+        When the description lacks what tuning settles on.
+    """
+    state = proposal.make_state()
+    try:
+        if proposal.adapt is not None and proposal.restore is not None:
+            proposal.restore(state, described)
+    except KeyError as error:
+        raise InvalidInputError(
+            f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
+            "proposal with the tuned size, or sampler=None to judge the draws alone"
+        ) from None
+    return state

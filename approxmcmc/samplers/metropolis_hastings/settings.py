@@ -1,0 +1,185 @@
+"""Metropolis-Hastings: target x proposal x acceptance test.
+
+The kernel keeps its rejection atom: a rejected step repeats theta. With :class:`ExactTest` the chain leaves the
+posterior invariant (Hastings 1970); with another test it does what the test promises.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance import CheapestExactTest, ExactTest
+from approxmcmc.acceptance.exact import exact_twin_of
+from approxmcmc.contracts import (
+    AcceptanceTest,
+    CompiledCoupling,
+    CompiledTest,
+    Component,
+    Decision,
+    DiscreteTarget,
+    DoublyIntractableTarget,
+    Proposal,
+    ProposalSampler,
+    Streams,
+    Target,
+    TestedSampler,
+    TransitionMatrix,
+)
+from approxmcmc.engine.terms.shuffled import check_place
+from approxmcmc.engine.terms.term_table import table_of_terms
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.audits import Judge
+from approxmcmc.samplers.counted_model import counted_model
+from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
+from approxmcmc.samplers.metropolis_hastings.matrix import (
+    acceptance_by_density,
+    acceptance_by_test,
+    decided,
+    proposed,
+    refuse_site,
+)
+from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
+from approxmcmc.samplers.metropolis_hastings.replication import replicate_pairs
+from approxmcmc.samplers.replication import compile_replicate
+from approxmcmc.targets.all_rows import AllRows
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MetropolisHastings(Component, TestedSampler, ProposalSampler):
+    r"""Metropolis-Hastings with any proposal and any acceptance test.
+
+    Parameters
+    ----------
+    proposal
+        Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
+        the room `proposals`.
+    test
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
+        `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
+    shuffled_copy
+        Where the chains of a test that reads in blocks keep their shuffled data, one copy for all, or one for each
+        chain where there are fewer than 150 blocks: ``"memory"``, ``"disk"`` (below the package's cache folder), or
+        a folder, which must exist. On disk one copy for all is that of the data set, found again by later runs and
+        other processes, and its order is the same for every seed.
+
+    Notes
+    -----
+    With theta' ~ q(. | theta) and u ~ U(0, 1) the chain moves to theta' when
+
+    .. math:: \log u < \log\frac{p(\theta')\, q(\theta \mid \theta')}{p(\theta)\, q(\theta' \mid \theta)}
+              + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)}
+
+    as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
+    has log(u / (1 - u)) on the left.
+
+    Guarantee: exact with :class:`ExactTest` and those of exact subsampling; otherwise as the test says.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(epsilon=0.05))
+    """
+
+    proposal: Any
+    test: Any = None
+    shuffled_copy: str = dataclasses.field(default="memory", repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that each role is played by a member of that role; choose an exact test where that is cheap."""
+        if self.test is None and isinstance(self.proposal, Proposal):
+            if not self.proposal.leaves_little:
+                raise IncompatibleError(
+                    f"MetropolisHastings: {self.proposal!r} needs a test: ExactTest(), which reads all data, or one "
+                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition brings its own"
+                )
+            object.__setattr__(self, "test", CheapestExactTest())
+        for role, member, base, example in (
+            ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
+            ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),
+        ):
+            if not isinstance(member, base):
+                raise IncompatibleError(
+                    f"MetropolisHastings: {role} must be a {role} such as {example}, found {member!r}"
+                )
+        check_place(self.shuffled_copy, who="MetropolisHastings")
+
+    def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
+        """Check the pairing, compile it, and return the program that starts chains."""
+        if isinstance(target, DiscreteTarget) and not self.proposal.proposes_states:
+            raise IncompatibleError(
+                f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "
+                "use SingleSite, or Gibbs"
+            )
+        test = self.test.build_test(target)
+        if not test.uses_ratio or test.is_tested is not None:
+            _refuse_tuning(self.proposal, self.test)
+        proposal = self.proposal.build_proposal(target) if test.uses_ratio else self.proposal.build_unadjusted(target)
+        rows = AllRows(target)
+        schedule = data_schedule(self.test, test, rows.compiled.n_obs, self.shuffled_copy)
+        return MetropolisHastingsProgram(
+            rows, proposal, test, audit_every, schedule, audits=self._audits(target, test, audit_every)
+        )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Say what the test errs in, or the steps where nothing tests them."""
+        return self.test.why_not_invariant(target.n_obs) if self.test.uses_ratio else self.proposal.error_untested
+
+    def exact_twin(self, target: Target) -> "MetropolisHastings":
+        """Return the sampler with the exact test of the same rule."""
+        return dataclasses.replace(self, test=exact_twin_of(self.test))
+
+    def coupling(self, target: Target, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
+        """Return two chains with one proposal and one u, which decide on all data."""
+        intractable, discrete = isinstance(target, DoublyIntractableTarget), isinstance(target, DiscreteTarget)
+        if intractable or self.proposal.proposes_states != discrete:
+            return super().coupling(target, adapted)
+        return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)
+
+    def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Say which of test, proposal and tuning has no audits that couplings can follow."""
+        return why_no_audits(target, self.proposal, self.test, adapted)
+
+    def transition_matrix(
+        self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step: the proposal's probability times that of the test to accept."""
+        refuse_site(self, site)
+        steps = proposed(self.proposal, target, states)
+        if isinstance(target, DoublyIntractableTarget):
+            if self.test != ExactTest():
+                raise IncompatibleError(
+                    f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing "
+                    f"to subsample; use ExactTest(), or Exchange, found {self.test!r}"
+                )
+            log_density = counted_model(target, states).log_density()
+            return decided(steps, acceptance_by_density(log_density, steps > 0.0), "closed form")
+        return decided(steps, *acceptance_by_test(target, self.test, states, steps > 0.0, method))
+
+    def replicate(
+        self, target: Target, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
+    ) -> Iterator[Decision]:
+        """Yield the decision at a proposal from each of some states."""
+        return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
+
+    def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
+        """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""
+        if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:
+            return None
+        if not test.uses_ratio:
+            return Audits(None)
+        if not test.is_audited:
+            return None
+        table = table_of_terms(target.n_obs, target.variables.size)
+        return Audits(Judge(self.test.rule, self.test.temperature, compile_replicate(test, table), table))
+
+
+def _refuse_tuning(proposal: Proposal, test: Any) -> None:
+    for member in proposal.members:
+        if member.target_acceptance is not None:
+            raise IncompatibleError(
+                f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
+                f"the answers of a test, and {test!r} gives none, or not to all steps; choose the size by hand, or "
+                "use ExactTest"
+            )

@@ -1,0 +1,158 @@
+"""One step of Metropolis-Hastings, for a pairing of proposal and test.
+
+1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
+2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
+3. ask the test whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it does.
+
+Where one of these is NaN, or a density +inf, the step is a rejection if theta' is out of reach of the posterior, and
+else ends the chain; see `samplers/metropolis_hastings/undefined.py`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, OUT_OF_REACH, TOUCHED
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.order import settle
+from approxmcmc.samplers.chain import (
+    FAILED,
+    Clock,
+    adapt_nothing,
+    book_audit,
+    is_chosen_for_audit,
+    is_tuning,
+    settle_nothing,
+)
+from approxmcmc.samplers.decision import make_decision
+from approxmcmc.samplers.metropolis_hastings.undefined import is_out_of_reach
+
+
+class MetropolisHastingsState(NamedTuple):
+    """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
+
+    `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
+    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of
+    the two parts.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    point: np.ndarray
+    log_density: np.ndarray
+    log_prior: np.ndarray
+    log_q_ratio: np.ndarray
+    clock: Clock
+    log_prior_of: Any
+    prior_rows: int
+    evidence: Evidence
+    proposal: Any
+    test: Any
+
+
+@compiled
+def weigh_alike(proposal: Any) -> float:
+    """Return 0: draws weigh the same, and the trace holds no weights."""
+    return 0.0
+
+
+@compiled
+def always_tested(test: Any) -> bool:
+    """Return True: no step goes untested."""
+    return True
+
+
+@compiled
+def unknown_log_likelihood(test: Any) -> float:
+    """Return NaN: the test does not keep the log-likelihood at theta."""
+    return math.nan
+
+
+def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> Callable[..., int]:
+    """Return the step of a pairing."""
+    return make_step(
+        proposal.propose,
+        proposal.move or proposal.propose,
+        test.is_tested or always_tested,
+        proposal.settle or settle_nothing,
+        proposal.adapt or adapt_nothing,
+        proposal.weight or weigh_alike,
+        make_decision(test),
+        test.threshold,
+        test.probability,
+        test.log_likelihood or unknown_log_likelihood,
+        test.uses_ratio,
+        test.is_audited,
+    )
+
+
+@cached_by_content(maxsize=64)
+def make_step(
+    propose: Callable[..., float],
+    move: Callable[..., float],
+    is_tested: Callable[[Any], bool],
+    settle_proposal: Callable[[Any, bool], None],
+    adapt: Callable[..., None],
+    weight: Callable[..., float],
+    decide: Callable[..., tuple[int, float]],
+    draw_threshold: Callable[..., float],
+    acceptance_probability: Callable[[float], float],
+    log_likelihood: Callable[..., float],
+    uses_ratio: bool,
+    is_audited: bool,
+) -> Callable[..., int]:
+    """Return the step as a function of streams and state."""
+
+    def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
+        theta, proposed, clock = state.theta, state.proposed, state.clock
+        tested = is_tested(state.test)
+        if tested:
+            log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
+        else:
+            log_q_ratio = move(streams.proposal, state.proposal, theta, proposed, count)
+        state.log_q_ratio[0] = log_q_ratio
+        threshold = draw_threshold(streams.uniform)
+        log_prior = state.log_prior_of(proposed) if uses_ratio else 0.0
+        if uses_ratio:
+            count[TOUCHED] += state.prior_rows
+            count[EVALUATIONS] += state.prior_rows
+        log_rest = log_prior - state.log_prior[0] + log_q_ratio
+        if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+            log_rest = -math.inf
+        if math.isnan(log_rest) or log_prior == math.inf:  # from +inf no chain would ever come back
+            count[DECISIONS] += 1
+            decision, log_ratio = -1, log_rest
+        elif log_rest == -math.inf:  # outside the support: no datum can change the answer
+            count[DECISIONS] += 1
+            decision, log_ratio = 0, log_rest
+            if is_audited and is_chosen_for_audit(streams, clock):
+                book_audit(decision, decision, count)
+        elif not tested:
+            decision, log_ratio = 1, math.inf
+        else:
+            decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
+        if decision < 0:
+            if not (uses_ratio and is_out_of_reach(state, count)):
+                return FAILED
+            count[OUT_OF_REACH] += 1
+            decision, log_ratio = 0, -math.inf
+        settle(state.evidence.order, decision == 1)
+        if tested:
+            settle_proposal(state.proposal, decision == 1)
+        if decision == 1:
+            assign(theta, proposed)
+            state.log_prior[0] = log_prior
+        value[ACCEPTANCE_RATE] = acceptance_probability(log_ratio)
+        if is_tuning(clock):
+            adapt(state.proposal, value[ACCEPTANCE_RATE], clock.steps[0])
+        state.log_density[0] = state.log_prior[0] + log_likelihood(state.test)
+        value[DRAW_WEIGHT] = weight(state.proposal)
+        return decision
+
+    return compiled(inline="always")(step)

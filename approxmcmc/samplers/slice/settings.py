@@ -1,0 +1,114 @@
+"""Slice sampling with any test that compares: exact on all data, or on minibatches.
+
+References: Neal (2003), Slice sampling; DuBois, Korattikara, Welling and Smyth (2014), Approximate slice sampling for
+Bayesian posterior inference.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Component, DiscreteTarget, Sampler, Target
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
+from approxmcmc.samplers.slice.line import Slice, SliceState
+from approxmcmc.samplers.slice.step import slice_step
+from approxmcmc.targets.all_rows import AllRows
+
+
+@compiled
+def propose_nothing(
+    rng: np.random.Generator, state: SliceState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Propose nothing: a slice has comparisons instead."""
+    return 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SliceSampler(Component, Sampler):
+    r"""Slice sampling along random lines, whose comparisons an acceptance test makes.
+
+    Parameters
+    ----------
+    move
+        The line and its first interval, see :class:`Slice`.
+    test
+        What says whether a point lies in the slice: :class:`ExactTest`, :class:`SequentialTTest` or
+        :class:`BernsteinTest`.
+
+    Raises
+    ------
+    IncompatibleError
+        When a role is not played by a member of it, the test is none that compares (a Poisson test, Barker's, one that
+        changes along the chain), or the target has discrete states.
+
+    Notes
+    -----
+    With :math:`u \sim U(0, 1)` the slice holds the :math:`\theta'` for which
+
+    .. math:: \log u < \log\frac{p(\theta')}{p(\theta)}
+              + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)} .
+
+    An interval around theta is stepped out until both ends are found outside, and shrunk until a point is found inside:
+    some five comparisons, all with the same `u`.
+
+    Guarantee: exact with :class:`ExactTest`. With a test that errs, biased: comparisons of one step read data
+    independently, an end that is wrongly found outside cuts off a part of the slice, and a wrong point is accepted for
+    good; the error has the order of the test's error times the number of comparisons. Integer `audit_every` counts the
+    wrong ones. There is no step to be tuned: a width ten times too small or too large costs comparisons, not mixing.
+
+    Records: ``decisions_made`` counts comparisons; ``datapoints_touched`` and ``likelihood_evaluations`` add them up.
+
+    References
+    ----------
+    Neal (2003), section 4; DuBois, Korattikara, Welling and Smyth (2014).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> sampler = amc.SliceSampler(amc.Slice(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
+    >>> trace = amc.sample(target, sampler, draws=100, tune=20, chains=1, random_seed=1, progressbar=False)
+    >>> bool(trace.sample_stats["decisions_made"].mean() > 2)
+    True
+    """
+
+    move: Any = dataclasses.field(default_factory=Slice)
+    test: Any = dataclasses.field(default_factory=ExactTest)
+
+    def __post_init__(self) -> None:
+        """Check that each role is played by a member of that role."""
+        if not isinstance(self.move, Slice):
+            raise IncompatibleError(f"SliceSampler: move must be a Slice such as Slice(0.2), found {self.move!r}")
+        if not (isinstance(self.test, AcceptanceTest) and self.test.compares and self.test.rule == "metropolis"):
+            raise IncompatibleError(
+                "SliceSampler: test must compare the log ratio with the threshold, as ExactTest(), SequentialTTest() "
+                f"and BernsteinTest() do, found {self.test!r}"
+            )
+
+    def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
+        """Check the pairing, compile it, and return the program that starts chains."""
+        if isinstance(target, DiscreteTarget):
+            raise IncompatibleError(f"SliceSampler: {target!r} has discrete states; use Gibbs")
+        test = self.test.build_test(target)
+        line = CompiledProposal(propose_nothing, self.move.state_maker(target.variables.size))
+        rows = AllRows(target)
+        return MetropolisHastingsProgram(
+            rows,
+            line,
+            test,
+            audit_every,
+            data_schedule(self.test, test, rows.compiled.n_obs),
+            audits=Audits(None) if isinstance(audit_every, str) and test.is_audited else None,
+            step=slice_step(test),
+        )
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Say what its comparisons err in."""
+        why: str = self.test.why_not_invariant(target.n_obs)
+        return why

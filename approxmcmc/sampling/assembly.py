@@ -1,0 +1,66 @@
+"""What every run is made of: a sampler bound to a target, and chains with their own streams and starting points."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Chain, Program, Streams, Target
+from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.sampling.initial import start_law, starting_points
+
+
+class Assembly(NamedTuple):
+    """A program and its chains, ready for a first step, with what it cost to make them.
+
+    `points`, shape (chains, dim), are where the chains start, `streams` their generators. `evaluations` counts the log
+    densities looked at to find the points; the seconds are those of building and of starting.
+    """
+
+    program: Program
+    chains: list[Chain]
+    streams: list[Streams]
+    points: np.ndarray
+    evaluations: int
+    compile_seconds: float
+    start_seconds: float
+
+
+def assemble(
+    target: Target,
+    sampler: Any,
+    *,
+    seed: Any,
+    chains: int,
+    tune: int,
+    audit_every: int | str | None = None,
+    initvals: Any = None,
+    draw_start: Callable[[np.random.Generator], np.ndarray] | None = None,
+) -> Assembly:
+    """Build a sampler on a target, and start its chains.
+
+    Parameters
+    ----------
+    seed
+        As `random_seed` of `sample`; chain k depends on it and on k alone.
+    audit_every
+        As in `sample`.
+    initvals, draw_start
+        As in :func:`~approxmcmc.sampling.initial.starting_points`; without `draw_start`, the law of `start_law`.
+
+    Raises
+    ------
+    InvalidInputError
+        When the seed, or the starting points that were given, are none.
+    NotFiniteError
+        When no starting point with a finite log density is found.
+    """
+    began = time.perf_counter()
+    program = sampler.build(target, audit_every=audit_every)
+    built = time.perf_counter()
+    own = [streams(sequence) for sequence in seed_sequences(seed, chains)[0]]
+    law = start_law(target, sampler) if draw_start is None else draw_start
+    points, evaluations = starting_points(program, target.variables, law, initvals, own)
+    started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
+    return Assembly(program, started, own, points, evaluations, built - began, time.perf_counter() - built)

@@ -1,0 +1,322 @@
+"""Core rows: the rows that can matter much are always read, the light rest is replaced by a quadratic and sampled.
+
+    log p(theta | x) = S(theta) + sum_{i light} r_i(theta),
+    S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i core} log p(x_i | theta),
+
+w_i the best quadratic of light row i under a pilot's law, r_i what it misses. S stands in the prior's place; the r_i
+are the terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, the light rows at random.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import (
+    CompiledDifferenceBound,
+    CompiledGradient,
+    CompiledSurrogate,
+    CompiledTarget,
+    CompiledTermRange,
+    SurrogateTarget,
+    Target,
+    content_hash,
+)
+from approxmcmc.engine.terms.passes import over_blocks
+from approxmcmc.engine.terms.path_range import reach_along_path
+from approxmcmc.engine.terms.shuffled import check_rows_are_terms
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.surrogate.difference_bounds import expansion_bound
+from approxmcmc.surrogate.expanded import ExpandedTarget
+from approxmcmc.surrogate.kernels import kernel_named, run
+from approxmcmc.surrogate.moves import SurrogateState
+from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, Surveyed, gradient_or_none
+from approxmcmc.surrogate.surrogate import Surrogate, rows_of, taken
+from approxmcmc.targets.expansion.core_rule import (
+    LARGEST_SHARE,
+    LARGEST_SPREAD,
+    rows_far_out,
+    rows_that_pay,
+    rows_that_vary,
+)
+from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.posterior import Posterior
+
+
+class CoreRows(ExpandedTarget, SurrogateTarget):
+    """The same posterior, with the rows that can matter much read in every decision, and small terms for the rest.
+
+    Parameters
+    ----------
+    target
+        A target with continuous parameters: a generalised linear model, 4 numbers per datum; a likelihood of K linear
+        predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2; or any other whose terms have
+        derivatives, 1 + d + d (d + 1) / 2.
+    core
+        ``"auto"`` chooses the rows, see Notes; or their numbers, integers of shape (n_core,); or booleans (n_obs,).
+    at
+        Where to expand: ``"pilot"``, the mean of a short chain; ``"mode"``; or a `Laplace` approximation, such as the
+        attribute `pilot` of another `CoreRows` of this target.
+    expand
+        False leaves the light terms as they are: stratified sampling, core exactly, light rows at random.
+    memory_limit
+        Bytes that the numbers per datum may take.
+
+    Attributes
+    ----------
+    core
+        Rows that are always read; int64, shape (n_core,).
+    n_obs
+        Number of light rows, the terms that a test may sample.
+    pilot
+        Mean, covariance and some draws of the posterior as the pilot saw it.
+    laplace
+        The normal law to propose from and to start at: S itself where the core is empty, else that of the pilot.
+    surrogate
+        S, compiled.
+    spread
+        Standard deviation over pilot draws of the sum of the light residuals, or an upper bound of it.
+
+    Raises
+    ------
+    IncompatibleError
+        For a discrete target, or one that is expanded already.
+    InvalidInputError
+        When there is no mode, the numbers need more memory than allowed, or `core` or `at` cannot be used.
+
+    Warns
+    -----
+    SamplingWarning
+        When more than a third of the rows belong to the core. All but one are core then, and every decision reads
+        everything: exact, and no faster than that.
+
+    Notes
+    -----
+    Guarantee: the posterior is that of `target`, exactly, whatever the core. What a test makes of it is the test's
+    affair: with :class:`ExactTest` the chain is exact; a sequential test errs as far as the light rows let it.
+
+    The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
+    standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
+    variance, in squared units of the predictor's scale) under the posterior. Ranking by residuals alone is silently
+    wrong: a row that forbids a half-space has residual zero on every draw. Coefficients of light rows are averages over
+    the pilot's law (Price 1958) where that is better than Taylor's. On data without heavy rows the core is empty.
+
+    Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
+
+    References
+    ----------
+    Bardenet, Doucet and Holmes (2017), section 7; Price (1958).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> rare = np.arange(5000) < 3  # three rows of a category, all with the response 1
+    >>> X = np.column_stack([rng.normal(size=(5000, 2)), rare / rare.std()])
+    >>> y = (rng.random(5000) < 1 / (1 + np.exp(-X[:, 0]))) | rare
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> bool(set(target.core) >= {0, 1, 2}), len(target.core) < 50
+    (True, True)
+    """
+
+    def __init__(
+        self, target: Target, core: Any = "auto", at: Any = "pilot", *, expand: bool = True, memory_limit: float = 4e9
+    ) -> None:
+        super().__init__(target)
+        self.expand = bool(expand)
+        found = self._place(at, memory_limit)
+        known = found if isinstance(found, Surveyed) else Surveyed(self._pilot(found))
+        self.pilot = known.pilot
+        began = time.perf_counter()
+        self.center, posterior = self.pilot.mode, Posterior(target)
+        self._expansion = posterior.expansion
+        numbers, survey = known.numbers, known.survey
+        if numbers is None or survey is None:
+            numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit, mapped=self._expansion.mapped)
+            law = self.center, self.pilot.cholesky, self.pilot.draws
+            survey = self._expansion.survey(*law, numbers, averaged=True)
+        in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
+        self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
+        # Without a core all rows are light, as they lie: nothing is copied.
+        self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
+        self._numbers = taken(numbers, self._light)
+        nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
+        light, left = survey.total if self.expand else nothing, survey.left
+        if self.core.size and self.expand:
+            light = light - self._expansion.total(self.center, numbers, self.core)
+        if self.core.size and left is not None and survey.residuals_of is not None:
+            left = left - survey.residuals_of(self.core).sum(axis=0)
+        self.spread = survey.deviations if left is None else float(left.std(ddof=1))
+        del numbers, survey
+        self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
+        self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
+        self._tuned: dict[str, float] = {}  # log steps, by kernel
+        self._bound: CompiledDifferenceBound | None = None
+        self._cost = (time.perf_counter() - began, self._expansion.passes)
+
+    def _choose(self, survey: Survey) -> np.ndarray:
+        """Return which rows are core, and warn where they are so many that all shall be."""
+        if self.expand:
+            core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD) | rows_that_pay(survey)
+        else:
+            core = survey.walls | rows_far_out(self._expansion.terms_at(self.pilot.draws))
+        n_core, n_rows = int(core.sum()), len(core)
+        if n_core > LARGEST_SHARE * n_rows:
+            warnings.warn(
+                f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}): all of them are "
+                "read in every decision, which is exact and no faster than the plain target with ExactTest; merge rare "
+                "categories, drop columns that separate the classes, or give a narrower prior",
+                SamplingWarning,
+                stacklevel=3,
+            )
+            core[:] = True
+            core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target has a term
+        return core
+
+    def _given(self, core: Any) -> np.ndarray:
+        """Return which rows the user named."""
+        n_rows, named = self.target.n_obs, np.asarray(core)
+        in_core = np.zeros(n_rows, dtype=bool)
+        if named.dtype == bool and named.shape == (n_rows,):
+            in_core = named.copy()
+        elif named.ndim == 1 and (named.size == 0 or np.issubdtype(named.dtype, np.integer)):
+            if named.size and not (named.min() >= 0 and named.max() < n_rows):
+                raise InvalidInputError(
+                    f"CoreRows: core must name rows from 0 to {n_rows - 1}, found {named.min()} ... {named.max()}"
+                )
+            in_core[named.astype(np.int64)] = True
+        else:
+            raise InvalidInputError(
+                f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
+            )
+        if in_core.all():
+            raise InvalidInputError("CoreRows: one row at least must be light; with all rows core take ExactTest")
+        return in_core
+
+    def _normal_law(self, here: Quadratic) -> Laplace:
+        """Return the normal law of S where that is one, with an empty core; else that of the pilot."""
+        if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
+            return self.pilot
+        cov = inverse(-here.hessian)
+        return Laplace(self.center + cov @ here.gradient, cov, 0.0, self.pilot.passes, self.pilot.seconds)
+
+    def _compile(self, plain: CompiledTarget) -> CompiledTarget:
+        data = rows_of(plain.data, plain.n_obs, self._light)
+        if self.core.size:
+            self._check_rows(plain, data)
+        light = plain._replace(
+            data=data, n_obs=self.n_obs, log_prior=self.surrogate.log_density, prior_rows=len(self.core)
+        )
+        if not self.expand:
+            return light
+        packed = light._replace(data=self._expansion.packed(data))
+        return self._expansion.compile_residuals(packed, self.center, self._numbers)
+
+    def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
+        """Refuse terms that depend on more than their own row."""
+        try:
+            check_rows_are_terms(plain, copy, self._light, self.center)
+        except IncompatibleError as error:
+            raise IncompatibleError(
+                f"CoreRows: the terms of {self.target!r} depend on more than their own row in every array with n_obs "
+                "rows, so that rows cannot be told apart; use the plain target"
+            ) from error
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Compile the gradients of S and of the light terms."""
+        plain = gradient_or_none(self.target)
+        if plain is None:
+            raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
+        light = plain._replace(data=rows_of(plain.data, plain.n_obs, self._light), n_obs=self.n_obs)
+        if self.expand:
+            light = self._expansion.compile_residual_gradients(light, self.center, self._numbers)
+        return light._replace(add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core))
+
+    def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
+        """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
+        moves = kernel_named(kernel)
+        if self.laplace is not self.pilot:
+            law = self.laplace.mode, self.laplace.cov
+            return CompiledSurrogate(moves.move, moves.move_both, lambda: None, law, self.laplace.cov)
+        directions = self.surrogate.directions(self.pilot.cholesky, along_walls=moves.along_walls)
+        if kernel not in self._tuned:
+            state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
+            run(np.random.default_rng(2), moves, state, self.pilot.draws[-1].copy(), TUNING_STEPS)
+            self._tuned[kernel] = float(state.log_step[0])
+        step = self._tuned[kernel]
+
+        def make_state() -> SurrogateState:
+            return self.surrogate.new_state(directions, moves.length, step)
+
+        return CompiledSurrogate(moves.move, moves.move_both, make_state, None, self.pilot.cov)
+
+    def compile_term_range(self) -> CompiledTermRange:
+        r"""Compile a bound of the range of the light terms, for `BernsteinTest`.
+
+        With h_i the variance of predictor i under the pilot's law and K the bound of the third derivative, a term
+        changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging changed of its slope
+        and bend, times how far powers of a predictor move (`approxmcmc.engine.terms.path_range`).
+        """
+        linear = self.target if isinstance(self.target, LinearTarget) else None
+        bound = None if linear is None else linear.third_derivative_bound
+        if linear is None or bound is None or not self.expand:
+            raise IncompatibleError(
+                f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
+                "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+            )
+
+        def largest_of(lo: int, hi: int) -> np.ndarray:
+            rows = self._light_rows(lo, hi)
+            _, leverages, shifts = expansion.places(self.center, cholesky, self._numbers[lo:hi], rows)
+            spread, moved = np.sqrt(leverages), np.abs(shifts)
+            return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+
+        expansion, cholesky = LinearExpansion(linear), self.pilot.cholesky
+        slope, bend, spread = np.max(list(over_blocks(largest_of, self.n_obs)), axis=0)
+        largest = slope, bend, bound / 6.0 * spread**3
+        twice = [2.0 * factor for factor in largest]
+        return CompiledTermRange(*reach_along_path(twice, math.inf, self.center, self.pilot.cholesky))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile the bounds of the light terms, one by one; see `approxmcmc.surrogate.difference_bounds`."""
+        plain = self._linear_target()
+        if not self.expand:
+            whole = plain.compile_difference_bound()
+            return whole._replace(rates=whole.rates[self._light])
+        if self._bound is None:  # two passes, for all samplers of this object
+            law = self.center, self.pilot.cholesky, self.pilot.draws
+            rows = self._light if self.core.size else None
+            self._bound = expansion_bound(plain, 2, self._numbers, rows, law, averaged=True)
+        return self._bound
+
+    def _light_rows(self, lo: int, hi: int) -> Any:
+        """Return where the light rows number lo ... hi - 1 stand in the data."""
+        return self._light[lo:hi] if self.core.size else slice(lo, hi)
+
+    @property
+    def setup_attrs(self) -> Mapping[str, float]:
+        """What set-up cost and found, for the trace's attributes."""
+        seconds, passes = self._cost
+        return {
+            "setup_pilot_seconds": self.pilot.seconds,
+            "setup_pilot_passes": self.pilot.passes,
+            "setup_expansion_seconds": seconds,
+            "setup_expansion_passes": passes,
+            "setup_core_rows": len(self.core),
+            "setup_light_spread": self.spread if self.expand else float("nan"),
+        }
+
+    def content_hash(self) -> str:
+        """Return a hash of model, data, centre and core."""
+        return content_hash("CoreRows", self.target.content_hash(), self.expand, self.center, self.core)
+
+    def __repr__(self) -> str:
+        """Name the target and the size of the core."""
+        plain = "" if self.expand else ", expand=False"
+        return f"CoreRows({self.target!r}, core={len(self.core)} rows{plain})"

@@ -1,0 +1,272 @@
+"""Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice along a wall.
+
+The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
+rows of the core. A rare category whose responses are all equal makes S a half-normal with a wall: flat on one side,
+gone within one logit on the other. A trajectory in all directions would need steps as short as the wall is thick. So
+the momentum lives in the complement of the wall directions, and each wall direction has a slice update of its own,
+along a line on which the linear predictors of the core change by stored numbers.
+
+A trajectory of one step is a Langevin step: its kinetic energies are the densities of the way there and back.
+
+References: Duane, Kennedy, Pendleton and Roweth (1987); Neal (2003), figures 3 and 5; Neal (2011), sections 3.2, 5.2.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
+
+JITTER = 0.1  # of the step; and the length of a trajectory by more, so that none is periodic
+SHORTEST, LONGEST = 0.6, 1.4
+MOST_STEPS = 80  # of a trajectory
+WIDTH = 2.0  # of the first interval of a slice, in the units of the direction: standard deviations
+MOST_INTERVALS = 64  # an interval may grow to
+
+
+class SurrogateState(NamedTuple):
+    """A surrogate, the directions in which it is moved, and scratch.
+
+    ``log_density(theta)`` and ``add_gradient(theta, out)`` are S and its gradient. ``predict(theta, out)`` writes the
+    linear predictors of the core, ``on_line(eta, slopes, t)`` returns the sum of its terms at predictors eta + t
+    slopes, and ``log_prior(theta)`` the log prior. `center`, `slope` (dim,) and `bend` (dim, dim) are those of the
+    quadratic.
+
+    `basis` (m, dim) spans the directions of the momentum, `walls` (q, dim) are the other ones, both in units of
+    posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
+    `wall_bends` (q, dim) the products of `bend` and the walls. `log_step` is the log of the step, one number, `length`
+    that of a trajectory; 0 for a single step. `value` (1,) is S where the chain is: every move finds and leaves it.
+    """
+
+    log_density: Any
+    add_gradient: Any
+    predict: Any
+    on_line: Any
+    log_prior: Any
+    n_core: int
+    center: np.ndarray
+    slope: np.ndarray
+    basis: np.ndarray
+    walls: np.ndarray
+    wall_slopes: np.ndarray
+    wall_bends: np.ndarray
+    log_step: np.ndarray
+    length: float
+    value: np.ndarray
+    position: np.ndarray
+    gradient: np.ndarray
+    momentum: np.ndarray
+    eta: np.ndarray
+    order: np.ndarray
+
+
+@compiled
+def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> None:
+    """Change the momentum by the force at theta: p <- p + step B grad S(theta)."""
+    gradient, basis, momentum = state.gradient, state.basis, state.momentum
+    for j in range(gradient.shape[0]):
+        gradient[j] = 0.0
+    state.add_gradient(theta, gradient)
+    count[GRADIENTS] += state.n_core
+    for k in range(momentum.shape[0]):
+        row, force = basis[k], 0.0
+        for j in range(gradient.shape[0]):
+            force += row[j] * gradient[j]
+        momentum[k] += step * force
+
+
+@compiled
+def drift(state: SurrogateState, theta: np.ndarray, step: float) -> None:
+    """Move theta along the momentum: theta <- theta + step B' p."""
+    for k in range(state.momentum.shape[0]):
+        row, distance = state.basis[k], step * state.momentum[k]
+        for j in range(theta.shape[0]):
+            theta[j] += distance * row[j]
+
+
+@compiled
+def kinetic_energy(momentum: np.ndarray) -> float:
+    """Return |p|^2 / 2."""
+    energy = 0.0
+    for k in range(momentum.shape[0]):
+        energy += 0.5 * momentum[k] * momentum[k]
+    return energy
+
+
+@compiled
+def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
+    """Return a step length."""
+    return math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
+
+
+@compiled
+def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
+    """Accept the position, where S is `there`, if u is below exp(log_ratio), or stay; return the probability."""
+    acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
+    if u < acceptance:
+        assign(theta, state.position)
+        state.value[0] = there
+    return acceptance
+
+
+@compiled
+def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
+    """Draw a momentum, and return the step of a trajectory and the number of its steps."""
+    for k in range(state.momentum.shape[0]):
+        state.momentum[k] = rng.standard_normal()
+    step = jittered_step(rng, state)
+    length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
+    return step, min(MOST_STEPS, max(1, int(length / step + 0.5)))
+
+
+@compiled
+def follow_trajectory(
+    state: SurrogateState, theta: np.ndarray, step: float, steps: int, count: np.ndarray
+) -> tuple[float, float]:
+    """Write the end of the trajectory with the drawn momentum to ``position``; return S there, and the log ratio."""
+    position, momentum = state.position, state.momentum
+    assign(position, theta)
+    energy = kinetic_energy(momentum) - state.value[0]
+    push(state, position, 0.5 * step, count)
+    for k in range(steps):
+        drift(state, position, step)
+        push(state, position, step if k < steps - 1 else 0.5 * step, count)
+    there = state.log_density(position)
+    count[EVALUATIONS] += state.n_core
+    return there, energy - (kinetic_energy(momentum) - there)
+
+
+@compiled
+def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
+    """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
+    step, steps = trajectory_of(rng, state)
+    there, log_ratio = follow_trajectory(state, theta, step, steps, count)
+    return move_or_stay(state, theta, there, log_ratio, rng.random())
+
+
+@compiled
+def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
+    """Draw a direction, and return the step of a walk."""
+    for k in range(state.momentum.shape[0]):
+        state.momentum[k] = rng.standard_normal()
+    return jittered_step(rng, state)
+
+
+@compiled
+def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> tuple[float, float]:
+    """Write theta plus the step to ``position``; return S there, and the log ratio."""
+    assign(state.position, theta)
+    drift(state, state.position, step)
+    there = state.log_density(state.position)
+    count[EVALUATIONS] += state.n_core
+    return there, there - state.value[0]
+
+
+@compiled
+def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
+    """Make one step of a random walk, and accept it or stay; return the acceptance probability."""
+    there, log_ratio = follow_walk(state, theta, step_of_walk(rng, state), count)
+    return move_or_stay(state, theta, there, log_ratio, rng.random())
+
+
+class Line(NamedTuple):
+    """The surrogate along a wall through theta: slope and curvature of the quadratic, S here, and a slice's level."""
+
+    tilt: float
+    curvature: float
+    here: float
+    level: float
+
+
+@compiled
+def log_density_on_line(
+    state: SurrogateState, wall: int, theta: np.ndarray, tilt: float, curvature: float, t: float
+) -> float:
+    """Return S(theta + t w), up to a constant, w a wall direction along which the quadratic has these derivatives."""
+    position, direction = state.position, state.walls[wall]
+    for j in range(theta.shape[0]):
+        position[j] = theta[j] + t * direction[j]
+    quadratic = t * (tilt + 0.5 * curvature * t)
+    return quadratic + state.log_prior(position) + state.on_line(state.eta, state.wall_slopes[wall], t)
+
+
+@compiled
+def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
+    """Return the line along a wall, with a slice at log_u below the density at theta."""
+    direction, bend = state.walls[wall], state.wall_bends[wall]
+    tilt = curvature = 0.0
+    for j in range(theta.shape[0]):
+        tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
+        curvature += direction[j] * bend[j]
+    here = log_density_on_line(state, wall, theta, tilt, curvature, 0.0)
+    return Line(tilt, curvature, here, here + log_u)
+
+
+@compiled
+def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float) -> float:
+    """Return S(theta + t w), up to the constant of ``line.here``."""
+    return log_density_on_line(state, wall, theta, line.tilt, line.curvature, t)
+
+
+@compiled
+def step_out(
+    state: SurrogateState, wall: int, theta: np.ndarray, line: Line, left: float, to_the_left: int, count: np.ndarray
+) -> tuple[float, float]:
+    """Return the interval that begins at `left` and grows while its ends lie in the slice."""
+    right = left + WIDTH
+    to_the_right = MOST_INTERVALS - 1 - to_the_left
+    evaluations = 1
+    while to_the_left > 0 and log_density_along(state, wall, theta, line, left) > line.level:
+        left -= WIDTH
+        to_the_left -= 1
+        evaluations += 1
+    while to_the_right > 0 and log_density_along(state, wall, theta, line, right) > line.level:
+        right += WIDTH
+        to_the_right -= 1
+        evaluations += 1
+    count[EVALUATIONS] += evaluations * state.n_core
+    return left, right
+
+
+@compiled
+def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, t: float, rise: float) -> None:
+    """Move theta by t w, on which S rises so much, and the predictors of the core with it."""
+    state.value[0] += rise
+    direction, slopes = state.walls[wall], state.wall_slopes[wall]
+    for j in range(theta.shape[0]):
+        theta[j] += t * direction[j]
+    for i in range(slopes.shape[0]):
+        state.eta[i] += t * slopes[i]
+
+
+@compiled
+def move_along_wall(
+    rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
+) -> None:
+    """Update theta along one wall direction by slice sampling, with stepping out; `eta` follows."""
+    line = line_along(state, wall, theta, math.log1p(-rng.random()))
+    left = -WIDTH * rng.random()
+    to_the_left = int(MOST_INTERVALS * rng.random())  # the interval may grow so often to the left: reversible
+    left, right = step_out(state, wall, theta, line, left, to_the_left, count)
+    t, there = 0.0, line.here
+    while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
+        t = left + (right - left) * rng.random()
+        count[EVALUATIONS] += state.n_core
+        there = log_density_along(state, wall, theta, line, t)
+        if there > line.level:
+            break
+        left, right, t, there = (t, right, 0.0, line.here) if t < 0.0 else (left, t, 0.0, line.here)
+    go_along_wall(state, wall, theta, t, there - line.here)
+
+
+@compiled
+def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
+    """Draw which move comes next, among those that are left."""
+    other = place + int(rng.random() * (order.shape[0] - place))
+    chosen = order[other]
+    order[other] = order[place]
+    order[place] = chosen
+    return chosen

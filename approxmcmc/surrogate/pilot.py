@@ -1,0 +1,118 @@
+"""A short chain on the surrogate: where the posterior is, how wide it is, and what it looks like at a few draws.
+
+The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
+deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
+keeps as a core the rows that matter at draws of the Laplace approximation, and runs a chain on this surrogate. It reads
+no light row; what it is biased by costs speed later, never correctness.
+"""
+
+import dataclasses
+import time
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.surrogate.kernels import kernel_named, run
+from approxmcmc.surrogate.surrogate import Surrogate
+from approxmcmc.targets.expansion import core_rule
+from approxmcmc.targets.expansion.core_rule import LARGEST_SHARE, rows_that_vary
+from approxmcmc.targets.expansion.quadratic import Survey, empty_rows
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.mode import laplace
+from approxmcmc.targets.posterior import Posterior
+
+DRAWS = 16  # at which residuals are compared; a spread from 16 is right to 20 %
+LARGEST_SPREAD = 1.0  # of what the pilot's own surrogate misses: it needs no more
+STEPS = (300, 600)  # with the metric of the mode, then with that of the first steps
+BURN_IN = (100, 50)
+SHRINKAGE = (2.0, 0.5)  # draws per parameter that the covariance known before is worth
+KERNEL = "hmc+walls"
+FIRST_STEP = float(np.log(0.4))
+TUNING_STEPS = 100  # of the step alone, on the surrogate that is sampled by
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pilot(Laplace):
+    """Mean and covariance of a pilot, in the place of mode and curvature, with some of its draws; made by `run_pilot`.
+
+    Parameters
+    ----------
+    mode, cov
+        Mean (dim,) and covariance (dim, dim) of the pilot's draws.
+    decrement, passes, seconds
+        Of the search for the mode, as in `Laplace`; passes and seconds of the pilot added.
+    draws
+        Some draws, shape (16, dim).
+    """
+
+    draws: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0)), repr=False, kw_only=True)
+
+
+def normal_pilot(fit: Laplace) -> Pilot:
+    """Return a normal law as a pilot, with independent draws of it."""
+    rng = np.random.default_rng(0)  # of set-up alone: equal targets show equal numbers
+    draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
+    return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
+
+
+class Surveyed(NamedTuple):
+    """A pilot and, where it is the normal law at which rows were expanded, these rows and what was seen of them."""
+
+    pilot: Pilot
+    numbers: np.ndarray | None = None
+    survey: Survey | None = None
+
+
+def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
+    """Return a pilot of a posterior: the Laplace approximation where that is enough, else a chain on a surrogate.
+
+    `fit` is that approximation, where it is known already.
+    """
+    fit = laplace(target) if fit is None else fit
+    start, began = normal_pilot(fit), time.perf_counter()
+    posterior = Posterior(target)
+    expansion = posterior.expansion
+    before = expansion.passes
+    numbers = empty_rows(target.n_obs, expansion.columns, memory_limit, mapped=expansion.mapped)
+    survey = expansion.light_everywhere(fit, numbers, core_rule.LARGEST_SPREAD)
+    if survey is None:
+        survey = expansion.survey(fit.mode, fit.cholesky, start.draws, numbers, averaged=True)
+    core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD)
+    core |= core.mean() > LARGEST_SHARE
+    if not core.any():
+        cost = fit.passes + expansion.passes - before, fit.seconds + time.perf_counter() - began
+        return Surveyed(dataclasses.replace(start, passes=cost[0], seconds=cost[1]), numbers, survey)
+    rows = np.flatnonzero(core)
+    light = survey.total - expansion.total(fit.mode, numbers, rows)
+    surrogate = Surrogate(target, target.compile(), gradient_or_none(target), fit.mode, light, rows)
+    mean, cholesky, draws, gradients = _explore(surrogate, fit)
+    passes = fit.passes + expansion.passes - before + round(gradients / target.n_obs)
+    seconds = fit.seconds + time.perf_counter() - began
+    return Surveyed(Pilot(mean, cholesky @ cholesky.T, fit.decrement, passes, seconds, draws=draws))
+
+
+def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Run the chain, whose metric is renewed once; return mean, Cholesky factor, draws and rows read."""
+    rng, theta, dim = np.random.default_rng(1), fit.mode.copy(), fit.mode.size
+    cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
+    for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
+        state = surrogate.new_state(surrogate.directions(cholesky), moves.length, log_step)
+        draws, count = run(rng, moves, state, theta, steps)
+        draws, log_step, rows_read = draws[burn_in:], float(state.log_step[0]), rows_read + int(count.sum())
+        mean = draws.mean(axis=0)
+        whitened = solve_triangular(cholesky, (draws - mean).T, lower=True)
+        share = len(draws) / (len(draws) + shrinkage * dim)
+        cov = share * (whitened @ whitened.T) / (len(draws) - 1) + (1.0 - share) * np.eye(dim)
+        cholesky = cholesky @ np.linalg.cholesky(cov)
+    return mean, cholesky, draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)], rows_read
+
+
+def gradient_or_none(target: Target) -> CompiledGradient | None:
+    """Return the compiled gradient of a target; None where it has none, and differences of S must do."""
+    try:
+        return target.compile_gradient() if isinstance(target, DifferentiableTarget) else None
+    except IncompatibleError:
+        return None

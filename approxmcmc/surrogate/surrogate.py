@@ -1,0 +1,246 @@
+"""The surrogate: what a posterior becomes when most of its rows are replaced by one quadratic.
+
+    S(theta) = log p(theta) + q(theta) + sum_{i in core} log p(x_i | theta),
+
+q the sum of the quadratics of the light rows. S costs dim^2 multiplications and the rows of the core. With an empty
+core it is a normal law, up to the prior.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import CompiledGradient, CompiledTarget
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, kernel
+from approxmcmc.engine.compiler.compile import compiled as compiled_part
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.files.mapped_files import is_mapped, nameless_array
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.terms.batches import BATCH, LOG_PRIOR, linear_predictor, sum_terms
+from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
+from approxmcmc.surrogate.moves import SurrogateState
+from approxmcmc.targets.expansion.quadratic import Quadratic
+from approxmcmc.targets.linear import LinearTarget
+
+THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
+MANY = 1 << 18  # rows: fewer are taken into memory
+PREDICT, ON_LINE = nb.void(VECTOR, VECTOR), nb.float64(VECTOR, VECTOR, nb.float64)
+
+
+def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the arrays of a target with these rows alone; an array without a row for each datum is as it was."""
+    return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
+
+
+def taken(array: np.ndarray, rows: Any) -> np.ndarray:
+    """Return some rows of an array: of a mapped one, where they are many, in a nameless file as well."""
+    if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
+        return np.ascontiguousarray(array[rows])
+    chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
+    for lo in range(0, len(rows), MANY):
+        chosen[lo : lo + MANY] = array[rows[lo : lo + MANY]]
+    return chosen
+
+
+class SumOfRows(NamedTuple):
+    """A quadratic of the light rows, the rows of the core, and what evaluates them; the context of S.
+
+    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) are those of the quadratic; `core` are the target's
+    data, restricted to the `n_core` rows of the core, `as_they_lie` the empty order. `log_prior` and `log_terms` are
+    the target's kernels.
+    """
+
+    center: np.ndarray
+    value: np.ndarray
+    slope: np.ndarray
+    bend: np.ndarray
+    core: tuple[np.ndarray, ...]
+    as_they_lie: np.ndarray
+    n_core: int
+    log_prior: Any
+    log_terms: Any
+
+
+class SumOfGradients(NamedTuple):
+    """The same for the gradient of S, with the target's kernels of the gradients of prior and terms."""
+
+    center: np.ndarray
+    slope: np.ndarray
+    bend: np.ndarray
+    core: tuple[np.ndarray, ...]
+    as_they_lie: np.ndarray
+    n_core: int
+    add_prior_gradient: Any
+    add_gradient: Any
+
+
+class CorePredictors(NamedTuple):
+    """Predictors (n_core, dim) and responses (n_core,) of the core."""
+
+    X: np.ndarray
+    y: np.ndarray
+    as_they_lie: np.ndarray
+
+
+def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
+    """Return S(theta)."""
+    center, slope, bend = rows.center, rows.slope, rows.bend
+    total = rows.log_prior(theta) + rows.value[0]
+    for j in range(theta.shape[0]):
+        product = 0.0
+        for k in range(theta.shape[0]):
+            product += bend[j, k] * (theta[k] - center[k])
+        total += (theta[j] - center[j]) * (slope[j] + 0.5 * product)
+    if rows.n_core > 0:
+        total += sum_terms(rows.log_terms, theta, rows.core, rows.as_they_lie, rows.n_core, np.empty(BATCH))
+    return total
+
+
+def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradients) -> None:
+    """Add grad S(theta) to `out`."""
+    center, slope, bend = rows.center, rows.slope, rows.bend
+    rows.add_prior_gradient(theta, out)
+    for j in range(theta.shape[0]):
+        product = slope[j]
+        for k in range(theta.shape[0]):
+            product += bend[j, k] * (theta[k] - center[k])
+        out[j] += product
+    if rows.n_core > 0:
+        rows.add_gradient(theta, rows.core, rows.as_they_lie, 0, rows.n_core, out)
+
+
+def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
+    """Write the linear predictors of the core."""
+    linear_predictor(theta, rows.X, rows.as_they_lie, 0, rows.X.shape[0], out)
+
+
+@cached_by_content(maxsize=64)
+def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., float]:
+    """Return the sum of the terms of the core at predictors eta + t slopes."""
+    term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
+
+    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
+        y, total = rows.y, 0.0
+        for i in range(y.shape[0]):
+            total += term(eta[i] + t * slopes[i], y[i])
+        return total
+
+    return on_line
+
+
+def predict_nothing(theta: np.ndarray, out: np.ndarray) -> None:
+    """Stand in where the terms have no linear predictor, and there are no walls."""
+
+
+def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float) -> float:
+    """Stand in likewise."""
+    return 0.0
+
+
+class Directions(NamedTuple):
+    """Where a surrogate is moved: `walls` (q, dim) and the `others` (dim - q, dim), in standard deviations."""
+
+    walls: np.ndarray
+    others: np.ndarray
+
+
+class Surrogate:
+    """S, compiled: from a target, the point of the expansion, the quadratic of the light rows, and the core.
+
+    Attributes
+    ----------
+    log_density, add_gradient
+        S and its gradient, as functions of theta alone; kernels.
+    core
+        The numbers of its rows; int64, shape (n_core,).
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        compiled: CompiledTarget,
+        gradient: CompiledGradient | None,
+        center: np.ndarray,
+        light: Quadratic,
+        core: np.ndarray,
+    ) -> None:
+        self.target, self.center, self.light, self.core = target, center, light, core
+        self.log_prior, self._gradient, self._n_obs = compiled.log_prior, gradient, compiled.n_obs
+        self._slope, self._bend = np.array(light.gradient), np.array(light.hessian)
+        kernels = compiled.log_prior, compiled.log_terms
+        data = rows_of(compiled.data, compiled.n_obs, core)
+        quadratic = center, np.array([light.value]), self._slope, self._bend
+        rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
+        self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
+        self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
+        self._X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
+        self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
+
+    @functools.cached_property
+    def add_gradient(self) -> Any:
+        """The gradient of S: the target's own, or differences of S where it has none."""
+        if self._gradient is None:
+            return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
+        kernels = self._gradient.add_prior_gradient, self._gradient.add_gradient
+        data = rows_of(self._gradient.data, self._n_obs, self.core)
+        rows = SumOfGradients(self.center, self._slope, self._bend, data, ALL_ROWS, len(self.core), *kernels)
+        return with_context(add_surrogate_gradient, ADD_PRIOR_GRADIENT, rows)
+
+    @functools.cached_property
+    def _lines(self) -> tuple[Any, Any]:
+        """What moves along lines need: the predictors of the core, and the sum of its terms there."""
+        if not self._has_predictors:
+            return kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
+        rows = CorePredictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
+        on_line = make_on_line(self.target._loglik_eta)
+        return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
+
+    def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
+        """Return wall directions and their complement in the metric L L', L = `cholesky`; or no walls, and all else.
+
+        A direction is a wall where a predictor of the core varies by more than one unit of its scale along it. The
+        choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
+        """
+        dim, rows = len(self.center), self._X @ cholesky
+        walls: list[np.ndarray] = []
+        while along_walls and len(rows) and len(walls) < dim:
+            variances = np.einsum("ij,ij->i", rows, rows)
+            widest = int(np.argmax(variances))
+            if variances[widest] <= THINNEST_WALL * self._scale**2:
+                break
+            walls.append(rows[widest] / np.sqrt(variances[widest]))
+            rows = rows - np.outer(rows @ walls[-1], walls[-1])
+        frame = np.array(walls).reshape(-1, dim)
+        whole, _ = np.linalg.qr(np.vstack([frame, np.eye(dim)]).T)  # its first columns span the walls, up to sign
+        return Directions(frame @ cholesky.T, np.ascontiguousarray(whole[:, len(frame) :].T @ cholesky.T))
+
+    def new_state(self, directions: Directions, length: float, log_step: float) -> SurrogateState:
+        """Return what a chain on S needs, with scratch of its own; `length` is that of a trajectory."""
+        walls, others = directions
+        dim, (predict, on_line) = len(self.center), self._lines
+        return SurrogateState(
+            log_density=self.log_density,
+            add_gradient=self.add_gradient,
+            predict=predict,
+            on_line=on_line,
+            log_prior=self.log_prior,
+            n_core=len(self.core),
+            center=self.center,
+            slope=self._slope,
+            basis=others,
+            walls=np.ascontiguousarray(walls),
+            wall_slopes=np.ascontiguousarray(walls @ self._X.T),
+            wall_bends=np.ascontiguousarray(walls @ self._bend),
+            log_step=np.full(1, log_step),
+            length=length,
+            value=np.empty(1),
+            position=np.empty(dim),
+            gradient=np.empty(dim),
+            momentum=np.empty(len(others)),
+            eta=np.empty(len(self.core)),
+            order=np.arange(len(walls) + 1),
+        )

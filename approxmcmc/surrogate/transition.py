@@ -1,0 +1,218 @@
+"""Surrogate transitions: move as a cheap density moves, and let the rest of the data decide.
+
+S(theta) is a surrogate of the posterior that costs few rows, P a transition that is reversible for S. From theta,
+theta' = P(theta) has the density ratio
+
+    q(theta | theta') / q(theta' | theta) = exp(S(theta) - S(theta')),
+
+so that Metropolis and Hastings's ratio is that of the remainder R = log p(theta | x) - S alone. A test of the library
+decides on it: exactly, on all light rows, or on a sample.
+
+References: Liu (2001), section 9.4.3 (surrogate transition); Christen and Fox (2005).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import CompiledProposal, CompiledSurrogate, Component, Proposal, SurrogateTarget, Target
+from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.crank_nicolson import crank_nicolson
+from approxmcmc.proposals.mixture import Mixture
+from approxmcmc.proposals.random_walk import RandomWalk
+from approxmcmc.surrogate.kernels import KERNELS
+
+# Of coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and leads two chains that are
+# 1/50 sd apart to one point as often.
+MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
+
+
+class TransitionState(NamedTuple):
+    """The surrogate, how many transitions make one proposal; the last two points seen, and the surrogate at both."""
+
+    surrogate: Any
+    steps: int
+    here: np.ndarray
+    there: np.ndarray
+    values: np.ndarray
+
+
+@compiled
+def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
+    """Return S(theta), which is known where the chain stands, accepted or not."""
+    if not equal(theta, state.here):
+        state.values[0] = state.values[1] if equal(theta, state.there) else state.surrogate.log_density(theta)
+        assign(state.here, theta)
+    return state.values[0]
+
+
+@cached_by_content(maxsize=16)
+def make_propose(move: Callable[..., float]) -> Callable[..., float]:
+    """Return what moves `steps` times as the surrogate does, and returns S(theta) - S(theta')."""
+
+    def propose(
+        rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+    ) -> float:
+        before = log_density_at(state, theta)
+        state.surrogate.value[0] = before
+        assign(out, theta)
+        for _ in range(state.steps):
+            move(rng, state.surrogate, out, count)
+        state.values[1] = state.surrogate.value[0]
+        assign(state.there, out)
+        return before - state.values[1]
+
+    return compiled(propose)
+
+
+@cached_by_content(maxsize=16)
+def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, float]]:
+    """Return what moves two chains as the surrogate does, with the same momenta and slices."""
+
+    def couple(
+        rng: np.random.Generator,
+        state: TransitionState,
+        other: TransitionState,
+        x: np.ndarray,
+        y: np.ndarray,
+        x_new: np.ndarray,
+        y_new: np.ndarray,
+        noise: np.ndarray,
+        count: np.ndarray,
+    ) -> tuple[float, float]:
+        before, before_y = log_density_at(state, x), log_density_at(other, y)
+        state.surrogate.value[0], other.surrogate.value[0] = before, before_y
+        assign(x_new, x)
+        assign(y_new, y)
+        for _ in range(state.steps):
+            move_both(rng, state.surrogate, other.surrogate, x_new, y_new, count)
+        for each, point in ((state, x_new), (other, y_new)):
+            each.values[1] = each.surrogate.value[0]
+            assign(each.there, point)
+        return before - state.values[1], before_y - other.values[1]
+
+    return compiled(couple)
+
+
+@cached_by_content(maxsize=16)
+def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
+    """Return what moves without a decision to follow; nobody else counts the core as read."""
+    propose = make_propose(move)
+
+    def move_freely(
+        rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+    ) -> float:
+        count[TOUCHED] += state.surrogate.n_core
+        return propose(rng, state, theta, out, count)
+
+    return compiled(move_freely)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SurrogateTransition(Component, Proposal):
+    """Propose by a transition of the target's surrogate: a Hamiltonian trajectory, and slices along its walls.
+
+    Parameters
+    ----------
+    kernel
+        How the surrogate moves: ``"hmc"``, a trajectory of 2.2 posterior standard deviations, ``"mala"``, a Langevin
+        step, or ``"walk"``, a step of a random walk; with ``"+walls"`` in the complement of its wall directions, each
+        of which has a slice update. All are reversible for the surrogate.
+    steps
+        Transitions of the surrogate that make one proposal. More than one pays where a decision costs several of them,
+        as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no such kernel, or `steps` is not a positive integer.
+    IncompatibleError
+        When the target is none that has a surrogate, such as :class:`CoreRows`.
+
+    Notes
+    -----
+    Guarantee: with :class:`ExactTest` or :class:`PoissonTest`, of which `MetropolisHastings` takes the cheaper where it
+    is given no test, exact for the target's posterior, whatever the surrogate; it costs speed where it is a bad one.
+    With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
+    The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
+    the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals are independent
+    draws of it, whatever the kernel. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
+    ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
+
+    References
+    ----------
+    Liu (2001), Monte Carlo Strategies in Scientific Computing, section 9.4.3; Christen and Fox (2005); Neal (2003).
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=(2000, 2)), np.arange(2000) < 4])
+    >>> y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y, prior_scale=5.0))
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition())
+    >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
+    >>> bool(trace.sample_stats["accepted"].mean() > 0.7)
+    True
+    """
+
+    error_untested = "untested transitions sample the surrogate, and are biased by all that it misses"
+
+    leaves_little = True
+
+    kernel: str = "hmc+walls"
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.kernel not in KERNELS:
+            raise InvalidInputError(
+                f"SurrogateTransition: kernel must be one of {', '.join(KERNELS)}, found {self.kernel!r}"
+            )
+        object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
+
+    def build_proposal(self, target: Target) -> CompiledProposal:
+        """Compile what proposes."""
+        return self._compile(target, make_propose)
+
+    def build_unadjusted(self, target: Target) -> CompiledProposal:
+        """Compile what samples the surrogate itself."""
+        return self._compile(target, make_move_freely)
+
+    def with_meetings(self, target: Target) -> Proposal:
+        """Return a mixture with short steps of a random walk: near chains meet by them, as transitions never do."""
+        known = _surrogate_of(target, self.kernel)
+        if known.normal_law is not None:
+            return self
+        walk = RandomWalk(MEETING_SCALE, preconditioner=known.cov)
+        return Mixture([self, walk], weights=[1.0 - MEETING_SHARE, MEETING_SHARE])
+
+    def _compile(self, target: Target, make: Callable[..., Callable[..., float]]) -> CompiledProposal:
+        known = _surrogate_of(target, self.kernel)
+        if known.normal_law is not None:
+            center, cov = known.normal_law
+            return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
+        dim = target.variables.size
+
+        def make_state() -> Any:
+            points = np.full((2, dim), np.nan)  # a NaN equals nothing
+            return TransitionState(known.make_state(), self.steps, points[0], points[1], np.empty(2))
+
+        couple = make_couple(known.move_both)
+        return CompiledProposal(make(known.move), make_state, couple=couple, records=("gradient_evaluations",))
+
+
+def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:
+    """Return the surrogate of a target, or say that it has none."""
+    if not isinstance(target, SurrogateTarget):
+        raise IncompatibleError(
+            f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
+        )
+    return target.compile_surrogate(kernel)

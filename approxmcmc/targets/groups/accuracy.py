@@ -1,0 +1,78 @@
+"""How far a quadrature is from the integral, in nats: judged by twice the nodes, over the posterior.
+
+Errors of quadrature fall geometrically in the number of nodes, so that the difference between K and 2 K nodes is the
+error of K. What counts is the sum over groups, and of that the change with theta.
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.posterior import Posterior
+
+DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
+MOST_GROUPS = 4000  # of which all are looked at
+MANY_STEPS = 30
+MOST_NODES, MOST_STEPS = 61, 8
+
+
+class Accuracy(NamedTuple):
+    """The largest change of the summed error over the points looked at, and how many groups were looked at."""
+
+    nats: float
+    n_groups: int
+
+
+def judge(target: Any, law: Laplace | None, limit: float | None) -> Accuracy:
+    """Return the accuracy of a target's quadrature around a law; where it is above the limit, nodes are added to it.
+
+    Twice as many Newton steps are tried where more nodes do not help.
+    """
+    thetas = points(law or _normal_law(target))
+    rng, n_obs = np.random.default_rng(0), target.n_obs  # of set-up alone
+    few = n_obs > MOST_GROUPS
+    groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
+    found = change_of_error(target, thetas, groups)
+    while limit is not None and found > limit and target.n_nodes < MOST_NODES:
+        target.set_rule(n_nodes=min(2 * target.n_nodes, MOST_NODES))
+        found = change_of_error(target, thetas, groups)
+    while limit is not None and found > limit and target.n_steps < MOST_STEPS:
+        target.set_rule(n_steps=2 * target.n_steps)
+        found = change_of_error(target, thetas, groups)
+    return Accuracy(found, len(groups))
+
+
+def points(law: Laplace) -> np.ndarray:
+    """Return the law's mean, draws from a wider law, and points 3 standard deviations along the scale."""
+    noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
+    ends = np.zeros((2, law.mode.size))
+    ends[:, -1] = ALONG_SCALE * np.sqrt(law.cov[-1, -1]) * np.array([1.0, -1.0])
+    return np.asarray(law.mode + np.vstack([np.zeros((1, law.mode.size)), WIDER * noise @ law.cholesky.T, ends]))
+
+
+def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> float:
+    """Return the largest change of sum (l_K - l_2K) from the first theta; with two standard errors of a sample."""
+    better = copy.copy(target)
+    better.set_rule(n_nodes=2 * target.n_nodes, n_steps=MANY_STEPS)
+    error = terms_of(target, thetas, groups) - terms_of(better, thetas, groups)
+    change = error[1:] - error[0]
+    share = len(groups) / target.n_obs
+    noise = 2.0 * np.sqrt(1.0 - share) * change.std(axis=1) * np.sqrt(len(groups))
+    return float(((np.abs(change.sum(axis=1)) + noise) / share).max())
+
+
+def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the terms of some groups; shape (thetas, groups)."""
+    compiled, found = target.compile(), np.empty((len(thetas), len(groups)))
+    for theta, out in zip(thetas, found, strict=True):
+        compiled.log_terms(theta, compiled.data, groups, 0, len(groups), out)
+    return found
+
+
+def _normal_law(target: Any) -> Laplace:
+    """Return a normal law around the target's centre, as wide as the log posterior bends, up or down."""
+    values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
+    cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T
+    return Laplace(target.center, cov, 0.0, 0, 0.0)

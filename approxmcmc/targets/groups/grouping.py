@@ -1,0 +1,40 @@
+"""Rows sorted by group, once: the rows of group g are start[g] ... start[g + 1] - 1."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError
+
+
+class Grouping(NamedTuple):
+    """Labels of the G groups in increasing order, the sorted order of the rows, and where each group starts (G + 1)."""
+
+    labels: np.ndarray
+    order: np.ndarray
+    start: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Rows of each group; shape (G,)."""
+        return np.diff(self.start)
+
+
+def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
+    """Return the grouping of rows by their labels, which may be of any type that can be sorted.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is not one label for each row.
+    """
+    labels = np.asarray(groups)
+    if labels.shape != (n_rows,):
+        raise InvalidInputError(
+            f"{who}: groups must hold the label of each row's group, shape ({n_rows},), found {labels.shape}"
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
+    known, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Grouping(known, np.argsort(codes, kind="stable"), start)

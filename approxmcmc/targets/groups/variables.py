@@ -1,0 +1,95 @@
+r"""The parameters of a model with group effects, in coordinates without an edge.
+
+A scale :math:`\sigma` of an effect is moved as a number of either sign, of which :math:`|\sigma|` is reported: the
+likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly tell from 0 lies on a
+plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the covariance
+LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is moved as
+:math:`\log \tau`.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Variables
+
+SCALE, COVARIANCE, NOISE = "sigma", "effect_cov", "noise"
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupVariables(Variables):
+    """Coefficients ``beta``, then the lower triangle of L row by row, then the logarithm of the noise where it counts.
+
+    Reported are ``beta``, ``sigma`` = abs(L) of one effect or ``effect_cov`` = LL' of several, and ``noise``.
+    """
+
+    n_coef: int = 0
+    n_effects: int = 1
+    knows_noise: bool = True
+
+    @property
+    def n_scales(self) -> int:
+        """Entries of L."""
+        return self.n_effects * (self.n_effects + 1) // 2
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return self.n_coef + self.n_scales + (not self.knows_noise)
+
+    def labels(self) -> list[str]:
+        """Return the name of every coordinate of theta."""
+        names = [f"beta[{label}]" for label in self.coords["coef"]]
+        places = zip(*np.tril_indices(self.n_effects), strict=True)
+        names += [SCALE] if self.n_effects == 1 else [f"effect_chol[{j}, {k}]" for j, k in places]
+        return names if self.knows_noise else [*names, f"log_{NOISE}"]
+
+    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Map the last axis of `theta` to what is reported; leading axes stay."""
+        stop = self.n_coef + self.n_scales
+        values = {"beta": theta[..., : self.n_coef]}
+        if self.n_effects == 1:
+            values[SCALE] = np.abs(theta[..., self.n_coef])
+        else:
+            L = self.cholesky(theta)
+            values[COVARIANCE] = L @ np.swapaxes(L, -1, -2)
+        return values if self.knows_noise else {**values, NOISE: np.exp(theta[..., stop])}
+
+    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Map what is reported to theta; the diagonal of L is taken as positive."""
+        packed = self.pack_draws({name: np.asarray(values[name], np.float64)[None, None] for name in self.shapes})
+        return np.asarray(packed[0, 0])
+
+    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Map draws with leading axes (chain, draw) to thetas; shape (chain, draw, size)."""
+        if self.n_effects == 1:
+            scales = values[SCALE][..., None]
+        else:
+            scales = np.linalg.cholesky(values[COVARIANCE])[..., *np.tril_indices(self.n_effects)]
+        noise = [] if self.knows_noise else [np.log(values[NOISE])[..., None]]
+        return np.concatenate([values["beta"], scales, *noise], axis=-1)
+
+    def cholesky(self, theta: np.ndarray) -> np.ndarray:
+        """Return L; shape (..., effects, effects)."""
+        L = np.zeros((*theta.shape[:-1], self.n_effects, self.n_effects))
+        L[..., *np.tril_indices(self.n_effects)] = theta[..., self.n_coef : self.n_coef + self.n_scales]
+        return L
+
+
+def group_variables(coef: Sequence[Any], effects: Sequence[Any], *, knows_noise: bool) -> GroupVariables:
+    """Return the variables of a model with these labels of coefficients and effects."""
+    q = len(effects)
+    scale: dict[str, tuple[int, ...]] = {SCALE: ()} if q == 1 else {COVARIANCE: (q, q)}
+    noise: dict[str, tuple[int, ...]] = {} if knows_noise else {NOISE: ()}
+    covariance = {} if q == 1 else {COVARIANCE: ("effect", "effect_bis")}
+    axes = {} if q == 1 else {"effect": list(effects), "effect_bis": list(effects)}
+    return GroupVariables(
+        shapes={"beta": (len(coef),), **scale, **noise},
+        dims={"beta": ("coef",), **covariance},
+        coords={"coef": list(coef), **axes},
+        n_coef=len(coef),
+        n_effects=q,
+        knows_noise=knows_noise,
+    )

@@ -1,0 +1,220 @@
+"""Examples of every public component: one table, from which all tests of components and of pairings take them.
+
+A new proposal, test, sampler or target has its entry here, and is then paired with everything.
+"""
+
+import numba
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc import foreign
+from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.proposals import RandomWalk
+from approxmcmc.samplers import MetropolisHastings
+from tests import langevin as book
+from tests.models import logistic
+from tests.unit.test_bayesian_network import weather
+from tests.unit.test_mrf import mixed
+
+N = 12
+X = np.random.default_rng(0).normal(size=(N, 2))
+SPINS = np.where(np.random.default_rng(1).random((3, 3)) < 0.5, -1, 1)
+
+
+def log_poisson(eta, y):
+    """Return a log density whose derivatives are taken by differences."""
+    return y * eta - np.exp(eta)
+
+
+term = numba.njit(book.loglik)
+
+
+def no_gap(theta, data, i):
+    """Return a lower bound of `book.loglik` that touches it."""
+    return term(theta, data, i)
+
+
+def log_bound(theta, sums):
+    """Return the sum of the terms of `book.loglik`."""
+    (sums,) = sums
+    return -0.5 * (sums[0] - 2.0 * (sums[1] * theta[0] + sums[2] * theta[1]) + N * (theta[0] ** 2 + theta[1] ** 2))
+
+
+@numba.njit
+def estimate(rng, theta, data):
+    """Return a noisy log-likelihood."""
+    return -0.5 * ((theta - data[0][0]) ** 2).sum() + 0.1 * rng.standard_normal()
+
+
+def estimate_ratio(rng, theta, proposed, data):
+    """Return a noisy log ratio."""
+    return estimate(rng, proposed, data) - estimate(rng, theta, data)
+
+
+def user_target(loglik=book.loglik):
+    """Return two normal means from functions of the user's, which know all that a target can."""
+    return amc.Target(
+        loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
+        term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),
+        difference_bound=(np.full(N, 10.0), lambda theta, proposed: np.abs(proposed - theta).sum()),
+    )  # fmt: skip
+
+
+def friends():
+    """Return a model of a graph of six nodes."""
+    graph = np.zeros((6, 6), dtype=int)
+    for i, j in ((0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (1, 5)):
+        graph[i, j] = graph[j, i] = 1
+    return amc.targets.ERGM(graph, ["edges", "two_stars"], prior_scale=1.0)
+
+
+FIT = {"center": np.zeros(2), "cov": 0.1 * np.eye(2)}
+PROPOSALS = {
+    "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
+    "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
+    "Independence": [amc.Independence(np.zeros(2), 0.1 * np.eye(2))],
+    "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
+    "Mixture": [
+        amc.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),
+        amc.Mixture([amc.RandomWalk(0.1), amc.PreconditionedCrankNicolson(0.5, **FIT)]),
+    ],
+    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.5, **FIT)],
+    "RandomWalk": [amc.RandomWalk(0.3), amc.RandomWalk(0.3, target_acceptance=0.4), amc.RandomWalk(0.1 * np.eye(2))],
+    "SingleSite": [amc.SingleSite()],
+    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
+    "StochasticGradientHamiltonian": [
+        amc.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
+        amc.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
+    ],
+    "StochasticGradientLangevin": [
+        amc.StochasticGradientLangevin(0.05, 4),
+        amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
+    ],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
+    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.05, 4, steps=2)],
+    "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
+}
+EARLY = amc.SequentialTTest(0.2, 4)
+TESTS = {
+    "AlwaysAccept": [amc.AlwaysAccept()],
+    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=EARLY)],
+    "BernsteinTest": [amc.BernsteinTest(0.1, 4), amc.BernsteinTest(0.1, 4, range="observed", order="blocks")],
+    "CheapestExactTest": [amc.CheapestExactTest()],
+    "DelayedAcceptance": [
+        amc.DelayedAcceptance(amc.ExactTest("barker")),
+        amc.DelayedAcceptance(amc.PoissonTest()),
+        amc.DelayedAcceptance(amc.SequentialTTest(0.2, 4, order="blocks")),
+    ],
+    "ExactTest": [amc.ExactTest(), amc.ExactTest("barker")],
+    "FactorizedTest": [amc.FactorizedTest()],
+    "MinibatchBarker": [amc.MinibatchBarker(batch_size=5), amc.MinibatchBarker(batch_size=4, order="blocks")],
+    "PoissonTest": [amc.PoissonTest()],
+    "SequentialTTest": [EARLY, amc.SequentialTTest(0.2, 4, 1.5, tol=0.05, order="blocks")],
+    "TunaTest": [amc.TunaTest(0.01)],
+}
+LAPLACE = amc.targets.Laplace(np.zeros(2), 0.1 * np.eye(2))
+SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of them
+    "BouncyParticle": [amc.BouncyParticle(LAPLACE)],
+    "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.Auxiliary(20))],
+    "Firefly": [
+        amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=amc.ImplicitZ(0.3)),
+        amc.Firefly(amc.RandomWalk(0.1), bound="own", z_update=amc.ExplicitZ(0.3)),
+        amc.Firefly(amc.Slice(0.5), bound="untuned"),
+    ],
+    "Gibbs": [amc.Gibbs(), amc.Gibbs(scan="random")],
+    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=2)],
+    "MetropolisHastings": [amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())],
+    "NoisyLangevin": [amc.NoisyLangevin(0.1)],
+    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(amc.RandomWalk(0.1))],
+    "PoissonGibbs": [amc.PoissonGibbs(), amc.PoissonGibbs(3.0, metropolised=True, scan="random")],
+    "PseudoMarginal": [amc.PseudoMarginal(amc.RandomWalk(0.1)), amc.PseudoMarginal(amc.RandomWalk(0.1), refresh=True)],
+    "SliceSampler": [amc.SliceSampler(amc.Slice(0.5))],
+    "ZigZag": [amc.ZigZag(LAPLACE)],
+}
+TARGETS = {
+    "BayesianNetwork": weather,
+    "BinaryMRF": mixed,
+    "BoundedLikelihood": lambda: amc.targets.BoundedLikelihood(
+        user_target(), no_gap, log_bound, np.array([(X**2).sum(), *X.sum(axis=0)])
+    ),
+    "ControlVariate": lambda: amc.ControlVariate(logistic(N, 2)),
+    "CoreRows": lambda: amc.CoreRows(logistic(N, 2), core=[0, 5], at="mode"),
+    "ERGM": friends,
+    "EstimatedLikelihood": lambda: amc.targets.EstimatedLikelihood(estimate, book.logprior, dim=2, data=X),
+    "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
+    "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
+    "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
+    "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
+    "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
+    "LogisticRegression": lambda: logistic(N, 2),
+    "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
+    "PredictorTarget": lambda: amc.PredictorTarget(
+        log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
+    ),
+    "PseudoLikelihood": lambda: amc.targets.PseudoLikelihood(friends()),
+    "RobustRegression": lambda: amc.targets.RobustRegression(X, X[:, 0], df=3.0, prior_scale=1.0),
+    "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),
+    "Target": user_target,
+}
+SETTINGS = {  # of classes that are paired with nothing by themselves, and further settings of others
+    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
+    "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
+    "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
+    "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
+    "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
+    "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
+    "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
+    "BouncyParticle": [amc.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
+    "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
+    "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
+    "ExplicitZ": [amc.ExplicitZ(0.2)],
+    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
+    "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
+    "Hamiltonian": [amc.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
+    "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
+    "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
+    "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
+    "Laplace": [amc.targets.Laplace(np.zeros(2), np.eye(2))],
+    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
+    "MetropolisHastings": [MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest())],
+    "MinibatchBarker": [amc.MinibatchBarker(batch_size=50, max_error=0.01)],
+    "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
+    "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
+    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
+    "PoissonGibbs": [amc.PoissonGibbs(2.0, metropolised=True, scan="random")],
+    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
+    "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],
+    "RandomWalk": [
+        RandomWalk(0.1),
+        RandomWalk([0.1, 0.2], target_acceptance=0.3),
+        RandomWalk(np.diag([1.0, 2.0])),
+    ],
+    "SequentialTTest": [SequentialTTest(0.05, 200, 1.5)],
+    "Slice": [amc.Slice([0.5, 1.0], max_steps=3), amc.Slice(0.5, directions="coordinates")],
+    "SliceSampler": [amc.SliceSampler(amc.Slice(0.2), SequentialTTest(0.1, 50))],
+    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
+    "StochasticGradientHamiltonian": [
+        amc.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
+        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
+        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
+    ],
+    "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
+    "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
+    "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
+    "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],
+    "NutpieNUTS": [foreign.NutpieNUTS(tune=500)],
+    "PyMCADVI": [foreign.PyMCADVI(iterations=100)],
+    "PyMCNUTS": [foreign.PyMCNUTS(tune=500)],
+    "PyMCPathfinder": [foreign.PyMCPathfinder(n_paths=2)],
+    "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
+    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
+    "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
+    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.1, 20, steps=3)],
+    "TunaTest": [amc.TunaTest(1e-4)],
+}
+
+PAIRED = {**PROPOSALS, **TESTS, **SAMPLERS}
+EXAMPLES = {  # of every component: those that are paired, then further settings
+    name: [*PAIRED.get(name, ()), *SETTINGS.get(name, ())] for name in sorted({*PAIRED, *SETTINGS})
+}

@@ -1,0 +1,78 @@
+"""Functions that kernels call: kept to the kernel, called from Python after all, and what their errors say."""
+
+import numba
+import pytest
+from llvmlite.binding import Linkage
+from numba import types as nb
+
+from approxmcmc.engine.compiler import compile as engine
+from approxmcmc.engine.compiler.compile import allocating, compiled, kernel
+
+pytestmark = pytest.mark.needs_jit
+
+
+def kernel_around(callee):
+    """Return a kernel of this callee, of one number."""
+
+    def around(x):
+        return callee(x) + 1.0
+
+    return kernel(around, nb.float64(nb.float64), cache=False)
+
+
+def test_python_may_call_what_a_kernel_called_first():
+    """A callee has no wrapper for Python; called from there it is compiled in full, and the kernel stays as it was."""
+    callee = compiled(lambda x: 2.0 * x)
+    around = kernel_around(callee)
+    assert around(3.0) == 7.0
+    assert callee(3.0) == 6.0 and around(3.0) == 7.0
+
+
+def test_a_compiled_function_of_pythons_may_call_it_too():
+    """The same where Python calls a function that numba compiles by itself."""
+    callee = compiled(lambda x: 2.0 * x)
+    assert kernel_around(callee)(3.0) == 7.0
+    assert numba.njit(lambda x: callee(x) + 1.0)(3.0) == 7.0
+
+
+def test_errors_of_callees_are_told_in_full():
+    """What an error says at run time is read from the callee's environment, which the kernel has to set."""
+
+    @allocating  # what the error holds
+    def refuse(x):
+        if x > 0.0:
+            raise ValueError("not above zero", x)
+        return x
+
+    with pytest.raises(ValueError, match="above zero") as caught:
+        kernel_around(refuse)(2.5)
+    assert caught.value.args == ("not above zero", 2.5)
+
+
+def test_a_kernel_shares_no_code_with_others():
+    """No function of its machine code may be replaced by another of that name in the process."""
+
+    @numba.njit
+    def fibonacci(n):  # calls itself twice, so that no optimiser can dissolve it in its caller
+        if n < 2:
+            return n
+        return fibonacci(n - 1) + fibonacci(n - 2)
+
+    assert fibonacci(10) == 55  # now the process has machine code of that name
+    around = kernel(lambda n: fibonacci(n) + 1, nb.int64(nb.int64), cache=False)
+    assert around(10) == 56
+    [result] = around.overloads.values()
+    functions = [one for one in result.library._final_module.functions if "fibonacci" in one.name]
+    assert {one.linkage for one in functions if not one.is_declaration} == {Linkage.internal}
+
+
+def test_another_numba_compiles_as_it_does(monkeypatch):
+    """Where a private name fails the kernel is compiled all the same."""
+
+    def fails():
+        raise AttributeError("a name that another numba does not have")
+
+    monkeypatch.setattr(engine, "whole", fails)
+    callee = compiled(lambda x: 3.0 * x)
+    assert kernel_around(callee)(3.0) == 10.0
+    assert callee(3.0) == 9.0

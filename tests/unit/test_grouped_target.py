@@ -1,0 +1,274 @@
+"""Groups whose effect is integrated out by quadrature: terms, gradients and second derivatives against a fine grid."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import approxmcmc as amc
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets import GroupedTarget
+from approxmcmc.targets.groups import quadrature
+from approxmcmc.targets.groups.accuracy import points
+
+
+def log_density(family, eta, y, size):
+    """Return log p(y | eta) by SciPy, constants included."""
+    if family in ("logit", "binomial"):
+        return stats.binom.logpmf(y, size, 1.0 / (1.0 + np.exp(-eta)))
+    if family == "probit":
+        return stats.norm.logcdf((2.0 * y - 1.0) * eta)
+    if family == "poisson":
+        return stats.poisson.logpmf(y, np.exp(eta))
+    return stats.nbinom.logpmf(y, 2.5, 2.5 / (2.5 + np.exp(eta)))
+
+
+def draw(family, rng, eta):
+    if family in ("logit", "probit"):
+        mean = 1.0 / (1.0 + np.exp(-eta)) if family == "logit" else stats.norm.cdf(eta)
+        return (rng.random(eta.size) < mean).astype(float)
+    if family == "binomial":
+        return rng.binomial(7, 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    if family == "poisson":
+        return rng.poisson(np.exp(eta)).astype(float)
+    return rng.negative_binomial(2.5, 2.5 / (2.5 + np.exp(eta))).astype(float)
+
+
+SETTINGS = {"binomial": {"trials": 7}, "negative binomial": {"shape": 2.5}}
+CASES = {
+    "logit": ("logit", 1.0, 0.3),
+    "logit, small scale": ("logit", 0.05, 0.3),
+    "logit, large scale": ("logit", 3.0, 2.0),
+    "probit": ("probit", 1.0, 0.3),
+    "binomial": ("binomial", 0.8, -0.5),
+    "poisson": ("poisson", 0.7, 0.5),
+    "poisson, large counts": ("poisson", 1.0, 6.0),
+    "poisson, small scale": ("poisson", 0.05, 0.5),
+    "negative binomial": ("negative binomial", 0.8, 1.0),
+}
+SIZES = [1, 1, 1, 2, 3, 5, 8, 13, 40, 300]
+
+
+class Data:
+    """Simulated rows of one case."""
+
+    def __init__(self, case, sizes=SIZES, *, seed=0):
+        self.family, self.sigma, intercept = CASES[case]
+        rng = np.random.default_rng(seed)
+        self.groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+        self.X = np.column_stack([np.ones(len(self.groups)), rng.normal(size=(len(self.groups), 2))])
+        eta = self.X @ [intercept, 0.5, -0.3] + self.sigma * rng.normal(size=len(sizes))[self.groups]
+        self.y = draw(self.family, rng, eta)
+        self.center = np.array([intercept, 0.5, -0.3, self.sigma])
+
+    def target(self, **settings):
+        settings = {"at": self.center, "prior_scale": 10.0, **SETTINGS.get(self.family, {}), **settings}
+        return GroupedTarget(self.X, self.y, self.groups, family=self.family, **settings)
+
+    def by_grid(self, theta):
+        """Return l_g by the trapezoidal rule around the largest value of the integrand, which converges fast."""
+        found = []
+        for g in np.unique(self.groups):
+            rows = self.groups == g
+            eta, y = self.X[rows] @ theta[:3], self.y[rows]
+
+            def log_integrand(z, eta=eta, y=y):
+                term = log_density(
+                    self.family, eta[:, None] + theta[3] * z, y[:, None], 7 if self.family == "binomial" else 1
+                )
+                return term.sum(axis=0) + stats.norm.logpdf(z)
+
+            coarse = np.linspace(-9.0, 9.0, 721)
+            for _ in range(3):  # until the grid holds what matters and nothing else
+                values = log_integrand(coarse)
+                inside = np.flatnonzero(values > values.max() - 60.0)
+                low, high = coarse[max(inside[0] - 1, 0)], coarse[min(inside[-1] + 1, coarse.size - 1)]
+                coarse = np.linspace(low, high, 721)
+            found.append(logsumexp(log_integrand(coarse)) + math.log(coarse[1] - coarse[0]))
+        return np.array(found)
+
+
+def terms(target, theta):
+    compiled = target.compile()
+    return full_terms(compiled.log_terms, theta, compiled.data, target.n_obs) + target.omitted_constants
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_terms_are_the_integrals_to_the_stated_error(case):
+    data = Data(case)
+    target = data.target()
+    thetas = data.center + 0.1 * np.random.default_rng(1).normal(size=(3, 4)) * [1, 1, 1, data.sigma]
+    errors = np.array([(terms(target, theta) - data.by_grid(theta)).sum() for theta in thetas])
+    assert np.ptp(errors) < max(target.accuracy.nats, 1e-7)
+    assert target.accuracy.nats < 0.01
+    assert np.abs(errors).max() < 0.02
+
+
+def differences(function, theta, h=1e-4):
+    return np.array([(function(theta + h * e) - function(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))])
+
+
+@pytest.mark.parametrize("case", ["logit", "probit", "binomial", "poisson", "negative binomial"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_gradients_and_second_derivatives_are_those_of_the_terms(case, sign):
+    data = Data(case, [1, 2, 8, 20])
+    target = data.target(n_nodes=31)
+    theta = data.center * [1, 1, 1, sign] + 0.05
+
+    gradient = differences(lambda at: terms(target, at).sum(), theta)
+    assert full_gradient(target.compile_gradient(), theta) == pytest.approx(gradient, rel=1e-5, abs=1e-5)
+    rows = expanded(target, theta)
+    hessian = differences(lambda at: full_gradient(target.compile_gradient(), at), theta)
+    upper = np.triu_indices(4)
+    found = rows[:, 5:].sum(axis=0) * np.where(upper[0] == upper[1], 2.0, 1.0)
+    assert found == pytest.approx(hessian[upper], rel=1e-4, abs=1e-4)
+    assert rows[:, 1:5].sum(axis=0) == pytest.approx(gradient, rel=1e-5, abs=1e-5)
+    assert rows[:, 0] + target.omitted_constants == pytest.approx(terms(target, theta), rel=1e-12)
+
+
+def expanded(target, theta, expand=None):
+    rows = np.empty((target.n_obs, 15))
+    (expand or target.compile_expansion())(theta, target.data, ALL_ROWS, 0, target.n_obs, rows)
+    return rows
+
+
+def test_the_scale_is_even_and_its_edge_is_none():
+    data = Data("logit")
+    target, flat = data.target(), data.center * [1, 1, 1, 0]
+    assert (terms(target, data.center) == terms(target, data.center * [1, 1, 1, -1])).all()
+    rows = log_density("logit", data.X @ data.center[:3], data.y, 1)
+    assert terms(target, flat) == pytest.approx(np.bincount(data.groups, rows), rel=1e-12)
+    assert full_gradient(target.compile_gradient(), flat)[3] == 0.0
+
+
+def test_a_group_of_ten_thousand_rows_and_groups_of_equal_responses():
+    data = Data("logit", [10_000, 4, 4])
+    data.y[data.groups == 1], data.y[data.groups == 2] = 1.0, 0.0
+    target = data.target()
+    assert (terms(target, data.center) - data.by_grid(data.center)) == pytest.approx(np.zeros(3), abs=1e-5)
+
+
+# --- planted bugs ---
+
+
+def kernel(stand_ins, target):
+    """Return the kernel of terms with a wrong part, not compiled but for the family."""
+    newton = stand_ins.get("newton", lambda right: right)(target._newton())
+    nodes = stand_ins.get("nodes", lambda right: right)(quadrature.make_nodes(target.family.term, newton))
+    return quadrature.make_log_terms(nodes)
+
+
+def stale(right):
+    def newton(eta, responses, lo, n, sigma, z, steps):
+        _, width, score, information = right(eta, responses, lo, n, sigma, z, steps)
+        return 0.0, width, score, information
+
+    return newton
+
+
+def fixed(right):
+    return lambda eta, responses, lo, n, sigma, z, steps: (0.0, 1.0, 0.0, 0.0)
+
+
+def without_width(right):
+    """Leave out the factor s of the change of variables."""
+
+    def nodes(eta, responses, lo, n, sigma, start, rule, steps, z, weight):
+        value = right(eta, responses, lo, n, sigma, start, rule, steps, z, weight)
+        return value - math.log((z[1] - z[0]) / (rule[0, 1, 0] - rule[0, 0, 0]))
+
+    return nodes
+
+
+@pytest.mark.parametrize(
+    "stand_ins",
+    [{}, {"newton": stale}, {"newton": fixed}, {"nodes": without_width}],
+    ids=["right", "stale", "fixed", "s"],
+)
+def test_planted_bugs_of_the_nodes_are_seen(stand_ins):
+    data = Data("poisson, large counts", [1, 3, 6])
+    target = data.target()
+    found = np.empty(3)
+    kernel(stand_ins, target)(data.center, target.data, ALL_ROWS, 0, 3, found)
+    error = np.abs(found + target.omitted_constants - data.by_grid(data.center)).max()
+    assert (error < 1e-3) == (not stand_ins)
+
+
+def test_a_wrong_sign_of_the_covariance_would_be_seen():
+    data = Data("logit", [4, 9])
+    target = data.target()
+    found = 2.0 * expanded(target, data.center)[:, -1].sum()
+    hessian = differences(lambda at: full_gradient(target.compile_gradient(), at), data.center)
+    covariance = found - complete_part(target, data.center)
+    assert found == pytest.approx(hessian[3, 3], abs=1e-3)
+    assert covariance > 0.1  # with the other sign found would be off by twice this
+
+
+def complete_part(target, theta):
+    """Return the mean of the complete data's second derivative in sigma, by the nodes."""
+    family, total = target.family, 0.0
+    X, responses, spans, starts, rule, steps = target.data
+    nodes = target._nodes()
+    for g, (lo, hi) in enumerate(spans):
+        eta = X[0, lo:hi] @ theta[:3]
+        z, weight = np.empty(rule.shape[1]), np.empty(rule.shape[1])
+        value = nodes(eta, responses, lo, hi - lo, theta[3], starts[g], rule, steps[0, 0], z, weight)
+        for k, w in enumerate(np.exp(weight - value)):
+            bends = [family.derivatives(e + theta[3] * z[k], *responses[0, lo + i])[1] for i, e in enumerate(eta)]
+            total += w * sum(bends) * z[k] ** 2
+    return total
+
+
+# --- set-up ---
+
+
+def test_the_mode_is_found_and_nodes_are_added_where_they_are_needed():
+    data = Data("logit", [6] * 60, seed=3)
+    target = data.target(at=None)
+    assert (
+        abs(full_gradient(target.compile_gradient(), target.center) - target.center / [100, 100, 100, 1]).max() < 0.05
+    )
+    assert target.accuracy.nats < 0.01
+    assert target.setup_attrs["setup_quadrature_nats"] == target.accuracy.nats
+    coarse = data.target(n_nodes=2)
+    assert coarse.accuracy.nats > 0.05
+
+
+def test_points_are_the_centre_draws_and_ends_of_the_scale():
+    law = amc.targets.Laplace(np.zeros(2), np.diag([1.0, 4.0]), 0.0, 0, 0.0)
+    found = points(law)
+    assert found.shape == (11, 2)
+    assert found[0].tolist() == [0.0, 0.0]
+    assert found[-2:].tolist() == [[0.0, 6.0], [0.0, -6.0]]
+
+
+def test_a_users_function_is_a_family():
+    def loglik(eta, y):
+        return y * eta - math.exp(eta)
+
+    data = Data("poisson", [2, 5, 9])
+    own = GroupedTarget(data.X, data.y, data.groups, family=loglik, at=data.center, prior_scale=10.0)
+    known = data.target()
+    assert terms(own, data.center) == pytest.approx(terms(known, data.center) - known.omitted_constants, rel=1e-9)
+
+
+def test_careless_input_is_refused_in_words():
+    data = Data("logit", [2, 5])
+
+    def two_modes(eta, y):
+        return -math.log(1.0 + (eta - y) ** 2)
+
+    with pytest.raises(IncompatibleError, match="must be log-concave in eta"):
+        GroupedTarget(data.X, data.y, data.groups, family=two_modes)
+    with pytest.raises(InvalidInputError, match="family must be one of 'logit'"):
+        GroupedTarget(data.X, data.y, data.groups, family="gamma")
+    with pytest.raises(InvalidInputError, match=r"responses of 'poisson' are integers from 0, found -1 in row 0"):
+        GroupedTarget(data.X, -np.ones(7), data.groups, family="poisson")
+    with pytest.raises(InvalidInputError, match="needs a positive shape="):
+        GroupedTarget(data.X, data.y, data.groups, family="negative binomial")
+    with pytest.raises(InvalidInputError, match="trials= goes with family='binomial'"):
+        GroupedTarget(data.X, data.y, data.groups, family="binomial")
