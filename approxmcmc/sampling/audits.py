@@ -16,6 +16,7 @@ Draws that were stored are audited in the same way for as many seconds as are as
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
+from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
 PLENTY, WANTED, FEWEST = 400, 100, 20
@@ -114,27 +116,37 @@ def audit(
     """Audit draws of shape (chains, draws, dim), an auditor for each chain; return the records and the attributes."""
     n_chains, n_draws = shape = draws.shape[:2]
     records: dict[str, np.ndarray] = {}
+    failures: list[Exception] = []
 
-    def audit_some(places: np.ndarray, book: bool) -> float:
-        """Audit some of the kept draws, all chains in a row; return the seconds that it took."""
-        started = time.perf_counter()
+    def audit_some(places: np.ndarray, book: bool) -> tuple[float, int]:
+        """Audit some of the kept draws, all chains in a row; return the seconds that it took and how many succeeded."""
+        started, succeeded = time.perf_counter(), 0
         for chain, auditor in enumerate(auditors):
             some = places[places // n_draws == chain] % n_draws
             try:
                 found = auditor.of_many(draws[chain, some], tune + (some + 1) * thin) if some.size else []
-            except Exception:  # raised by a function of the user's: no reason to lose the draws
-                found = []
-            for draw, audited in zip(some, found if book else [], strict=False):
-                for name, value in (audited or {}).items():
+            except Exception as error:  # the draws are kept, and the error is reported below
+                failures.append(error)
+                continue
+            for draw, audited in zip(some, found, strict=True):
+                succeeded += audited is not None
+                for name, value in (audited or {}).items() if book else ():
                     if name not in records:
                         records[name] = np.zeros(shape, np.int64) if name in AUDIT_COUNTS else np.full(shape, np.nan)
                     records[name][chain, draw] = value
-        return time.perf_counter() - started
+        return time.perf_counter() - started, succeeded
 
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
     at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other where nothing is gained
     wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
+    if failures:
+        warnings.warn(
+            f"{len(failures)} audits raised an error and do not count, the first a {type(failures[0]).__name__}: "
+            f"{failures[0]}. The draws are kept; {made} of {wanted} audits succeeded.",
+            SamplingWarning,
+            stacklevel=2,
+        )
     return records, {
         "audit_policy": "auto",
         "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
@@ -145,7 +157,7 @@ def audit(
 
 
 def _audit_all(
-    audit_some: Callable[[np.ndarray, bool], float],
+    audit_some: Callable[[np.ndarray, bool], tuple[float, int]],
     n_draws: int,
     policy: Policy,
     rng: np.random.Generator,
@@ -161,7 +173,7 @@ def _audit_all(
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
                 return planned, made
-            pilot.append(audit_some(rng.integers(n_draws, size=1), False))
+            pilot.append(audit_some(rng.integers(n_draws, size=1), False)[0])
         seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one pays for what is cached
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
@@ -170,8 +182,7 @@ def _audit_all(
             if _late(deadline, seconds_of_one):
                 break
             some = places[start : start + at_once]
-            audit_some(some, True)
-            made += len(some)
+            made += audit_some(some, True)[1]
     except KeyboardInterrupt:  # what was drawn and audited is kept
         pass
     return planned, made

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledProposal, Component
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import (
@@ -18,6 +18,7 @@ from approxmcmc.errors import (
     SamplingWarning,
 )
 from approxmcmc.samplers.noisy import program
+from approxmcmc.samplers.noisy.step import follow
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean
 
@@ -340,3 +341,9 @@ def test_pseudo_likelihood_of_a_graph_has_its_names():
     assert target.content_hash() != graph.content_hash()
     with pytest.raises(IncompatibleError, match="Ising or"):
         amc.targets.PseudoLikelihood(normal_mean())
+
+
+def test_a_proposal_that_must_be_told_the_answer_is_refused():
+    built = CompiledProposal(lambda *_: 0.0, dict, settle=lambda state, accepted: None)
+    with pytest.raises(IncompatibleError, match="remembers a velocity"):
+        follow(built, "Exchange")

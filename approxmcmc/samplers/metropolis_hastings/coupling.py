@@ -197,7 +197,7 @@ def coupling_of_proposal(
     """
     if adapted is None and any(member.target_acceptance is not None for member in settings.members):
         raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
-    if built.couple is None:
+    if built.couple is None or built.settle is not None:
         raise IncompatibleError(
             f"couplings: no coupling is known for {settings!r}; it is for RandomWalk, Langevin, Independence, "
             "PreconditionedCrankNicolson, SurrogateTransition, SingleSite and mixtures of them"
@@ -222,7 +222,7 @@ def why_no_audits(
     if not test.build_test(target).is_audited:
         return f"decisions of {test!r} cannot be audited"
     built = proposal.build_proposal(target)
-    if built.couple is None:
+    if built.couple is None or built.settle is not None:
         return f"no coupling is known for {proposal!r}"
     try:
         for each in adapted:

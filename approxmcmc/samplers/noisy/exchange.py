@@ -39,7 +39,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
 )
 from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
-from approxmcmc.samplers.noisy.step import keep_nothing, make_follow_proposal, make_step
+from approxmcmc.samplers.noisy.step import follow, keep_nothing, make_step
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Exchange(Component, ProposalSampler):
         check_target(target, "Exchange")
         simulator, proposal = target.build_simulator(self.auxiliary), self.proposal.build_proposal(target)
         step = make_step(
-            make_follow_proposal(proposal.propose),
+            follow(proposal, "Exchange"),
             make_estimate_from_fresh_draws(simulator.simulate),
             keep_nothing,
             proposal.adapt or adapt_nothing,

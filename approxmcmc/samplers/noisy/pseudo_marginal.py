@@ -22,7 +22,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.exchange import check_proposal
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
-from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_follow_proposal, make_step
+from approxmcmc.samplers.noisy.step import NoisyState, follow, keep_nothing, make_step
 
 
 class EstimateState(NamedTuple):
@@ -159,7 +159,7 @@ def estimated_program(
     plain_estimate = getattr(estimator.estimate, "py_func", estimator.estimate)
     n_obs = int(target.n_obs)
     step = make_step(
-        make_follow_proposal(proposal.propose),
+        follow(proposal, who),
         make_estimate(estimator.estimate),
         carry_estimate if keeps else keep_nothing,
         proposal.adapt or adapt_nothing,

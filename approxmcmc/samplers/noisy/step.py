@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.contracts import Streams
+from approxmcmc.contracts import CompiledProposal, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, ROUNDS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, Clock, is_chosen_for_audit, is_tuning
 
 
@@ -74,6 +75,16 @@ def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest:
 @compiled
 def keep_nothing(state: NoisyState) -> None:
     """Carry nothing over: theta alone is the state of the chain."""
+
+
+def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
+    """Return the move that goes where a proposal goes; refuse one that must be told what was decided."""
+    if proposal.settle is not None:
+        raise IncompatibleError(
+            f"{who} does not tell its proposal whether a step was accepted, and this one remembers a velocity that "
+            "depends on it; take a proposal without memory, such as RandomWalk"
+        )
+    return make_follow_proposal(proposal.propose)
 
 
 @cached_by_content(maxsize=64)
