@@ -28,7 +28,7 @@ _HOMES = {
     "approxmcmc.api": ("importance_sampling", "sample"),
     "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
-    "approxmcmc.bounds.gibbs_replication": ("realised_conditional",),
+    "approxmcmc.samplers.gibbs.replication": ("realised_conditional",),
     "approxmcmc.couplings": ("bias", "debias"),
     "approxmcmc.design": ("choose_sampler", "design_sgld", "design_test", "plan_annealing", "robbins_monro"),
     "approxmcmc.diagnostics": (

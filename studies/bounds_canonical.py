@@ -120,7 +120,7 @@ def performance(results) -> list:
     target, grid = results.target("normal"), grid_of(results.target("normal"))
     z2 = grid**2 * target.n_obs
     rows = []
-    proposal = bounds.transition.proposal_matrix(results.study.settings()[0].sampler.proposal, grid[:, None], target)
+    proposal = results.study.settings()[0].sampler.proposal.probabilities(target, grid[:, None])
     for epsilon, (T_hat, found) in laws(results).items():
         law = found["stationary_hat"].values
         chosen = law[:, None] * proposal

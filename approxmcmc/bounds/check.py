@@ -28,10 +28,9 @@ from approxmcmc.bounds.finite import LARGEST_MATRIX
 from approxmcmc.bounds.settings import common_limit, reads_all, settings_of
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, exact, label_of
 from approxmcmc.bounds.transition import transition_matrix
-from approxmcmc.contracts import DiscreteTarget
+from approxmcmc.contracts import DiscreteTarget, TestedSampler
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers import Exchange, Gibbs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +146,7 @@ def check_bound(
     import xarray as xr
 
     settings = settings_of(sampler, epsilons)
-    limit = common_limit(settings)
+    limit = common_limit(settings, target)
     finite = grid is not None or (
         isinstance(target, DiscreteTarget) and math.prod(target.n_states.tolist()) <= LARGEST_MATRIX
     )
@@ -234,7 +233,7 @@ def _from_decisions(
     target: Any, sampler: Any, coupled: Any, n_pairs: int, replications: int, seed: Any, show: bool
 ) -> dict[str, Any]:
     """Return Delta from replicated decisions, and B5 where couplings give constants; B1 to B4 do not exist."""
-    if isinstance(sampler, Exchange):
+    if not isinstance(sampler, TestedSampler):
         raise IncompatibleError(f"check_bound: {sampler!r} needs a grid, whose transition matrices are known")
     delta_max, label = math.nan, NOT_APPLICABLE
     if reads_all(sampler, target):
@@ -245,8 +244,7 @@ def _from_decisions(
         )
         delta_max, label = float(decided["delta_max"]), HEURISTIC
     factor = math.nan if coupled is None else float(coupled["b5_factor"])
-    decisions = target.n_states.size if isinstance(sampler, Gibbs) else 1
-    bound = factor * decisions * delta_max
+    bound = factor * sampler.decisions_per_step(target) * delta_max
     return {
         "values": {"b5_delta_max": bound},
         "labels": {"b5_delta_max": label_of(bound, heuristic=True)},

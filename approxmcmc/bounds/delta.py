@@ -20,22 +20,26 @@ References: Clopper and Pearson (1934); Korattikara, Chen and Welling (2014), Au
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.replication import replicate_pairs, replicate_sites, visited_states
+from approxmcmc.acceptance.laws.probability import gaussian_probability
+from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
+from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Decision, TestedSampler
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Gibbs, MetropolisHastings
 from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
     import xarray as xr
+
+MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
@@ -113,11 +117,7 @@ def estimate_delta(
     ('rigorous', 'heuristic')
     """
     _check(n_pairs, replications, confidence, share)
-    if not isinstance(sampler, (MetropolisHastings, Gibbs)):
-        raise IncompatibleError(
-            f"estimate_delta replicates the decisions of MetropolisHastings and Gibbs, found {sampler!r}"
-        )
-    if not sampler.test.is_homogeneous:
+    if isinstance(sampler, TestedSampler) and not sampler.test.is_homogeneous:
         raise IncompatibleError(
             "estimate_delta: an annealed test errs differently in each epoch; estimate the error of one epsilon at a "
             f"time, with SequentialTTest, found {sampler.test!r}"
@@ -136,12 +136,15 @@ def estimate_delta(
         )
     started = time.perf_counter()
     with progress(n_pairs, show=progressbar, label=f"deciding {replications} times", time_limit=None) as shown:
-        replicate = replicate_sites if isinstance(sampler, Gibbs) else replicate_pairs
-        table, touched, evaluations = replicate(target, sampler, program, chain, visited, replications, own, shown)
+        decisions = []
+        for decision in sampler.replicate(target, program, chain, visited, replications, own):
+            decisions.append(decision)
+            shown.update(len(decisions))
+    table = table_of_decisions(sampler.test, decisions)
     found = _judged(table, replications, confidence, share, independent=given is not None)
     found.attrs |= {
-        "datapoints_touched": touched,
-        "likelihood_evaluations_exact": evaluations,
+        "datapoints_touched": sum(decision.touched for decision in decisions),
+        "likelihood_evaluations_exact": 2 * sum(decision.n_obs for decision in decisions),
         "seconds": time.perf_counter() - started,
         "replications": replications,
         "confidence": confidence,
@@ -149,6 +152,47 @@ def estimate_delta(
         "sampler": repr(sampler),
     }
     return found
+
+
+def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> np.ndarray:
+    """Advance a chain and return every `thin`-th state after `tune` steps, shape (n_draws, dim)."""
+    kept = []
+    for rows, every, keep_them in ((tune, 1, False), (n_draws, thin, True)):
+        done = 0
+        while done < rows:
+            n = min(rows - done, max(1, MOST_STEPS // every))
+            draws = np.empty((n, dim))
+            made = chain.advance(
+                n, every, draws, np.empty((n, len(COUNT_NAMES)), dtype=np.int64), np.empty((n, len(VALUE_NAMES)))
+            )
+            if made < n:
+                raise InvalidInputError(f"estimate_delta: the chain broke off: {chain.explain_failure()}")
+            done += n
+            if keep_them:
+                kept.append(draws)
+    return np.concatenate(kept)
+
+
+def table_of_decisions(test: AcceptanceTest, decisions: Sequence[Decision]) -> dict[str, list[float]]:
+    """Return log ratio, scale, exact probability, accepts, and error in the Gaussian regime, by name."""
+    names = ("log_ratio", "tau", "exact", "accepted", "error_model")
+    rows = [(d.log_ratio, d.tau, *_probabilities(test, d)) for d in decisions]
+    return {name: [row[k] for row in rows] for k, name in enumerate(names)}
+
+
+def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, float, float]:
+    """Return exact probability, accepts, and the error in the Gaussian regime (NaN where it is not known)."""
+    log_ratio, tau, n_obs, rule, accepted, _ = decision
+    exact = float(exact_probability(np.array([log_ratio]), rule)[0])
+    if not test.uses_ratio:
+        return exact, accepted, 1.0 - exact
+    if not math.isfinite(log_ratio):  # the Gaussian regime knows no data of probability 0
+        return exact, accepted, 0.0 if tau == 0.0 else math.nan
+    try:
+        model = gaussian_probability(test, np.array([log_ratio]), np.array([tau]), n_obs, rule)
+    except IncompatibleError:
+        return exact, accepted, math.nan
+    return exact, accepted, float(model[0]) - exact
 
 
 def _check(n_pairs: int, replications: int, confidence: float, share: float) -> None:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.exchange import expected_minima, lattice_error
-from approxmcmc.bounds.noisy_exchange import model_and_proposal
+from approxmcmc.bounds.noisy_exchange import law_of_ratios
 from approxmcmc.bounds.statements import HEURISTIC, RIGOROUS
 from approxmcmc.engine.checks import checked_integer
 
@@ -68,8 +67,8 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     import xarray as xr
 
     checked_integer(n_steps, "n_steps", who="first_difference")
-    model, h = model_and_proposal(target, sampler, grid)
-    mean = expected_minima(model, sampler.n_auxiliary, h > 0.0)
+    draws = law_of_ratios(target, sampler, grid)
+    mean, h = draws.expected_minima(), draws.steps
     flip = (h * (np.exp(np.minimum(mean.log_a, 0.0)) + mean.accepted - 2.0 * mean.both_accept)).sum(axis=1)
     together = h * mean.both_accept
     np.fill_diagonal(together, 0.0)
@@ -77,7 +76,7 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     survival = [np.ones(len(flip))]
     for _ in range(n_steps):
         survival.append(together @ survival[-1])
-    log_law = model.log_density()
+    log_law = draws.model.log_density()
     law, steps = np.exp(log_law - log_law.max()), np.arange(n_steps + 1)
     found = xr.Dataset(
         {
@@ -90,6 +89,5 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
         },
         coords={"step": steps},
     )
-    error = lattice_error(sampler.n_auxiliary)
-    found.attrs = {"label": HEURISTIC if error else RIGOROUS, "acceptance_error": error}
+    found.attrs = {"label": HEURISTIC if draws.error else RIGOROUS, "acceptance_error": draws.error}
     return found

@@ -28,32 +28,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance import ExactTest
-from approxmcmc.bounds.exchange import (
-    CountedModel,
-    counted_model,
-    expected_minima,
-    lattice_error,
-    refuse_inexact_draws,
-    single_draws,
-)
 from approxmcmc.bounds.finite import contractions, stationary_law
 from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS, bound_factors, mitrophanov_factor
-from approxmcmc.bounds.transition import grid_of_points, proposal_matrix, transition_matrix
+from approxmcmc.bounds.transition import grid_of_points, transition_matrix
+from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Exchange, MetropolisHastings
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def model_and_proposal(target: Any, sampler: Any, grid: Any) -> tuple[CountedModel, np.ndarray]:
-    """Return the model on the grid and h(theta'|theta), shape (n, n), of an `Exchange` sampler with exact draws."""
-    if not isinstance(sampler, Exchange):
+def law_of_ratios(target: Any, sampler: Any, grid: Any) -> Any:
+    """Return the law of the draws behind the ratios of an `Exchange` sampler, at all pairs of points of a grid."""
+    if not isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy exchange is about Exchange, found {sampler!r}")
-    refuse_inexact_draws(sampler)
-    points = grid_of_points(target, grid)
-    return counted_model(target, points), proposal_matrix(sampler.proposal, points, target)
+    return sampler.draws_law(target, grid_of_points(target, grid))
 
 
 def noisy_exchange_errors(
@@ -105,43 +94,31 @@ def noisy_exchange_errors(
     """
     import xarray as xr
 
-    (model, h), N = model_and_proposal(target, sampler, grid), sampler.n_auxiliary
-    mean = expected_minima(model, N, h > 0.0)
+    law = law_of_ratios(target, sampler, grid)
+    mean = law.expected_minima()
     exact = np.exp(np.minimum(mean.log_a, 0.0))
-    label = ONE_SIDED if lattice_error(N) > 0.0 else RIGOROUS
+    label = ONE_SIDED if law.error > 0.0 else RIGOROUS
     losses = {
         "delta": (exact - mean.accepted, label, "one-step distance d_v(P^(theta, .), P(theta, .)): the truth"),
         "mean_flip": (exact + mean.accepted - 2.0 * mean.both_accept, label, "E|min(1, a^) - min(1, a)|"),
         "mean_error": (2.0 * (np.exp(mean.log_a) - mean.below_a), label, "E|a^ - a|, hypothesis (H2)"),
-        "lemma_3_1": (standard_deviation_of_ratio(model, mean.log_a, N, h > 0.0), RIGOROUS, "sd(a^), lemma 3.1"),
+        "lemma_3_1": (law.standard_deviation_of_ratio(mean.log_a), RIGOROUS, "sd(a^), lemma 3.1"),
     }
     by_state = {
-        name: ("state", (h * np.abs(values)).sum(axis=1), {"long_name": text, "label": worth})
+        name: ("state", (law.steps * np.abs(values)).sum(axis=1), {"long_name": text, "label": worth})
         for name, (values, worth, text) in losses.items()
     }
-    found = xr.Dataset(by_state, attrs={"lattice_error": lattice_error(N), "n_auxiliary": N})
+    found = xr.Dataset(by_state, attrs={"lattice_error": law.error, "n_auxiliary": law.n_auxiliary})
     heuristic = constants is not None
-    found["factor"] = mitrophanov_factor(*constants) if constants else _factor_of_the_exact_chain(target, sampler, grid)
+    if constants:
+        found["factor"] = mitrophanov_factor(*constants)
+    else:
+        matrix = transition_matrix(target, sampler.exact_limit(target), grid).to_numpy()
+        found["factor"] = bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
     for name, loss in (("corollary_2_3", "mean_error"), ("theorem_bound", "lemma_3_1")):
         worth = HEURISTIC if heuristic else found[loss].attrs["label"]
         found[name] = ((), float(found["factor"] * found[loss].max()), {"label": worth})
     return found
-
-
-def standard_deviation_of_ratio(
-    model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
-) -> np.ndarray:
-    """Return sd(a^) of every pair of points, lemma 3.1's bound of E|a^ - a|; shape (n, n)."""
-    found = np.zeros(wanted.shape)
-    for i, j, log_draws, law in single_draws(model, wanted):
-        error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]
-        found[i, j] = np.sqrt((law * error**2).sum(axis=1) / n_auxiliary)
-    return found
-
-
-def _factor_of_the_exact_chain(target: Any, sampler: Any, grid: Any) -> float:
-    matrix = transition_matrix(target, MetropolisHastings(sampler.proposal, ExactTest()), grid).to_numpy()
-    return bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
 
 
 class UniformBound(NamedTuple):

@@ -32,11 +32,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.bounds.exchange import CountedModel, counted_model, refuse_inexact_draws
 from approxmcmc.bounds.statements import RIGOROUS
 from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import NoisyLangevin
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and how many standard deviations it reaches
 
 
-def law_of_the_mean(model: CountedModel, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
+def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of the mean of s over N draws, and their law at every point; shapes (m,) and (n, m).
 
     The statistic is an integer multiple of a spacing, so that the sum over draws has an exact law: a convolution.
@@ -102,8 +101,8 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     """
     import xarray as xr
 
-    model, variance = _langevin(target, sampler, grid)
-    means, law = law_of_the_mean(model, sampler.n_auxiliary)
+    model, n_auxiliary, variance = _langevin(target, sampler, grid)
+    means, law = law_of_the_mean(model, n_auxiliary)
     expected, _ = law_of_the_mean(model, math.inf)
     difference = means[None, :] - expected  # g - g^, shape (n, m)
     V = math.sqrt(variance) * np.abs(difference)
@@ -112,7 +111,7 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
         "delta": ("state", _distance_of_mixtures(0.5 * math.sqrt(variance) * difference, law), {"label": RIGOROUS}),
         "pinsker": ("state", 0.25 * (law * V).sum(axis=1), {"label": RIGOROUS}),
         "lemma_2_4": ("state", np.sqrt(0.5 * (law * np.expm1(0.25 * V**2)).sum(axis=1)), {"label": RIGOROUS}),
-        "lemma_3_3": hoeffding_langevin_bound(sampler.n_auxiliary, variance, largest, dim=1),
+        "lemma_3_3": hoeffding_langevin_bound(n_auxiliary, variance, largest, dim=1),
     }
     return xr.Dataset(found, attrs={"variance": variance, "largest_statistic": largest})
 
@@ -221,11 +220,11 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
     IncompatibleError
         When the prior is uniform: the sampler's steps across its edge are not made, and the ideal step has no gradient.
     """
-    model, variance = _langevin(target, sampler, grid)
+    model, n_auxiliary, variance = _langevin(target, sampler, grid)
     if target.prior.bounds is not None:
         raise IncompatibleError(f"langevin_matrix needs a prior that has a gradient everywhere, found {target!r}")
     theta, scale = model.points[:, 0], target.prior.normal.scale
-    means, law = law_of_the_mean(model, math.inf if ideal else sampler.n_auxiliary)
+    means, law = law_of_the_mean(model, math.inf if ideal else n_auxiliary)
     gradient = model.observed[0] - means - theta[:, None] / scale**2  # (n, m)
     centre = theta[:, None] + 0.5 * variance * gradient
     found = np.empty((len(theta), len(theta)))
@@ -236,12 +235,11 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
     return found / found.sum(axis=1, keepdims=True)
 
 
-def _langevin(target: Any, sampler: Any, grid: Any) -> tuple[CountedModel, float]:
-    if not isinstance(sampler, NoisyLangevin):
+def _langevin(target: Any, sampler: Any, grid: Any) -> Any:
+    """Return model, N and Sigma of a sampler that moves along a drift, and decides nothing."""
+    if isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
-    refuse_inexact_draws(sampler)
-    model = counted_model(target, grid_of_points(target, grid))
-    return model, sampler.step_size * (1.0 if sampler.cov is None else sampler.cov.item())
+    return sampler.draws_law(target, grid_of_points(target, grid))
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:

@@ -12,14 +12,12 @@ sampler                      its exact limit
 ===========================  ============================================================
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import TestedSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 
 
 def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
@@ -47,39 +45,19 @@ def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, A
 
 
 def _at_epsilons(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
-    if not isinstance(sampler, (MetropolisHastings, Gibbs)) or sampler.test.with_epsilon(0.0) is None:
+    if not isinstance(sampler, TestedSampler) or sampler.with_epsilon(0.0) is None:
         raise IncompatibleError(
             f"check_bound varies the epsilon of a sampler's test, such as SequentialTTest; found {sampler!r}. Another "
             'knob needs a dict: check_bound(target, {10: sampler_10, 20: sampler_20}, knob="batch_size").'
         )
     if epsilons is None or len(epsilons) == 0:
         raise InvalidInputError("check_bound needs at least one epsilon.")
-    return {epsilon: dataclasses.replace(sampler, test=sampler.test.with_epsilon(epsilon)) for epsilon in epsilons}
+    return {epsilon: sampler.with_epsilon(epsilon) for epsilon in epsilons}
 
 
-def exact_limit(sampler: Any) -> Any:
-    """Return the sampler whose stationary law is the posterior, and which this one approximates.
-
-    Raises
-    ------
-    IncompatibleError
-        When there is none, or the test follows a tempered posterior.
-    """
-    if isinstance(sampler, Exchange):
-        return MetropolisHastings(sampler.proposal, ExactTest())
-    if not isinstance(sampler, (MetropolisHastings, Gibbs)):
-        raise IncompatibleError(f"check_bound knows MetropolisHastings, Gibbs and Exchange, found {sampler!r}")
-    if sampler.test.temperature != 1.0:
-        raise IncompatibleError(
-            "check_bound compares with the posterior, and a test at another temperature than 1 follows a tempered one; "
-            f"found {sampler.test!r}"
-        )
-    return dataclasses.replace(sampler, test=ExactTest(sampler.test.rule))
-
-
-def common_limit(settings: Mapping[float, Any]) -> Any:
+def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
     """Return the one exact sampler that all settings approximate, or refuse: bounds of two chains do not compare."""
-    limits = [exact_limit(sampler) for sampler in settings.values()]
+    limits = [sampler.exact_limit(target) for sampler in settings.values()]
     other = next((limit for limit in limits if limit != limits[0]), None)
     if other is not None:
         raise IncompatibleError(
@@ -91,4 +69,4 @@ def common_limit(settings: Mapping[float, Any]) -> Any:
 
 def reads_all(sampler: Any, target: Any) -> bool:
     """Return whether every decision is that of all data; none of a Gibbs sampler has more terms than the target."""
-    return isinstance(sampler, (MetropolisHastings, Gibbs)) and sampler.test.reads_all(target.n_obs)
+    return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)

@@ -1,8 +1,6 @@
-"""The transition matrix of our samplers on finite or gridded state spaces.
+"""The transition matrix of a sampler on finite or gridded state spaces, with what it is worth.
 
-On a grid the proposal's density is evaluated at all pairs of points and scaled to a largest row sum of 1; what a row
-lacks is the mass that a proposal sends off the grid, and counts as rejected. A proposal to the point itself changes
-nothing and joins the rejections. The grid's chain is a chain of its own, with the target restricted to the grid as its
+The grid's chain is a chain of its own, with the target restricted to the grid as its
 exact stationary law: what is computed is exact for it, and says of the continuous chain as much as the grid is fine.
 
 A binary or other discrete target needs no grid: its states are enumerated, the last site changing fastest.
@@ -14,27 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.acceptance import ExactTest
-from approxmcmc.bounds.acceptance_law import (
-    acceptance_probability,
-    best_method,
-    gaussian_probability,
-    refuse_impossible_terms,
-)
-from approxmcmc.bounds.exchange import exchange_acceptance, lattice_error, refuse_inexact_draws
 from approxmcmc.bounds.finite import LARGEST_MATRIX
 from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS
-from approxmcmc.bounds.transition_gibbs import gibbs_matrix
-from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, DoublyIntractableTarget
-from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals import RandomWalk, SingleSite
-from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
+from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
+from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
-
-ENTRIES_AT_ONCE = 20_000_000  # of (pairs x terms): 160 MB
 
 
 def transition_matrix(
@@ -83,75 +67,24 @@ def transition_matrix(
     >>> T.sizes["state"], T.attrs["n_decisions"]
     (32, 5)
     """
-    points = grid_of_points(target, grid)
-    if isinstance(sampler, Gibbs):
-        return _labelled(*gibbs_matrix(target, sampler, points, method, site))
-    if site is not None:
-        raise InvalidInputError(f"transition_matrix: `site` is for Gibbs, found {type(sampler).__name__}.")
-    if not isinstance(sampler, (MetropolisHastings, Exchange)):
-        raise IncompatibleError(
-            f"transition_matrix knows MetropolisHastings, Gibbs and Exchange, found {type(sampler).__name__}"
-        )
-    proposal = proposal_matrix(sampler.proposal, points, target)
-    error, wanted = 0.0, proposal > 0.0
-    if isinstance(target, DoublyIntractableTarget):
-        n_auxiliary = _auxiliary_draws(target, sampler)
-        acceptance, used = exchange_acceptance(target, n_auxiliary, points, wanted)
-        error = lattice_error(n_auxiliary)
-    elif isinstance(sampler, MetropolisHastings):
-        acceptance, used = _acceptance(target, sampler.test, points, wanted, method)
-    else:
-        raise IncompatibleError(f"transition_matrix: Exchange needs a doubly intractable target, found {target!r}")
-    matrix = proposal * acceptance
-    np.fill_diagonal(matrix, 0.0)
-    np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
-    return _labelled(matrix, np.where(wanted, acceptance, np.nan), used, 1, error=error)
+    import xarray as xr
 
-
-def _auxiliary_draws(target: Any, sampler: Any) -> float:
-    """Return N of an exchange sampler, inf for Metropolis-Hastings on its target."""
-    if isinstance(sampler, Exchange):
-        refuse_inexact_draws(sampler)
-        return float(sampler.n_auxiliary)
-    if sampler.test != ExactTest():
-        raise IncompatibleError(
-            f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing to "
-            f"subsample; use ExactTest(), or Exchange, found {sampler.test!r}"
-        )
-    return math.inf
-
-
-def proposal_matrix(proposal: Any, points: np.ndarray, target: Any) -> np.ndarray:
-    """Return the probability to propose each state from each, zero on the diagonal; rows sum to at most 1."""
-    if isinstance(proposal, SingleSite):
-        different = points[:, None, :] != points[None, :, :]
-        chance = different / (target.n_states - 1.0) / points.shape[1]
-        return np.where(different.sum(axis=2) == 1, chance.sum(axis=2), 0.0)
-    if not isinstance(proposal, RandomWalk):
-        raise IncompatibleError(
-            f"transition_matrix: the proposal must be RandomWalk on a grid or SingleSite on a discrete target, found "
-            f"{proposal!r}"
-        )
-    if isinstance(target, DiscreteTarget):
-        raise IncompatibleError(
-            "transition_matrix: RandomWalk proposes real numbers, the target has states; use SingleSite"
-        )
-    if proposal.target_acceptance is not None:
-        raise IncompatibleError("transition_matrix: a kernel that still adapts has no matrix; fix the scale")
-    steps = points[None, :, :] - points[:, None, :]
-    precision = np.linalg.inv(walk_covariance(proposal, target))
-    chance = np.exp(-0.5 * np.einsum("ijk,ijk->ij", steps, steps @ precision))
-    chance /= chance.sum(axis=1).max()
-    np.fill_diagonal(chance, 0.0)
-    return np.asarray(chance)
-
-
-def walk_covariance(proposal: RandomWalk, target: Any) -> np.ndarray:
-    """Return the covariance of a random walk's steps, shape (dim, dim)."""
-    spread: np.ndarray = (
-        proposal.build_proposal(target).make_state().spread
-    )  # standard deviations, or U with U' U = Sigma
-    return np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
+    found: TransitionMatrix = sampler.transition_matrix(target, grid_of_points(target, grid), method=method, site=site)
+    pair = ("state", "next_state")
+    return xr.DataArray(
+        found.probability,
+        dims=pair,
+        coords={"decision": (pair, found.decision)},
+        name="transition",
+        attrs={
+            "long_name": "transition probability",
+            "units": "1",
+            "method": found.method,
+            "n_decisions": found.n_decisions,
+            "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(found.method, RIGOROUS),
+            "acceptance_error": math.nan if found.method == "gaussian" else found.error,
+        },
+    )
 
 
 def grid_of_points(target: Any, grid: Any) -> np.ndarray:
@@ -177,84 +110,3 @@ def grid_of_points(target: Any, grid: Any) -> np.ndarray:
             f"{points.shape}."
         )
     return points
-
-
-def _acceptance(
-    target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
-) -> tuple[np.ndarray, str]:
-    """Return the acceptance probability of every pair that is proposed, and the method."""
-    compiled = target.compile()
-    terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
-    prior = np.array([compiled.log_prior(point) for point in points])
-    n_obs = compiled.n_obs
-    possible = np.isfinite(prior) & np.isfinite(terms).all(axis=1)
-    method = best_method(test, n_obs, method)
-    if method != "closed form":
-        refuse_impossible_terms(test, terms[np.isfinite(prior)])
-    if method == "enumerate":
-        return _pair_by_pair(test, terms, prior, possible, wanted, method)
-    if not test.uses_ratio:
-        return np.ones(wanted.shape), method
-    # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
-    terms, pairs = terms[possible] / test.temperature, np.ix_(possible, possible)
-    log_density = prior[possible] + terms.sum(axis=1)
-    log_ratio = log_density[None, :] - log_density[:, None]
-    tau = _scales(terms) if method == "gaussian" else np.zeros(log_ratio.shape)
-    acceptance, inside = np.zeros(log_ratio.shape), wanted[pairs]
-    acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, test.rule)
-    return _of_all_states(acceptance, possible), method
-
-
-def _pair_by_pair(
-    test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
-) -> tuple[np.ndarray, str]:
-    terms, prior = terms[possible], prior[possible]
-    acceptance = np.zeros((len(prior), len(prior)))
-    rows, columns = np.nonzero(wanted[np.ix_(possible, possible)])
-    used, at_once = "enumerate", max(1, ENTRIES_AT_ONCE // terms.shape[1])
-    for start in range(0, rows.size, at_once):
-        i, j = rows[start : start + at_once], columns[start : start + at_once]
-        acceptance[i, j], used = acceptance_probability(test, terms[j] - terms[i], prior[j] - prior[i], method=method)
-    return _of_all_states(acceptance, possible), used
-
-
-def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Add the states where no chain can be: from there everything possible is accepted, and they are accepted never."""
-    found = np.zeros((len(possible), len(possible)))
-    found[:, possible] = 1.0
-    found[np.ix_(possible, possible)] = acceptance
-    return found
-
-
-def _scales(terms: np.ndarray) -> np.ndarray:
-    """Return tau = sqrt(N) S_l of every pair, from inner products of the centred terms."""
-    n_obs = terms.shape[1]
-    centred = terms - terms.mean(axis=0)  # what all states share drops out of every difference
-    centred -= centred.mean(axis=1, keepdims=True)
-    products = centred @ centred.T
-    squares = np.diag(products)
-    variance = np.maximum(squares[:, None] + squares[None, :] - 2.0 * products, 0.0) / (n_obs - 1)
-    np.fill_diagonal(variance, 0.0)
-    return np.asarray(np.sqrt(n_obs * variance))
-
-
-def _labelled(
-    matrix: np.ndarray, decision: np.ndarray, used: str, n_decisions: int, *, error: float = 0.0
-) -> "xr.DataArray":
-    import xarray as xr
-
-    pair = ("state", "next_state")
-    return xr.DataArray(
-        matrix,
-        dims=pair,
-        coords={"decision": (pair, decision)},
-        name="transition",
-        attrs={
-            "long_name": "transition probability",
-            "units": "1",
-            "method": used,
-            "n_decisions": n_decisions,
-            "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(used, RIGOROUS),
-            "acceptance_error": math.nan if used == "gaussian" else error,
-        },
-    )

@@ -21,11 +21,14 @@ from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUN
 from approxmcmc.contracts.sampler import (
     Auditor,
     Chain,
+    Decision,
     Program,
     ProposalSampler,
     Sampler,
     SamplingResult,
     Streams,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.contracts.special_target import (
     CompiledConditionals,
@@ -76,6 +79,7 @@ __all__ = [
     "CompiledTermRange",
     "CompiledTest",
     "Component",
+    "Decision",
     "DecisionLaw",
     "DifferentiableTarget",
     "DiscreteTarget",
@@ -94,6 +98,8 @@ __all__ = [
     "Streams",
     "SurrogateTarget",
     "Target",
+    "TestedSampler",
+    "TransitionMatrix",
     "TwinnedTarget",
     "Variables",
     "Verdict",

@@ -50,6 +50,13 @@ class Proposal(abc.ABC):
         """
         return self
 
+    def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray | None:
+        """Return the probability to propose each of some states from each, shape (n, n); None where it is not known.
+
+        Zero on the diagonal; rows sum to at most 1. On a grid it is the density, scaled to a largest row sum of 1.
+        """
+        return None
+
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta where a chain may start, shape (dim,), or None: the proposal knows of none."""
         return None

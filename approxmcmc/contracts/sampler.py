@@ -1,8 +1,9 @@
 """How target, proposal and acceptance test become a chain, and what comes out of it."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -104,6 +105,37 @@ class Program(Protocol):
         """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
 
 
+class TransitionMatrix(NamedTuple):
+    """The law of one step on finitely many states, n in number.
+
+    `probability` (n, n) has one row per state, which sums to 1. `decision` (n, n) is the probability of the decision
+    that leads from one state to another, NaN where there is none. `method` is how decisions were computed: "closed
+    form" or "enumerate", which are exact; "gaussian", the regime of many terms; or "lattice", by which acceptance is
+    too low by at most `error`.
+    """
+
+    probability: np.ndarray
+    decision: np.ndarray
+    method: str
+    n_decisions: int = 1
+    error: float = 0.0
+
+
+class Decision(NamedTuple):
+    """One decision made again and again at the place where a chain stands, beside what all terms say of it.
+
+    `log_ratio` Lambda and `tau` = sqrt(N) S_l are those of all N terms; `accepted` of the replicated decisions were yes
+    after `touched` terms; `rule` is that of the threshold.
+    """
+
+    log_ratio: float
+    tau: float
+    n_obs: int
+    rule: str
+    accepted: int
+    touched: int
+
+
 class Sampler(abc.ABC):
     """How target, proposal and test make one step."""
 
@@ -152,6 +184,72 @@ class Sampler(abc.ABC):
         auditors, and their steps are those that `coupling` makes.
         """
         return "only Metropolis-Hastings has audited steps"
+
+    def transition_matrix(
+        self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step from each of some states, shape (n, dim), to each; of one site, where steps sweep.
+
+        Where the target has discrete states, they are all of them, the last site changing fastest. Elsewhere they are a
+        grid, on which the chain is another one: proposals to points beside it are rejected. `method` is how decisions
+        are computed, "enumerate", "gaussian", or "auto": the first where it is cheap.
+
+        Raises
+        ------
+        IncompatibleError
+            When the law of a step is not known; here always.
+        """
+        raise IncompatibleError(
+            f"transition_matrix: the law of a step of {self!r} is not known; MetropolisHastings, Gibbs and Exchange "
+            "give theirs"
+        )
+
+    def decisions_per_step(self, target: Any) -> int:
+        """Return how many decisions one step makes."""
+        return 1
+
+    def replicate(
+        self, target: Any, program: Program, chain: Chain, states: np.ndarray, replications: int, streams: Streams
+    ) -> Iterator[Decision]:
+        """Yield one decision, made again and again, for each of some states, shape (n, dim), as `chain` faces it.
+
+        `chain` was started by `program`, which this sampler built for `target`. Each decision has a new u and subsets
+        of its own.
+
+        Raises
+        ------
+        IncompatibleError
+            When decisions cannot be made at a place that is given; here always.
+        """
+        raise IncompatibleError(
+            f"estimate_delta: decisions of {self!r} cannot be replicated; MetropolisHastings and Gibbs can replicate "
+            "theirs"
+        )
+
+    def exact_limit(self, target: Any) -> "Sampler":
+        """Return the sampler that this one approximates, or refuse: its exact twin, or infinitely many draws."""
+        return self.exact_twin(target)
+
+    def draws_law(self, target: Any, states: np.ndarray) -> Any:
+        """Return the law of the auxiliary draws behind a step from each of some states, shape (n, dim).
+
+        Raises
+        ------
+        IncompatibleError
+            When steps draw no auxiliary data, or their law is not known; here always.
+        """
+        raise IncompatibleError(f"{self!r} makes no auxiliary draws whose law is known; Exchange and NoisyLangevin do")
+
+
+class TestedSampler(Sampler):
+    """A sampler whose decisions are those of the acceptance test that is its setting of that name."""
+
+    test: Any
+
+    def with_epsilon(self, epsilon: float) -> Self | None:
+        """Return the same sampler at another epsilon of its test; None for a test that has no epsilon to set."""
+        test = self.test.with_epsilon(epsilon)
+        return None if test is None else dataclasses.replace(self, test=test)  # type: ignore[type-var]  # see Component
 
 
 class ProposalSampler(Sampler):

@@ -54,6 +54,10 @@ class DiscreteTarget(Target):
         """Return the unnormalised log density of states of shape (..., dim); -inf outside the support."""
 
     @abc.abstractmethod
+    def conditional(self, states: np.ndarray, site: int) -> np.ndarray:
+        """Return p(x_site | all others) of some states, shape (n, dim); shape (n, n_states[site])."""
+
+    @abc.abstractmethod
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
         """Compile the conditionals; `fields` says whether the fast form is wanted instead of the terms."""
 
@@ -91,6 +95,10 @@ class DoublyIntractableTarget(Target):
     @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> "Simulator":
         """Return the simulator that an auxiliary setting ("auto", "exact", `Auxiliary`) stands for, or refuse."""
+
+    def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return all values of the statistics, shape (k, dim), and the log of how many data sets have each; or None."""
+        return None
 
     @abc.abstractmethod
     def log_normalizer(self, theta: np.ndarray) -> float | None:

@@ -9,18 +9,16 @@ pairs by proposing from them.
 import math
 import reprlib
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose
 from approxmcmc.sampling.initial import random_start
 
 
@@ -141,18 +139,3 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
         tau[k] = scale_of(there - here)
         passes += 2
     return Pairs(log_ratio, tau, states, proposed, passes * compiled.n_obs, time.perf_counter() - began)
-
-
-def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
-    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
-    signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
-    return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
-
-
-def _returning(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return what calls a compiled proposal."""
-
-    def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-        return propose(rng, state, theta, out, count)
-
-    return call

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Proposal, Target
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -217,3 +217,19 @@ class RandomWalk(Component, Proposal):
         if wanted is None:
             return CompiledProposal(propose, make_state, couple=couple)
         return CompiledProposal(propose, make_state, adapt_factor, describe_factor, restore_factor, couple=couple)
+
+    def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray:
+        """Return the normal density of the steps on a grid."""
+        if isinstance(target, DiscreteTarget):
+            raise IncompatibleError(
+                "transition_matrix: RandomWalk proposes real numbers, the target has states; use SingleSite"
+            )
+        if self.target_acceptance is not None:
+            raise IncompatibleError("transition_matrix: a kernel that still adapts has no matrix; fix the scale")
+        spread = self.build_proposal(target).make_state().spread  # standard deviations, or U with U' U = Sigma
+        covariance = np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
+        steps = states[None, :, :] - states[:, None, :]
+        chance = np.exp(-0.5 * np.einsum("ijk,ijk->ij", steps, steps @ np.linalg.inv(covariance)))
+        chance /= chance.sum(axis=1).max()
+        np.fill_diagonal(chance, 0.0)
+        return np.asarray(chance)

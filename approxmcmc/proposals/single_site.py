@@ -7,7 +7,7 @@ has. That is the maximal coupling of the two laws.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,3 +84,9 @@ class SingleSite(Component, Proposal):
             )
         state = SiteState(target.n_states.copy())
         return CompiledProposal(propose, lambda: state, couple=couple)
+
+    def probabilities(self, target: Any, states: np.ndarray) -> np.ndarray:
+        """Return 1 / (D (n_states - 1)) where one site differs."""
+        different = states[:, None, :] != states[None, :, :]
+        chance = different / (target.n_states - 1.0) / states.shape[1]
+        return np.where(different.sum(axis=2) == 1, chance.sum(axis=2), 0.0)

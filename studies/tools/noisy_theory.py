@@ -79,7 +79,7 @@ def losses(
 def uniform_constants(target: Any, count: int, scale: float) -> Any:
     """Return theorem 3.2's constants on a uniform prior, for a random walk."""
     low, high = target.prior.bounds
-    largest = float(np.abs(bounds.exchange.statistic_counts(target)[0]).max())
+    largest = float(np.abs(target.statistic_counts()[0]).max())
     far = math.exp(-0.5 * ((high - low) / scale) ** 2) / (scale * math.sqrt(2.0 * math.pi))
     density = 1.0 / (high - low)
     return bounds.uniform_exchange_bound(

@@ -18,7 +18,7 @@ import approxmcmc
 from approxmcmc.contracts import AcceptanceTest, ForeignSampler, Proposal, Sampler, Target
 
 PACKAGE = Path(approxmcmc.__file__).parent
-ROLES_ONLY = ("couplings",)
+ROLES_ONLY = ("bounds", "couplings")
 MEMBERS = (AcceptanceTest, ForeignSampler, Proposal, Sampler, Target)
 ROOMS = ("acceptance", "foreign", "proposals", "samplers", "surrogate", "targets")
 

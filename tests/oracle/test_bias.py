@@ -12,7 +12,6 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.bounds.finite import stationary_law
-from approxmcmc.bounds.transition import proposal_matrix
 from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
 from approxmcmc.couplings.finite import maximal_coupling
@@ -59,7 +58,7 @@ def by_threshold_form(test):
     replicate, state, q = (
         compile_replicate(built, table),
         built.make_state(),
-        proposal_matrix(WALK, GRID[:, None], target()),
+        WALK.probabilities(target(), GRID[:, None]),
     )
     orders, rng = list(itertools.permutations(range(N))), np.random.default_rng(0)
     accept = np.zeros((len(GRID), len(GRID)))
@@ -80,7 +79,7 @@ def noisy():
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     ratios = lp[None, :] - lp[:, None]
     accept = sum(w * exact_probability(ratios + 1.5 * z, "metropolis") for z, w in zip(nodes, weights, strict=True))
-    return with_rejections(proposal_matrix(WALK, GRID[:, None], target()) * accept / weights.sum())
+    return with_rejections(WALK.probabilities(target(), GRID[:, None]) * accept / weights.sum())
 
 
 def pair_sums(P, h):
@@ -141,7 +140,7 @@ class Estimator:
 
     def __init__(self):
         self.P, self.P_hat, self.h = matrix(amc.ExactTest()), matrix(T), GRID**2
-        self.q = proposal_matrix(WALK, GRID[:, None], target())
+        self.q = WALK.probabilities(target(), GRID[:, None])
         np.fill_diagonal(self.q, 1.0 - self.q.sum(axis=1))
         off = np.where(self.q > 0.0, self.q, 1.0)
         self.delta = (self.P_hat - self.P) / off

@@ -15,13 +15,13 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds.exchange import counted_model
 from approxmcmc.bounds.finite import stationary_law
-from approxmcmc.bounds.transition import grid_of_points, proposal_matrix
+from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.engine.compiler.compile import config
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import coupling as metropolis
 from approxmcmc.samplers.noisy import coupling as exchange
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState
@@ -236,7 +236,7 @@ def simulate(rng, theta, state, statistics, count):
 def by_exchange():
     """Return exact transition matrix and the joint law of the library's step, with proposals on a grid."""
     model = counted_model(lattice(), GRID[:, None])
-    rows = proposal_matrix(WALK, GRID[:, None], lattice())
+    rows = WALK.probabilities(lattice(), GRID[:, None])
     np.fill_diagonal(rows, 1.0 - rows.sum(axis=1))
     joint = np.array([[maximal_coupling(p, q).ravel() for q in rows] for p in rows])
     move = exchange.make_move(propose, couple, simulate)

@@ -10,9 +10,10 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import noisy_exchange, noisy_langevin
-from approxmcmc.bounds.exchange import counted_model, expected_minima
 from approxmcmc.bounds.finite import row_distances, stationary_law
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.counted_model import counted_model
+from approxmcmc.samplers.noisy.matrix import expected_minima, standard_deviation_of_ratio
 
 LOW, HIGH = -0.4, 0.8
 
@@ -101,7 +102,7 @@ def test_the_standard_deviation_is_lemma_3_1_as_printed():
     target, points = lattice(), np.array([[-0.3], [0.1], [0.5]])
     model = counted_model(target, points)
     log_a = expected_minima(model, 1, ~np.eye(3, dtype=bool)).log_a
-    found = noisy_exchange.standard_deviation_of_ratio(model, log_a, 7, ~np.eye(3, dtype=bool))
+    found = standard_deviation_of_ratio(model, log_a, 7, ~np.eye(3, dtype=bool))
     for i, j in itertools.permutations(range(3), 2):
         here, there = points[i, 0], points[j, 0]
         log_z = target.log_normalizer
@@ -114,16 +115,16 @@ def test_slips_in_lemma_3_1_are_seen(planted):
     """Draws at theta in place of theta', the ratio twice, 1 / N in place of its root: the fixture's digits see each."""
     target, points = lattice(), np.linspace(LOW, HIGH, 61)[:, None]
     model = counted_model(target, points)
-    h = bounds.transition.proposal_matrix(amc.RandomWalk(0.2), points, target)
+    h = amc.RandomWalk(0.2).probabilities(target, points)
     log_a = expected_minima(model, 1, h > 0.0).log_a
-    right = (h * noisy_exchange.standard_deviation_of_ratio(model, log_a, 4, h > 0.0)).sum(axis=1).max()
+    right = (h * standard_deviation_of_ratio(model, log_a, 4, h > 0.0)).sum(axis=1).max()
     assert right == pytest.approx(14387.0 / 2.0, rel=1e-3)
     if planted == "law at theta":
-        turned = noisy_exchange.standard_deviation_of_ratio(model, log_a, 4, h > 0.0).T
+        turned = standard_deviation_of_ratio(model, log_a, 4, h > 0.0).T
     elif planted == "a squared":
-        turned = np.exp(log_a) * noisy_exchange.standard_deviation_of_ratio(model, log_a, 4, h > 0.0)
+        turned = np.exp(log_a) * standard_deviation_of_ratio(model, log_a, 4, h > 0.0)
     else:
-        turned = noisy_exchange.standard_deviation_of_ratio(model, log_a, 16, h > 0.0)
+        turned = standard_deviation_of_ratio(model, log_a, 16, h > 0.0)
     assert (h * turned).sum(axis=1).max() != pytest.approx(14387.0 / 2.0, rel=0.1)
 
 
@@ -184,7 +185,7 @@ def test_the_first_difference_against_the_joint_chain(n_auxiliary):
     target, grid = lattice(2), np.linspace(LOW, HIGH, 5)
     found = bounds.first_difference(target, exchange(n_auxiliary, 0.4), grid, n_steps=12)
     model = counted_model(target, grid[:, None])
-    h = bounds.transition.proposal_matrix(amc.RandomWalk(0.4), grid[:, None], target)
+    h = amc.RandomWalk(0.4).probabilities(target, grid[:, None])
     law = model.law_of_statistics()[0]
     K, flip = np.zeros((5, 5)), np.zeros(5)
     for i, j in itertools.permutations(range(5), 2):

@@ -23,7 +23,7 @@ from approxmcmc.acceptance import (
     TunaTest,
 )
 from approxmcmc.acceptance.laws.audits import wrong_decisions
-from approxmcmc.bounds.acceptance_law import acceptance_probability, gaussian_probability
+from approxmcmc.acceptance.laws.probability import acceptance_probability, gaussian_probability
 from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, Component
 from approxmcmc.contracts.records import BLANK_VALUES
 from approxmcmc.errors import IncompatibleError

@@ -121,8 +121,8 @@ WALK, SEQUENTIAL = amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 20)
     ],
 )
 def test_a_sampler_approximates_its_exact_limit(sampler, limit):
-    assert settings.exact_limit(sampler) == limit
-    assert settings.common_limit({1: sampler}) == settings.common_limit({1: sampler, 2: limit}) == limit
+    assert sampler.exact_limit(None) == limit
+    assert settings.common_limit({1: sampler}, None) == settings.common_limit({1: sampler, 2: limit}, None) == limit
     target = amc.targets.BinaryMRF.random_triples(40, scale=0.1, random_seed=0)  # of 9880 terms
     assert settings.reads_all(limit, target)
     assert not settings.reads_all(sampler, target)
@@ -130,13 +130,13 @@ def test_a_sampler_approximates_its_exact_limit(sampler, limit):
 
 def test_samplers_without_an_exact_limit_or_with_two():
     warm = amc.MetropolisHastings(WALK, amc.MinibatchBarker(temperature=2.0))
-    with pytest.raises(IncompatibleError, match="another temperature"):
-        settings.exact_limit(warm)
-    with pytest.raises(IncompatibleError, match="found NoisyLangevin"):
-        settings.exact_limit(amc.NoisyLangevin(0.1))
+    with pytest.raises(IncompatibleError, match="use temperature 1"):
+        warm.exact_limit(None)
+    with pytest.raises(IncompatibleError, match="no exact twin of NoisyLangevin"):
+        amc.NoisyLangevin(0.1).exact_limit(None)
     one, other = (amc.MetropolisHastings(amc.RandomWalk(scale), SEQUENTIAL) for scale in (0.1, 0.2))
     with pytest.raises(IncompatibleError, match="must approximate one exact chain"):
-        settings.common_limit({1: one, 2: one, 3: other})
+        settings.common_limit({1: one, 2: one, 3: other}, None)
     assert not settings.reads_all(amc.Exchange(WALK), None)
 
 

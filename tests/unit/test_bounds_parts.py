@@ -8,22 +8,24 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.acceptance.laws.probability import acceptance_probability, scales
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
-from approxmcmc.bounds import check, replication
-from approxmcmc.bounds.acceptance_law import acceptance_probability, scales
+from approxmcmc.bounds import check, delta
 from approxmcmc.bounds.chains import measured_distance
 from approxmcmc.bounds.coupling import coupling_bound, geometric_majorant
 from approxmcmc.bounds.delta import _judged
 from approxmcmc.bounds.distance import Distance, marginal_distances, total_variation_interval
-from approxmcmc.bounds.exchange import _pairs
 from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.statements import _ratio
-from approxmcmc.bounds.transition import _scales
+from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.metropolis_hastings import replication
+from approxmcmc.samplers.metropolis_hastings.matrix import _scales
+from approxmcmc.samplers.noisy.matrix import _pairs
 from tests.models import normal_mean
 
-FREE = types.SimpleNamespace(n_states=np.full(5, 2))  # all that is asked of a target here
+FREE = types.SimpleNamespace(n_states=np.full(5, 2), n_obs=10_000)  # all that is asked of a target here
 
 
 def test_the_scale_of_a_pair_is_that_of_its_terms():
@@ -67,8 +69,8 @@ def test_visited_states_are_every_so_many_steps_apart(monkeypatch):
         return n
 
     chain.advance = advance
-    monkeypatch.setattr(replication, "MOST_STEPS", 4)
-    visited = replication.visited_states(chain, tune=7, n_draws=5, thin=2, dim=1)
+    monkeypatch.setattr(delta, "MOST_STEPS", 4)
+    visited = delta.visited_states(chain, tune=7, n_draws=5, thin=2, dim=1)
     assert visited.tolist() == [[9.0], [11.0], [13.0], [15.0], [17.0]]
 
 
@@ -86,10 +88,10 @@ def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
 
 
 def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion_says():
-    found = replication._probabilities(amc.AlwaysAccept(), -1.0, 2.0, 30, 7)
+    found = delta._probabilities(amc.AlwaysAccept(), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
     assert found == pytest.approx((math.exp(-1.0), 7, 1.0 - math.exp(-1.0)))
     by_recursion = acceptance_probability_error(-1.0, 2.0, epsilon=0.1, batch_size=5, n_obs=30)["error"]
-    found = replication._probabilities(amc.SequentialTTest(0.1, 5), -1.0, 2.0, 30, 7)
+    found = delta._probabilities(amc.SequentialTTest(0.1, 5), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
     assert found == pytest.approx((math.exp(-1.0), 7, float(by_recursion)))
 
 

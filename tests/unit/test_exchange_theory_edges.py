@@ -8,9 +8,12 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds import exchange, noisy_langevin
-from approxmcmc.bounds.exchange import CountedModel, acceptance_of_exchange, expected_minima, lattice_error
+from approxmcmc.bounds import noisy_langevin
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.counted_model import CountedModel, counted_model
+from approxmcmc.samplers.noisy import matrix as exchange
+from approxmcmc.samplers.noisy.matrix import acceptance_of_exchange, expected_minima, lattice_error
+from approxmcmc.targets.ising import exact as exact_lattice
 
 SPINS = np.array([[1, -1, 1], [1, 1, 1]])
 
@@ -31,16 +34,15 @@ def test_all_data_sets_are_counted_by_their_statistic(monkeypatch):
     """The 64 configurations of 2 x 3 spins; no value is left out, and none that nobody takes is in."""
     every = [statistic(np.array(signs).reshape(2, 3)) for signs in itertools.product((-1, 1), repeat=6)]
     values, counts = np.unique(every, return_counts=True)
-    found, log_counts = exchange.statistic_counts(ising())
+    found, log_counts = ising().statistic_counts()
     order = np.argsort(found[:, 0])
     np.testing.assert_array_equal(found[order, 0], values)
     np.testing.assert_allclose(np.exp(log_counts[order]), counts, rtol=1e-12)
-    monkeypatch.setattr(exchange, "WIDEST_COUNTS", 2)  # of the shorter side
-    assert len(exchange.statistic_counts(ising())[0]) == len(values)
-    with pytest.raises(IncompatibleError, match="up to 2 wide"):
-        exchange.statistic_counts(ising(np.ones((3, 3), dtype=int)))
-    with pytest.raises(IncompatibleError, match="Ising lattices"):
-        exchange.statistic_counts(amc.targets.alarm_network())
+    monkeypatch.setattr(exact_lattice, "WIDEST_COUNTS", 2)  # of the shorter side
+    assert len(ising().statistic_counts()[0]) == len(values)
+    for other in (ising(np.ones((3, 3), dtype=int)), amc.targets.alarm_network()):
+        with pytest.raises(IncompatibleError, match="Ising lattices up to"):
+            counted_model(other, np.zeros((2, 1)))
 
 
 def two_parameters():
@@ -157,13 +159,14 @@ def test_a_value_between_two_points_of_the_lattice_keeps_its_mean(monkeypatch):
 
 
 def test_what_the_lattice_loses_and_how_a_matrix_is_made():
-    wanted = np.ones((3, 3), dtype=bool)
-    points = np.array([[-0.3], [0.0], [0.4]])
+    points, walk = np.array([[-0.3], [0.0], [0.4]]), amc.RandomWalk(0.4)
     for count, method in ((1, "enumerate"), (2, "enumerate"), (3, "lattice"), (math.inf, "closed form")):
         loss = math.sqrt(count) / (4 * 2048) if method == "lattice" else 0.0
         assert lattice_error(count) == loss
-        found, used = exchange.exchange_acceptance(ising(), count, points, wanted)
-        assert used == method
+        exact = amc.MetropolisHastings(walk, amc.ExactTest())
+        matrix = (exact if math.isinf(count) else amc.Exchange(walk, count)).transition_matrix(ising(), points)
+        assert matrix.method == method and matrix.error == loss
+        found = np.nan_to_num(matrix.decision)
         density = [p * statistic(SPINS) - ising().log_normalizer(p) for p in points[:, 0]]
         if math.isinf(count):
             exact = np.exp(np.minimum(np.subtract.outer(density, density).T, 0.0)) * (1 - np.eye(3))
@@ -190,7 +193,7 @@ def test_every_loss_of_noisy_exchange_against_all_draws(count):
     """The distance of a step, how often decisions differ, E|a^ - a| and sd(a^), summed over the proposal."""
     target, sampler = ising(), amc.Exchange(amc.RandomWalk(0.4), count)
     found = bounds.noisy_exchange_errors(target, sampler, POINTS)
-    model = exchange.counted_model(target, POINTS[:, None])
+    model = counted_model(target, POINTS[:, None])
     law, _ = law_by_hand(model)
     density = model.log_density()
     h = np.exp(-0.5 * np.subtract.outer(POINTS, POINTS) ** 2 / 0.16)
@@ -318,7 +321,7 @@ def test_a_posterior_far_out_in_its_prior_is_normalised():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_mean_of_draws_has_the_law_of_all_tuples(count):
-    model = exchange.counted_model(ising(), np.array([[-0.2], [0.3]]))
+    model = counted_model(ising(), np.array([[-0.2], [0.3]]))
     law, _ = law_by_hand(model)
     values, found = noisy_langevin.law_of_the_mean(model, count)
     exact = np.zeros(found.shape)
@@ -369,7 +372,7 @@ def test_bounds_of_a_langevin_step_by_hand(sampler):
     """The variance of a step is its size times the covariance; two draws, moments over all pairs of values."""
     size, cov = sampler
     found = bounds.noisy_langevin_errors(normal_ising(), amc.NoisyLangevin(size, 2, cov=cov), POINTS)
-    model = exchange.counted_model(normal_ising(), POINTS[:, None])
+    model = counted_model(normal_ising(), POINTS[:, None])
     law, _ = law_by_hand(model)
     s = model.statistics[:, 0]
     pairs = np.add.outer(s, s) / 2.0
@@ -430,7 +433,7 @@ def test_a_matrix_of_langevin_is_a_mixture_of_normal_laws(count):
     found = bounds.langevin_matrix(
         normal_ising(), amc.NoisyLangevin(0.4, 2), grid, **({"ideal": True} if ideal else {})
     )
-    model = exchange.counted_model(normal_ising(), grid[:, None])
+    model = counted_model(normal_ising(), grid[:, None])
     law, _ = law_by_hand(model)
     s = model.statistics[:, 0]
     for row, theta in enumerate(grid):

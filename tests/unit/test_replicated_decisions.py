@@ -9,10 +9,11 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds import delta, replication
-from approxmcmc.bounds.acceptance_law import acceptance_probability
-from approxmcmc.contracts import Variables
+from approxmcmc.acceptance.laws.probability import acceptance_probability
+from approxmcmc.bounds import delta
+from approxmcmc.contracts import Decision, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.metropolis_hastings import replication
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean
 
@@ -103,10 +104,10 @@ def test_a_pair_at_which_a_datum_is_impossible():
 def test_what_the_gaussian_regime_does_not_know_is_nan():
     """Outside the support nothing errs; a datum of probability 0, or a stop by tolerance, is not described."""
     known, tolerant = amc.SequentialTTest(0.1, 5), amc.SequentialTTest(0.1, 5, tol=0.5)
-    assert replication._probabilities(known, -math.inf, 0.0, 30, 0) == (0.0, 0, 0.0)
-    exact, accepted, error = replication._probabilities(known, -math.inf, math.inf, 30, 2)
+    assert delta._probabilities(known, Decision(-math.inf, 0.0, 30, "metropolis", 0, 0)) == (0.0, 0, 0.0)
+    exact, accepted, error = delta._probabilities(known, Decision(-math.inf, math.inf, 30, "metropolis", 2, 0))
     assert (exact, accepted) == (0.0, 2) and math.isnan(error)
-    exact, accepted, error = replication._probabilities(tolerant, -1.0, 2.0, 30, 7)
+    exact, accepted, error = delta._probabilities(tolerant, Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
     assert exact == pytest.approx(math.exp(-1.0)) and accepted == 7 and math.isnan(error)
 
 
@@ -126,24 +127,25 @@ def stepping(made):
 
 def test_a_chain_that_breaks_off_says_why(monkeypatch):
     monkeypatch.setattr(replication, "MOST_STEPS", 3)
+    monkeypatch.setattr(delta, "MOST_STEPS", 3)
     assert replication._decide(stepping(10), np.zeros(1), 10) == (0, 10)
     with pytest.raises(InvalidInputError, match="a term is NaN"):
         replication._decide(stepping(9), np.zeros(1), 10)
     settings = {"tune": 4, "n_draws": 5, "thin": 1, "dim": 2}
-    assert replication.visited_states(stepping(9), **settings).shape == (5, 2)
+    assert delta.visited_states(stepping(9), **settings).shape == (5, 2)
     for made in (3, 8):
         with pytest.raises(InvalidInputError, match="the chain broke off: a term is NaN"):
-            replication.visited_states(stepping(made), **settings)
-    assert replication.visited_states(stepping(5), **settings | {"tune": 0}).shape == (5, 2)
+            delta.visited_states(stepping(made), **settings)
+    assert delta.visited_states(stepping(5), **settings | {"tune": 0}).shape == (5, 2)
 
 
 @pytest.mark.parametrize(("most", "thin", "calls"), [(1, 5, [1, 1, 1]), (6, 2, [3]), (4, 2, [2, 1])])
 def test_a_call_makes_so_many_steps_and_at_least_one_draw(most, thin, calls, monkeypatch):
-    monkeypatch.setattr(replication, "MOST_STEPS", most)
+    monkeypatch.setattr(delta, "MOST_STEPS", most)
     chain, made = stepping(99), []
     advance = chain.advance
     chain.advance = lambda n, every, *rows: made.append((n, every)) or advance(n, every, *rows)
-    replication.visited_states(chain, 0, 3, thin, 1)
+    delta.visited_states(chain, 0, 3, thin, 1)
     assert made == [(n, thin) for n in calls]
 
 

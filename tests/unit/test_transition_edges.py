@@ -7,11 +7,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds import transition
-from approxmcmc.bounds.acceptance_law import acceptance_probability
-from approxmcmc.bounds.transition import grid_of_points, proposal_matrix, walk_covariance
-from approxmcmc.bounds.transition_gibbs import gibbs_matrix
+from approxmcmc.acceptance.laws.probability import acceptance_probability
+from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.metropolis_hastings import matrix as of_decisions
 from tests.models import logistic, normal_mean
 from tests.unit.test_bayesian_network import weather
 
@@ -69,7 +68,7 @@ def test_every_entry_is_a_proposal_that_is_accepted(name, monkeypatch):
     assert matrix.attrs["label"] == ("heuristic" if heuristic else "rigorous")
     assert matrix.attrs["acceptance_error"] == pytest.approx(math.nan if heuristic else 0.0, nan_ok=True)
     for most in (1, 3 * N):
-        monkeypatch.setattr(transition, "ENTRIES_AT_ONCE", most)
+        monkeypatch.setattr(of_decisions, "ENTRIES_AT_ONCE", most)
         again = bounds.transition_matrix(target(), sampler, GRID, **more)
         np.testing.assert_allclose(again, matrix, atol=1e-14)
         assert again.attrs == matrix.attrs or heuristic
@@ -79,12 +78,12 @@ def test_scales_of_terms_that_all_states_share_most_of(rng):
     """Common parts of 10^8 drop out before anything is squared; states that nearly agree differ by no less than 0."""
     small = rng.normal(size=(4, 9))
     terms = np.tile(np.round(small, 6) + np.round(1e8 * rng.normal(size=9)), (2, 1))
-    found = transition._scales(terms)
+    found = of_decisions._scales(terms)
     exact = [[math.sqrt(9.0) * np.std(b - a, ddof=1) for b in terms] for a in terms]
     np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
     for _ in range(20):
         near = rng.normal(size=(5, 7))
-        assert np.isfinite(transition._scales(np.concatenate([near, near + 1e-9 * rng.normal(size=(5, 7))]))).all()
+        assert np.isfinite(of_decisions._scales(np.concatenate([near, near + 1e-9 * rng.normal(size=(5, 7))]))).all()
 
 
 def half_line(where):
@@ -142,12 +141,11 @@ def test_a_datum_that_is_impossible_somewhere_has_no_law_of_batches():
 def test_a_walk_on_a_grid_is_its_normal_density(scale, covariance, rng):
     model, grid = logistic(20, 2), rng.normal(size=(5, 2))
     walk = amc.RandomWalk(scale if np.ndim(scale) == 0 else np.array(scale))
-    np.testing.assert_allclose(walk_covariance(walk, model), covariance, rtol=1e-12, atol=1e-15)
     steps = [[b - a for b in grid] for a in grid]
     density = np.array([[math.exp(-0.5 * d @ np.linalg.solve(covariance, d)) for d in row] for row in steps])
     density /= density.sum(axis=1).max()
     np.fill_diagonal(density, 0.0)
-    np.testing.assert_allclose(proposal_matrix(walk, grid, model), density, rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(walk.probabilities(model, grid), density, rtol=1e-10, atol=1e-300)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ SPINS = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1]]), prior_bounds=(-0.4,
     [
         (target(), amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), {"site": 0}, "`site` is for Gibbs"),
         (target(), amc.Exchange(amc.RandomWalk(0.1)), {}, "Exchange needs a doubly intractable"),
-        (target(), amc.NoisyLangevin(0.1), {}, "knows MetropolisHastings, Gibbs and Exchange, found NoisyLangevin"),
+        (target(), amc.NoisyLangevin(0.1), {}, "the law of a step of NoisyLangevin.* is not known"),
         (SPINS, amc.MetropolisHastings(amc.RandomWalk(0.1), amc.AlwaysAccept()), {}, "nothing to subsample"),
         (target(), amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest()), {}, "must be RandomWalk on a grid"),
         (target(), amc.Gibbs(), {}, "Gibbs needs a discrete target"),
@@ -253,5 +251,5 @@ def test_the_conditional_of_a_test_is_its_law_at_the_terms(method, used):
 def test_gibbs_needs_all_states():
     field = amc.targets.BinaryMRF.random_triples(4, 0.6, 0)
     with pytest.raises(InvalidInputError, match="leave the grid out"):
-        gibbs_matrix(field, amc.Gibbs(), np.zeros((3, 4)), "auto", None)
-    assert len(gibbs_matrix(field, amc.Gibbs(), grid_of_points(field, None), "auto", 3)[0]) == 16
+        amc.Gibbs().transition_matrix(field, np.zeros((3, 4)))
+    assert len(amc.Gibbs().transition_matrix(field, grid_of_points(field, None), site=3).probability) == 16

@@ -14,7 +14,7 @@ and 6.3; in the conference version (2014) supplement F.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,15 +28,19 @@ from approxmcmc.contracts import (
     CompiledCoupling,
     CompiledTest,
     Component,
+    Decision,
     DiscreteTarget,
-    Population,
-    Sampler,
     Streams,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.coupling import couple_gibbs
+from approxmcmc.samplers.gibbs.matrix import sweep_matrix
+from approxmcmc.samplers.gibbs.replication import replicate_sites
+from approxmcmc.samplers.gibbs.site_tests import build_tests
 from approxmcmc.samplers.gibbs.step import (
     SCANS,
     GibbsState,
@@ -53,7 +57,7 @@ CONDITIONALS = ("auto", "terms")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Gibbs(Component, Sampler):
+class Gibbs(Component, TestedSampler):
     """Draw one site after the other from its conditional; one step is a sweep of D decisions.
 
     Parameters
@@ -150,31 +154,27 @@ class Gibbs(Component, Sampler):
         tests = build_tests(exact_twin_of(self.test), target, conditionals)
         return couple_gibbs(target, conditionals, tests, self.scan)
 
+    def transition_matrix(
+        self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one sweep, or of one site, on all states."""
+        if not isinstance(target, DiscreteTarget):
+            raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+        conditionals = None
+        if not isinstance(self.test, ExactTest):
+            conditionals = target.compile_conditionals(fields=False)
+            build_tests(self.test, target, conditionals)  # two states, and enough terms
+        return sweep_matrix(target, conditionals, self.test, self.scan, states, method, site)
 
-def build_tests(
-    test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
-) -> tuple[CompiledTest, ...]:
-    """Return one test for each number of terms that a site can have, ascending, or refuse sites that it cannot decide.
+    def replicate(
+        self, target: Any, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
+    ) -> Iterator[Decision]:
+        """Yield the decision of a random site in each of some states; a value of 1 is an accept."""
+        return replicate_sites(target, self.test, states, replications, streams)
 
-    What only an exact test can decide: sites of several states, and sites of a single term.
-    """
-    kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
-    exact = isinstance(test, ExactTest)
-    if not exact and conditionals.n_states.max() > 2:
-        site = int(np.argmax(conditionals.n_states))
-        raise IncompatibleError(
-            f"Gibbs: {kind} decides between two states, site {site} of {target!r} has "
-            f"{conditionals.n_states[site]}; use ExactTest"
-        )
-    if not exact and sizes[0] < 2:
-        site = int(np.argmin(conditionals.n_terms))
-        raise IncompatibleError(
-            f"Gibbs: {kind} needs at least 2 terms per site, site {site} of {target!r} has {sizes[0]}; use ExactTest"
-        )
-    tests = tuple(test.build_test(Population(int(size), same_terms=False)) for size in sizes)
-    if not tests[0].uses_ratio:
-        raise IncompatibleError(f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest")
-    return tests
+    def decisions_per_step(self, target: Any) -> int:
+        """Return the number of sites."""
+        return int(target.n_states.size)
 
 
 class GibbsProgram:

@@ -5,34 +5,49 @@ posterior invariant (Hastings 1970); with another test it does what the test pro
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from approxmcmc.acceptance import CheapestExactTest
+import numpy as np
+
+from approxmcmc.acceptance import CheapestExactTest, ExactTest
 from approxmcmc.acceptance.exact import exact_twin_of
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledCoupling,
     CompiledTest,
     Component,
+    Decision,
     DiscreteTarget,
     DoublyIntractableTarget,
     Proposal,
     ProposalSampler,
+    Streams,
     Target,
+    TestedSampler,
+    TransitionMatrix,
 )
 from approxmcmc.engine.terms.shuffled import check_place
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.audits import Judge
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
+from approxmcmc.samplers.metropolis_hastings.matrix import (
+    acceptance_by_density,
+    acceptance_by_test,
+    decided,
+    proposed,
+    refuse_site,
+)
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
+from approxmcmc.samplers.metropolis_hastings.replication import replicate_pairs
 from approxmcmc.samplers.replication import compile_replicate
 from approxmcmc.targets.all_rows import AllRows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MetropolisHastings(Component, ProposalSampler):
+class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     r"""Metropolis-Hastings with any proposal and any acceptance test.
 
     Parameters
@@ -125,6 +140,28 @@ class MetropolisHastings(Component, ProposalSampler):
     def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
         """Say which of test, proposal and tuning has no audits that couplings can follow."""
         return why_no_audits(target, self.proposal, self.test, adapted)
+
+    def transition_matrix(
+        self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step: the proposal's probability times that of the test to accept."""
+        refuse_site(self, site)
+        steps = proposed(self.proposal, target, states)
+        if isinstance(target, DoublyIntractableTarget):
+            if self.test != ExactTest():
+                raise IncompatibleError(
+                    f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing "
+                    f"to subsample; use ExactTest(), or Exchange, found {self.test!r}"
+                )
+            log_density = counted_model(target, states).log_density()
+            return decided(steps, acceptance_by_density(log_density, steps > 0.0), "closed form")
+        return decided(steps, *acceptance_by_test(target, self.test, states, steps > 0.0, method))
+
+    def replicate(
+        self, target: Target, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
+    ) -> Iterator[Decision]:
+        """Yield the decision at a proposal from each of some states."""
+        return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
         """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""

@@ -13,10 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledCoupling, Component, DoublyIntractableTarget, Proposal, ProposalSampler
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import (
+    CompiledCoupling,
+    Component,
+    DoublyIntractableTarget,
+    Proposal,
+    ProposalSampler,
+    TransitionMatrix,
+)
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.counted_model import counted_model
+from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings.matrix import decided, proposed, refuse_site
 from approxmcmc.samplers.noisy.coupling import couple_exchange
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,
@@ -26,6 +37,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     make_estimate_from_fresh_draws,
     why_not_exact,
 )
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import follow, keep_nothing, make_step
 
@@ -121,6 +133,25 @@ class Exchange(Component, ProposalSampler):
     def why_no_audits(self, target: DoublyIntractableTarget, adapted: Sequence[Mapping[str, float]]) -> str:
         """Say that no data decide in its place."""
         return "its ratio is drawn anew in every decision, and no data decide in its place"
+
+    def transition_matrix(
+        self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
+    ) -> TransitionMatrix:
+        """Return the law of one step on a grid, by that of the statistics of its draws; `method` is not asked."""
+        refuse_site(self, site)
+        law = self.draws_law(target, states)
+        accepted = acceptance_of_exchange(law.model, self.n_auxiliary, law.steps > 0.0)
+        return decided(law.steps, accepted, "lattice" if law.error > 0.0 else "enumerate", law.error)
+
+    def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
+        """Return the law of the draws behind the ratio, and that of the proposal."""
+        check_target(target, "Exchange")
+        refuse_inexact_draws(self)
+        return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))
+
+    def exact_limit(self, target: Any) -> MetropolisHastings:
+        """Return Metropolis-Hastings with the exact ratio, N = infinity."""
+        return MetropolisHastings(self.proposal, ExactTest())
 
 
 def check_proposal(proposal: Any, who: str) -> None:

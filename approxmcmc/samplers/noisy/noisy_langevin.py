@@ -16,6 +16,7 @@ from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.chain import adapt_nothing
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState, make_draw_rows
 from approxmcmc.samplers.noisy.estimated_drift import (
     DriftState,
@@ -24,6 +25,7 @@ from approxmcmc.samplers.noisy.estimated_drift import (
     langevin_program,
     mean_after_drift,
 )
+from approxmcmc.samplers.noisy.matrix import DrawsLaw, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.step import keep_nothing, make_step
 
@@ -115,3 +117,9 @@ class NoisyLangevin(Component, Sampler):
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
         """Say that nothing is tested."""
         return f"{self!r} tests no step; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
+
+    def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
+        """Return the law of the draws behind the drift of one parameter, and the variance of the noise."""
+        refuse_inexact_draws(self)
+        variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
+        return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)

@@ -87,6 +87,15 @@ class Ising(ExponentialFamily):
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])
 
+    def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the values of s and the log numbers of lattices; None where the lattice is more than 12 wide."""
+        if min(self.lattice.shape) > exact_lattice.WIDEST_COUNTS:
+            return None
+        counts = exact_lattice.level_counts(*self.lattice.shape)
+        most = len(counts) - 1  # k disagreeing pairs of neighbours of n: s = n - 2k
+        values = most - 2.0 * np.arange(most + 1)
+        return values[counts > 0.0, None], np.log(counts[counts > 0.0])
+
     def moments(self, theta: Any) -> tuple[float, float]:
         """Return mean and variance of s(y') under f(.|theta); for lattices up to 16 wide."""
         if not self._has_recursion:

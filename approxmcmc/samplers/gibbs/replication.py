@@ -5,20 +5,20 @@ other sites stay where they are, only u and the order of the terms change, and t
 P_epsilon(x_i = 1 | rest) itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.acceptance.rules import logit_uniform
-from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, DiscreteTarget, Streams
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import FAILED, new_clock
-from approxmcmc.samplers.gibbs.settings import build_tests
+from approxmcmc.samplers.gibbs.site_tests import build_tests
 from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on, new_state
 
 if TYPE_CHECKING:
@@ -168,6 +168,23 @@ def realised_conditional(
     return xr.Dataset(
         {name: ("context", list(values)) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
     )
+
+
+def replicate_sites(
+    target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
+) -> Iterator[Decision]:
+    """Replicate the decision of a random site in each of some states; a value of 1 is an accept."""
+    sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
+    n_terms = target.compile_conditionals(fields=False).n_terms
+    seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))
+    for state, site, seed in zip(states, sites, seeds, strict=True):
+        found = realised_conditional(
+            target, test, state[None], [site], replications=replications, random_seed=int(seed)
+        ).isel(context=0)
+        n = int(n_terms[site])
+        touched = round(float(found["data_fraction"]) * n * replications)
+        accepted = round(float(found["realised"]) * replications)
+        yield Decision(float(found["log_odds"]), float(found["tau"]), n, "barker", accepted, touched)
 
 
 def _log_odds(

@@ -1,24 +1,24 @@
 """The transition matrix of a Gibbs sweep on the states of a discrete target: the product of its sites' kernels."""
 
 import math
-from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance import ExactTest
-from approxmcmc.bounds.acceptance_law import acceptance_probability, has_closed_form, refuse_impossible_terms
-from approxmcmc.contracts import DiscreteTarget
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers import Gibbs
-from approxmcmc.samplers.gibbs.settings import build_tests
+from approxmcmc.acceptance.laws.probability import acceptance_probability, has_closed_form, refuse_impossible_terms
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, DiscreteTarget, TransitionMatrix
+from approxmcmc.errors import InvalidInputError
 
 
-def gibbs_matrix(
-    target: Any, sampler: Gibbs, points: np.ndarray, method: str, site: int | None
-) -> tuple[np.ndarray, np.ndarray, str, int]:
-    """Return the matrix of a sweep or of one site, the probability of each decision, the method, decisions a step."""
-    if not isinstance(target, DiscreteTarget):
-        raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+def sweep_matrix(
+    target: DiscreteTarget,
+    conditionals: CompiledConditionals | None,
+    test: AcceptanceTest,
+    scan: str,
+    points: np.ndarray,
+    method: str,
+    site: int | None,
+) -> TransitionMatrix:
+    """Return the law of a sweep or of one site; without `conditionals` that of the exact conditionals."""
     if len(points) != math.prod(target.n_states.tolist()):
         raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
@@ -28,7 +28,7 @@ def gibbs_matrix(
     decision = np.full((len(points), len(points)), np.nan)
     for i in sites:
         with np.errstate(invalid="ignore"):
-            law, used = _conditional(target, sampler, points, i, method)
+            law, used = _conditional(target, conditionals, test, points, i, method)
         law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible: any law will do where no chain comes
         kernels.append(_site_kernel(points, law, i, int(strides[i])))
         moved = kernels[-1].copy()
@@ -36,29 +36,34 @@ def gibbs_matrix(
         decision = np.where(moved > 0.0, moved, decision)
     if site is not None:
         matrix, n_decisions = kernels[0], 1
-    elif sampler.scan == "random":
+    elif scan == "random":
         matrix, n_decisions = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites), n_sites
     else:
         matrix, n_decisions = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0], n_sites
-    return matrix, decision, used, n_decisions
+    return TransitionMatrix(matrix, decision, used, n_decisions)
 
 
-def _conditional(target: Any, sampler: Gibbs, points: np.ndarray, site: int, method: str) -> tuple[np.ndarray, str]:
+def _conditional(
+    target: DiscreteTarget,
+    conditionals: CompiledConditionals | None,
+    test: AcceptanceTest,
+    points: np.ndarray,
+    site: int,
+    method: str,
+) -> tuple[np.ndarray, str]:
     """Return the realised conditional law of a site in every state, shape (states, n_states[site])."""
-    if isinstance(sampler.test, ExactTest):
+    if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
-    conditionals = target.compile_conditionals(fields=False)
-    build_tests(sampler.test, target, conditionals)  # the sampler's own checks: two states, and enough terms
     n = int(conditionals.n_terms[site])
     values = []
     for state in (0.0, 1.0):
         at = points.copy()
         at[:, site] = state
         values.append(np.array([conditionals.terms_at(x, site) for x in at]))
-    if not has_closed_form(sampler.test, n):
-        refuse_impossible_terms(sampler.test, np.stack(values))
+    if not has_closed_form(test, n):
+        refuse_impossible_terms(test, np.stack(values))
     one, used = acceptance_probability(
-        sampler.test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
+        test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
     )
     return np.stack([1.0 - one, one], axis=1), used
 

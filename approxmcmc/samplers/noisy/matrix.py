@@ -25,64 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.targets import Ising
-from approxmcmc.targets.ising.exact import WIDEST_COUNTS, level_counts
+from approxmcmc.samplers.counted_model import CountedModel
 
 LATTICE = 2048
 PAIRS_AT_ONCE = 512
-
-
-class CountedModel(NamedTuple):
-    """A doubly intractable posterior on a grid of theta, whose data sets are counted by the value of their statistics.
-
-    `points` (n, dim); `log_prior` (n,); `observed`, s(y), (dim,); `statistics`, every value of s, (k, dim);
-    `log_counts`, log of the number of data sets with each, (k,).
-    """
-
-    points: np.ndarray
-    log_prior: np.ndarray
-    observed: np.ndarray
-    statistics: np.ndarray
-    log_counts: np.ndarray
-
-    def law_of_statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(s(y') = value | theta), shape (n, k), and log Z(theta), shape (n,)."""
-        from scipy.special import logsumexp
-
-        tilted = self.points @ self.statistics.T + self.log_counts
-        log_z = logsumexp(tilted, axis=1)
-        return np.exp(tilted - log_z[:, None]), log_z
-
-    def log_density(self) -> np.ndarray:
-        """Return the log posterior density at the points, up to a constant; shape (n,)."""
-        return np.asarray(self.points @ self.observed + self.log_prior - self.law_of_statistics()[1])
-
-
-def counted_model(target: Any, points: np.ndarray) -> CountedModel:
-    """Return the target on a grid, shape (n, dim); refuse one whose statistics cannot be counted."""
-    statistics, log_counts = statistic_counts(target)
-    log_prior = target.compile_log_prior()
-    observed = np.asarray(target.observed_statistics, dtype=np.float64)
-    return CountedModel(points, np.array([log_prior(point) for point in points]), observed, statistics, log_counts)
-
-
-def statistic_counts(target: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return all values of the target's statistics, shape (k, dim), and the logarithm of how many data have each.
-
-    Raises
-    ------
-    IncompatibleError
-        When they cannot be counted.
-    """
-    if isinstance(target, Ising) and min(target.lattice.shape) <= WIDEST_COUNTS:
-        counts = level_counts(*target.lattice.shape)
-        most = len(counts) - 1  # k disagreeing pairs of neighbours of n: s = n - 2k
-        values = most - 2.0 * np.arange(most + 1)
-        return values[counts > 0.0, None], np.log(counts[counts > 0.0])
-    raise IncompatibleError(
-        f"transition_matrix of an exchange sampler counts the values of the statistic, which it can for Ising lattices "
-        f"up to {WIDEST_COUNTS} wide; found {target!r}"
-    )
 
 
 def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.ndarray | None = None) -> np.ndarray:
@@ -166,6 +112,17 @@ def single_draws(
         yield i, j, fixed[:, None] - step @ model.statistics.T, law[j]
 
 
+def standard_deviation_of_ratio(
+    model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
+) -> np.ndarray:
+    """Return sd(a^) of every pair of points, lemma 3.1's bound of E|a^ - a|; shape (n, n)."""
+    found = np.zeros(wanted.shape)
+    for i, j, log_draws, law in single_draws(model, wanted):
+        error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]
+        found[i, j] = np.sqrt((law * error**2).sum(axis=1) / n_auxiliary)
+    return found
+
+
 def lattice_error(n_auxiliary: float) -> float:
     """Return by how much an acceptance probability of :func:`acceptance_of_exchange` can be too low: sqrt(N) / (4 M).
 
@@ -224,14 +181,30 @@ def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
-def exchange_acceptance(
-    target: Any, n_auxiliary: float, points: np.ndarray, wanted: np.ndarray
-) -> tuple[np.ndarray, str]:
-    """Return the acceptance probabilities with N exact auxiliary draws, and the method; N = inf: the exact ratio."""
-    found = acceptance_of_exchange(counted_model(target, points), n_auxiliary, wanted)
-    if math.isinf(n_auxiliary):
-        return found, "closed form"
-    return found, "lattice" if lattice_error(n_auxiliary) > 0.0 else "enumerate"
+class DrawsLaw(NamedTuple):
+    """The law of the N auxiliary draws behind a step.
+
+    `steps` is what the step would do without them: the probability to propose each state from each, (n, n), where draws
+    estimate the ratio; the variance of the noise where they estimate the drift. `error` is by how much an expected
+    minimum can be too low, see :func:`lattice_error`.
+    """
+
+    model: CountedModel
+    n_auxiliary: int
+    steps: Any
+
+    @property
+    def error(self) -> float:
+        """By how much a mean of min(1, a^) can be too low."""
+        return lattice_error(self.n_auxiliary)
+
+    def expected_minima(self) -> ExpectedMinima:
+        """Return :func:`expected_minima` at all pairs that are proposed."""
+        return expected_minima(self.model, self.n_auxiliary, self.steps > 0.0)
+
+    def standard_deviation_of_ratio(self, log_a: np.ndarray) -> np.ndarray:
+        """Return :func:`standard_deviation_of_ratio` at all pairs that are proposed."""
+        return standard_deviation_of_ratio(self.model, log_a, self.n_auxiliary, self.steps > 0.0)
 
 
 def refuse_inexact_draws(sampler: Any) -> None:

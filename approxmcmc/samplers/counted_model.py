@@ -1,0 +1,48 @@
+"""A doubly intractable posterior on a grid of theta, whose data sets are counted by the value of their statistics."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import DoublyIntractableTarget
+from approxmcmc.errors import IncompatibleError
+
+
+class CountedModel(NamedTuple):
+    """A doubly intractable posterior on a grid of theta, whose data sets are counted by the value of their statistics.
+
+    `points` (n, dim); `log_prior` (n,); `observed`, s(y), (dim,); `statistics`, every value of s, (k, dim);
+    `log_counts`, log of the number of data sets with each, (k,).
+    """
+
+    points: np.ndarray
+    log_prior: np.ndarray
+    observed: np.ndarray
+    statistics: np.ndarray
+    log_counts: np.ndarray
+
+    def law_of_statistics(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return P(s(y') = value | theta), shape (n, k), and log Z(theta), shape (n,)."""
+        from scipy.special import logsumexp
+
+        tilted = self.points @ self.statistics.T + self.log_counts
+        log_z = logsumexp(tilted, axis=1)
+        return np.exp(tilted - log_z[:, None]), log_z
+
+    def log_density(self) -> np.ndarray:
+        """Return the log posterior density at the points, up to a constant; shape (n,)."""
+        return np.asarray(self.points @ self.observed + self.log_prior - self.law_of_statistics()[1])
+
+
+def counted_model(target: Any, points: np.ndarray) -> CountedModel:
+    """Return the target on a grid, shape (n, dim); refuse one whose statistics cannot be counted."""
+    counts = target.statistic_counts() if isinstance(target, DoublyIntractableTarget) else None
+    if counts is None:
+        raise IncompatibleError(
+            "transition_matrix of an exchange sampler counts the values of the statistic, which it can for Ising "
+            f"lattices up to 12 wide; found {target!r}"
+        )
+    statistics, log_counts = counts
+    log_prior = target.compile_log_prior()
+    observed = np.asarray(target.observed_statistics, dtype=np.float64)
+    return CountedModel(points, np.array([log_prior(point) for point in points]), observed, statistics, log_counts)

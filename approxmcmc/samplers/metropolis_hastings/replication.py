@@ -1,0 +1,119 @@
+"""Many independent decisions of Metropolis-Hastings at one place: a pair (x, x') that it proposes.
+
+A chain whose proposal is pinned to a pair proposes x' from x, and from x' goes back for sure: what accepts there is the
+sampler's own test, with a new u and new subsets each time.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types as nb
+
+from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Decision, Streams, Target
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, compiled, entry_point, type_of
+from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.terms.batches import full_terms, scale_of
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.metropolis_hastings.program import MetropolisHastingsProgram, data_schedule
+from approxmcmc.targets.all_rows import AllRows
+
+MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
+
+
+class PinnedPair(NamedTuple):
+    """The pair (x, x') of a pinned proposal, and log q(x|x') - log q(x'|x), one number."""
+
+    here: np.ndarray
+    there: np.ndarray
+    log_q_ratio: np.ndarray
+
+
+@compiled
+def propose_pinned(
+    rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Propose x' from x, and x from x'; the way back is accepted for sure."""
+    if equal(theta, pair.here):
+        assign(out, pair.there)
+        return pair.log_q_ratio[0]
+    assign(out, pair.here)
+    return math.inf
+
+
+def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
+    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
+    signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
+    return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
+
+
+def _returning(propose: Callable[..., float]) -> Callable[..., float]:
+    """Return what calls a compiled proposal."""
+
+    def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+        return propose(rng, state, theta, out, count)
+
+    return call
+
+
+def replicate_pairs(
+    target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
+) -> Iterator[Decision]:
+    """Propose from each of some states by a proposal with its memory, and let a chain pinned to the pair decide."""
+    propose = compiled_propose(program.proposal)
+    rows = AllRows(target)
+    built = test.with_independent_subsets()  # blocks would let the decisions at one pair share a partition of the data
+    compiled_test = built.build_test(target)
+    pair = PinnedPair(np.zeros(target.variables.size), np.zeros(target.variables.size), np.zeros(1))
+    pinned = MetropolisHastingsProgram(
+        rows,
+        CompiledProposal(propose_pinned, lambda: pair),
+        compiled_test,
+        None,
+        data_schedule(built, compiled_test, rows.compiled.n_obs),
+    )
+    model, count = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    for theta in states:
+        there = theta.copy()
+        log_q_ratio = propose(own.proposal, memory, theta, there, count)
+        log_ratio, tau = _pair(model, test, theta, there, log_q_ratio)
+        pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, there, log_q_ratio
+        accepted, touched = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
+        yield Decision(log_ratio, tau, model.n_obs, test.rule, accepted, touched)
+
+
+def _pair(
+    model: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
+) -> tuple[float, float]:
+    """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
+    prior = model.log_prior(proposed)
+    if prior == -math.inf:
+        return -math.inf, 0.0
+    ends = [full_terms(model.log_terms, at, model.data, model.n_obs) for at in (theta, proposed)]
+    if not np.isfinite(ends[0]).all():
+        raise InvalidInputError(
+            f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
+            f"theta = {theta}, where no exact chain comes; give `states` of positive density"
+        )
+    terms = (ends[1] - ends[0]) / test.temperature
+    return prior - model.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
+
+
+def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:
+    """Return how many of `replications` decisions at the pair accepted, and the data that they touched."""
+    decided = accepted = touched = 0
+    away = False
+    while decided < replications:
+        n = min(MOST_STEPS, replications - decided)
+        draws, counts = np.empty((n, here.size)), np.empty((n, len(COUNT_NAMES)), dtype=np.int64)
+        if chain.advance(n, 1, draws, counts, np.empty((n, len(VALUE_NAMES)))) < n:
+            raise InvalidInputError(f"estimate_delta: {chain.explain_failure()}")
+        moved = (draws != here).any(axis=1)
+        began_away = np.concatenate([[away], moved[:-1]])
+        decided += int((~began_away).sum())
+        accepted += int((moved & ~began_away).sum())
+        touched += int(counts[~began_away, TOUCHED].sum())
+        away = bool(moved[-1])
+    return accepted, touched
