@@ -43,6 +43,8 @@ UNBOUNDED = (
     "BoundedLikelihood",
     "GLMTarget",
     "GaussianMixture",
+    "GroupedTarget",
+    "NormalGroups",
     "PredictorTarget",
     "SoftmaxRegression",
 )
@@ -179,12 +181,20 @@ UNCORRECTED = (
 )
 
 
+def arrays(component):
+    """Return the means, metrics and covariances of a component, which are of one dimension."""
+    values = [getattr(component, field.name) for field in dataclasses.fields(component)]
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
 def must_run(parts, target):
     """Return whether Metropolis-Hastings has no reason to refuse a pairing, as the documentation has them."""
     move, test = parts["proposal"], parts["test"]
     if isinstance(target, (DoublyIntractableTarget, EstimatedTarget)):
         return False
     if move.proposes_states != isinstance(target, DiscreteTarget) or isinstance(move, amc.AdaptiveDirection):
+        return False
+    if not all(array.shape[0] == target.initial_point().size for member in move.members for array in arrays(member)):
         return False
     is_free = isinstance(test, amc.AlwaysAccept)
     if isinstance(move, UNCORRECTED) and not is_free:
