@@ -100,7 +100,7 @@ def bias(
         ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
         on the total variation distance of the draws' law from the posterior, with limits; ``sign_score`` and
         ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from draws
-        far apart meet, cut off where there are too few audits for it; ``passes``; ``seconds``;
+        far apart meet, from the meetings that as many steps as audits allow; ``passes``; ``seconds``;
         ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``. With the form "drift" what tells of the
         test is NaN.
 

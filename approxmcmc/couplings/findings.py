@@ -34,7 +34,7 @@ MEANINGS = {
     "tv_bound": "bound on the total variation distance of the draws' law from the posterior",
     "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
     "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",
-    "forgetting_time": "mean steps until exact chains from draws far apart meet, at least",
+    "forgetting_time": "mean steps until exact chains from draws far apart meet",
     "passes": "evaluations of all terms or gradients, pilots included",
     "seconds": "seconds, pilots included",
     "optimal_audit_share": "share of the time for audits that makes debiased means best",

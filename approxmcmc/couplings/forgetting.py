@@ -19,7 +19,7 @@ SIGHTINGS = 20  # audits wanted for each step that chains need to forget
 
 
 class Forgetting(NamedTuple):
-    """Mean steps until exact chains from draws far apart met, cut off where it is too long; passes spent."""
+    """Mean steps until exact chains from draws far apart meet; passes spent."""
 
     steps: float
     passes: float
@@ -30,18 +30,21 @@ def forgetting_time(
 ) -> Forgetting:
     """Couple exact chains from pairs of draws (n, dim) until they meet, or use more steps than `n_audits` allows.
 
-    `rng` chooses pairs, `chains` is the stream of the chains.
+    `rng` chooses pairs, `chains` is the stream of the chains. Where S steps in all saw k meetings, the mean is S / k,
+    the estimate of largest likelihood from exponential times, whether the last pair was cut off or not; with no meeting
+    it is at least S.
     """
     allowed = PAIRS * n_audits // SIGHTINGS
-    steps, passes = 0, 0.0
+    steps, met, passes = 0, 0, 0.0
     for a, b in far_pairs(draws, rng):
         left = allowed + 1 - steps
         if left <= 0:
             break
         meeting = coupling.meet(chains, draws[a], draws[b], 0, left, record=False)
         steps += meeting.time if meeting.met else left
+        met += meeting.met
         passes += meeting.passes
-    return Forgetting(steps / PAIRS, passes)
+    return Forgetting(steps / max(met, 1), passes)
 
 
 def far_pairs(draws: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int]]:

@@ -109,9 +109,10 @@ def _too_few_to_see(found: Evidence) -> tuple[str, list[str]] | None:
     wanted = SIGHTINGS * found.forgetting_time
     if not found.n_audits < wanted:
         return None
+    some = "at least" if found.forgetting_time > found.n_audits else "about"  # one of the pairs met, or none
     told = (
-        f"no bias was seen, but exact chains from draws far apart need {found.forgetting_time:.3g} steps or more to "
-        f"meet, and {found.n_audits} audits may have missed what parts them; at least {math.ceil(wanted):,} are "
+        f"no bias was seen, but exact chains from draws far apart need {some} {found.forgetting_time:.3g} steps to "
+        f"meet, and {found.n_audits} audits may have missed what parts them; {some} {math.ceil(wanted):,} are "
         "needed, or a kernel that mixes"
     )
     return INCONCLUSIVE, [told]

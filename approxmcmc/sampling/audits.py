@@ -16,8 +16,10 @@ Draws that were stored are audited in the same way for as many seconds as are as
 """
 
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,8 +144,9 @@ def audit(
     wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
-            f"{len(failures)} audits raised an error and do not count, the first a {type(failures[0]).__name__}: "
-            f"{failures[0]}. The draws are kept; {made} of {wanted} audits succeeded.",
+            f"audits raised errors and do not count, the first {_told(failures[0])}. The draws are kept; {made} of "
+            f"{wanted} planned audits succeeded. An error in a function of yours is for you to mend, any other is a "
+            "defect of approxmcmc: please report it",
             SamplingWarning,
             stacklevel=2,
         )
@@ -154,6 +157,12 @@ def audit(
         "audits_planned": wanted,
         "audit_seconds": time.perf_counter() - started,
     }
+
+
+def _told(error: Exception) -> str:
+    """Return an error in words, with the function that raised it, the user's or one of the package."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"
 
 
 def _audit_all(

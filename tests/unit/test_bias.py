@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import approxmcmc as amc
 from approxmcmc.couplings import estimate
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
+from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import Evidence, verdict
@@ -317,6 +319,30 @@ GOOD = Evidence(
 def test_verdicts_in_their_order(change, expected):
     told, reasons = verdict(GOOD._replace(**change))
     assert told == expected and reasons
+
+
+@pytest.mark.parametrize(("steps", "n_audits", "low", "high"), [(5000, 20_000, 4000, 6700), (50, 20_000, 40, 60)])
+def test_the_time_of_forgetting_is_that_of_chains_which_meet_by_chance(steps, n_audits, low, high):
+    """Also where the audits pay for four meetings of the twenty: what was spent, over 20, would be 1000 of 5000.
+
+    The median of 400 searches counts 3 to 5 meetings where 4 are expected; the seed is fixed.
+    """
+    rng = np.random.default_rng(0)
+
+    def meet(chains, a, b, lag, most, record):
+        time = int(rng.geometric(1.0 / steps))
+        return types.SimpleNamespace(time=min(time, most), met=time <= most, passes=1.0)
+
+    coupling, draws = types.SimpleNamespace(meet=meet), rng.standard_normal((50, 2))
+    found = [forgetting_time(coupling, draws, n_audits, rng, rng).steps for _ in range(400)]
+    assert low < np.median(found) < high
+
+
+def test_the_audits_that_are_needed_are_told():
+    _, [told] = verdict(GOOD._replace(n_audits=10_695, forgetting_time=3565.0))
+    assert "about 71,300 are needed" in told
+    _, [told] = verdict(GOOD._replace(n_audits=200, forgetting_time=201.0))  # at most one of the pairs met
+    assert "at least 4,020 are needed" in told
 
 
 def test_a_kernel_that_stands_still_tells_nothing():

@@ -1,5 +1,6 @@
 """Settings of proposals, tests and samplers: ranges, printing, equality, dicts."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -117,3 +118,25 @@ def test_variables_unpack_and_pack():
     assert pieces["a"].tolist() == [0.0, 5.0]
     assert pieces["w"].shape == (2, 2, 2)
     np.testing.assert_array_equal(variables.pack({name: values[1] for name, values in pieces.items()}), theta[1])
+
+
+class TestOneNameOneComponent:
+    """Stored settings know a component by its bare name."""
+
+    @pytest.fixture(autouse=True)
+    def registry(self, monkeypatch):
+        monkeypatch.setattr(Component, "_registry", dict(Component._registry))
+
+    def test_a_name_that_is_taken_is_refused(self):
+        with pytest.raises(TypeError, match=r"there is a component approxmcmc\.proposals\.random_walk\.RandomWalk"):
+            type("RandomWalk", (Component,), {"__module__": "mine"})
+        assert Component.from_dict(RandomWalk(0.5).to_dict()) == RandomWalk(0.5)
+
+    def test_a_class_that_is_defined_again_takes_the_place_of_the_first(self):
+        """As in a notebook whose cell runs twice; the settings of the two are of different classes."""
+        first, second = (
+            dataclasses.dataclass(frozen=True, eq=False)(type("Walk", (Component,), {"__module__": "__main__"}))
+            for _ in range(2)
+        )
+        assert type(Component.from_dict({"kind": "Walk"})) is second
+        assert first() == first() != second()
