@@ -11,6 +11,10 @@ from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradie
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.tall_data import Prior
 
+STEP = 0.5
+GRID = np.arange(-6.0, 6.0 + STEP, STEP)  # predictors at which given bounds are checked
+ROUNDING = 16.0 * np.finfo(np.float64).eps  # of a term beside its size
+
 
 class GLMTarget(LinearTarget):
     """A generalised linear model of the user's: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
@@ -43,7 +47,8 @@ class GLMTarget(LinearTarget):
     Raises
     ------
     InvalidInputError, CompilationError
-        When data or function cannot be used; the function is compiled when the target is made.
+        When data or function cannot be used, or a bound is none of the function's differences for eta from -6 to 6 and
+        eight of the responses; the function is compiled when the target is made.
 
     Examples
     --------
@@ -90,6 +95,53 @@ class GLMTarget(LinearTarget):
         self.pymc_model = pymc_model
         arguments = (0.25, float(self.y[0]))
         check_compiles(self._loglik_eta, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
+        for response in self._some_responses():
+            self._refuse_false_bounds(response)
+
+    def _some_responses(self) -> np.ndarray:
+        """Return the least, the largest and some other values of y."""
+        values = np.unique(self.y[:: max(1, self.n_obs // 1000)]).astype(np.float64)
+        return np.unique(values[np.linspace(0, len(values) - 1, CHECKED_ROWS).astype(int)])
+
+    def _refuse_false_bounds(self, y: float) -> None:
+        """Refuse a bound that differences break: the n-th over h^n is the n-th derivative at some eta between.
+
+        So true bounds pass, up to rounding, at which they are attained.
+        """
+        third = self.third_derivative_bound or self._third_derivative_within
+        known = [bound is not None for bound in (self.slope_bound, self.second_derivative_bound, third)]
+        if not any(known):
+            return
+        with np.errstate(all="ignore"):
+            terms = np.array([self._term_or_nan(eta, y) for eta in GRID.tolist()])
+        for order in (k for k, is_known in enumerate(known, 1) if is_known):
+            centers = GRID[: GRID.size - order] + 0.5 * order * STEP
+            name, bounds = self._bounds_around(order, centers, y)
+            found = np.abs(np.diff(terms, order)) / STEP**order
+            rounding = ROUNDING * (2.0 / STEP) ** order * np.abs(terms).max(initial=0.0, where=np.isfinite(terms))
+            excess = np.nan_to_num(found - bounds - rounding, nan=0.0, posinf=0.0)
+            worst = int(np.argmax(excess))
+            if excess[worst] > 0.0:
+                raise InvalidInputError(
+                    f"GLMTarget: {name} is no bound of derivative {order} of loglik_eta: near eta = "
+                    f"{centers[worst]:g}, at y = {y:g}, it is {found[worst]:.4g} where the bound says "
+                    f"{bounds[worst]:.4g}; steps that rely on it would decide wrongly without a word. Give a larger one"
+                )
+
+    def _bounds_around(self, order: int, centers: np.ndarray, y: float) -> tuple[str, np.ndarray]:
+        """Return the name of the bound of a derivative, and its values within order * STEP / 2 of the centers."""
+        if order == 3:
+            reach = np.full(centers.size, 0.5 * order * STEP)
+            return "third_derivative_bound", self.third_derivative_within(centers, np.full(centers.size, y), reach)
+        name = ("slope_bound", "second_derivative_bound")[order - 1]
+        return name, np.full(centers.size, getattr(self, name))
+
+    def _term_or_nan(self, eta: float, y: float) -> float:
+        """Return the term, NaN where the user's function cannot be evaluated."""
+        try:
+            return float(self._loglik_eta(eta, y))
+        except (ArithmeticError, ValueError):
+            return math.nan
 
     def _term_gradients(self) -> Any:
         if self._derivatives_eta is not None:

@@ -1,5 +1,6 @@
 """Exact subsampling: bounds of single terms, costs, choices and refusals."""
 
+import contextlib
 import math
 import warnings
 
@@ -168,9 +169,8 @@ def test_a_target_without_bounds_is_refused_and_told_what_to_give(target, match,
 
 
 def test_bounds_of_the_users_are_checked():
-    nonsense = amc.ControlVariate(poisson_regression(bound=lambda eta, y, reach: np.full(2, np.nan)))
     with pytest.raises(InvalidInputError, match="finite bound"):
-        nonsense.compile_difference_bound()
+        poisson_regression(bound=lambda eta, y, reach: np.full(2, np.nan))
     x = np.arange(4.0)
     parts = {"data": x, "n_obs": 4, "dim": 1}
     functions = lambda theta, data, i: theta[0] * data[0][i], lambda theta: -0.5 * theta[0] ** 2
@@ -222,11 +222,31 @@ def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"slope_bound": 0.9}, "slope_bound is no bound of derivative 1"),
+        ({"second_derivative_bound": 0.2}, "second_derivative_bound is no bound of derivative 2"),
+        ({"third_derivative_bound": 1e-9}, "third_derivative_bound is no bound of derivative 3"),
+        ({"third_derivative_bound": lambda eta, y, reach: 0.001 * np.exp(-reach)}, "of derivative 3"),
+        ({"slope_bound": 1.0, "second_derivative_bound": 0.25, "third_derivative_bound": 0.0963}, None),
+        ({"third_derivative_bound": lambda eta, y, reach: 0.0963 + 0.0 * eta}, None),
+    ],
+)
+def test_a_bound_that_differences_break_is_refused(bounds, message):
+    """Of a logistic term they are 1, 1/4 and 1 / (6 sqrt(3)) = .0962; differences over steps of 1/2 see most of it."""
+    given = np.zeros((4, 1)), np.array([0.0, 1.0, 0.0, 1.0])
+    refused = pytest.raises(InvalidInputError, match=message) if message else contextlib.nullcontext()
+    with refused:
+        amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), *given, **bounds)
+
+
+@pytest.mark.parametrize(
     "test", [amc.PoissonTest(), amc.DelayedAcceptance(amc.PoissonTest())], ids=["plain", "delayed"]
 )
 def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test):
     plain = logistic(300, 3)
-    target = amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=0.1)
+    target = amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=1.0)
+    target.slope_bound = 0.1  # which would be refused above
     with pytest.warns(SamplingWarning, match="a term changed by more than the bound"):
         stats = draw(amc.MetropolisHastings(WALK, test), target).sample_stats
     violated = stats["range_violations"].values > 0
