@@ -23,7 +23,6 @@ class Component:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _refuse_a_taken_name(cls, Component._registry.get(cls.__name__))
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
             cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[attr-defined]  # just found
@@ -73,18 +72,6 @@ class Component:
     def __hash__(self) -> int:
         """Equal components hash alike."""
         return hash(json.dumps(self.to_dict(), sort_keys=True))
-
-
-def _refuse_a_taken_name(cls: type, known: type | None) -> None:
-    """Raise TypeError where another class has the name; one that is defined again, in a notebook say, takes its place.
-
-    Stored settings know a component by its bare name: with two of them, the last would be made in place of the first.
-    """
-    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__}: there is a component {known.__module__}.{known.__qualname__}, and "
-            "stored settings name a component by its class alone; give the new class another name"
-        )
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
