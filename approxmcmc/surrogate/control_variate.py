@@ -205,10 +205,11 @@ class ControlVariate(ExpandedTarget):
         return float(np.median(ratios))
 
     @property
-    def setup_attrs(self) -> Mapping[str, float]:
-        """What set-up cost and found, for the trace's attributes."""
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What set-up cost and found, beside what the target itself says, for the trace's attributes."""
         (mode_seconds, mode_passes), (seconds, passes) = self._mode_cost, self._expansion_cost
         return {
+            **self.target.setup_attrs,
             "setup_mode_seconds": mode_seconds,
             "setup_mode_passes": mode_passes,
             "setup_expansion_seconds": seconds,

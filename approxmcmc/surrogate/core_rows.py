@@ -300,10 +300,11 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return self._light[lo:hi] if self.core.size else slice(lo, hi)
 
     @property
-    def setup_attrs(self) -> Mapping[str, float]:
-        """What set-up cost and found, for the trace's attributes."""
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What set-up cost and found, beside what the target itself says, for the trace's attributes."""
         seconds, passes = self._cost
         return {
+            **self.target.setup_attrs,
             "setup_pilot_seconds": self.pilot.seconds,
             "setup_pilot_passes": self.pilot.passes,
             "setup_expansion_seconds": seconds,

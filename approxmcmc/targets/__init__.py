@@ -16,9 +16,11 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
+from approxmcmc.targets.predictors.labels import Treatment
 from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
+from approxmcmc.targets.tables import TableRegression
 from approxmcmc.targets.user import Target
 
 __all__ = [
@@ -42,7 +44,9 @@ __all__ = [
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",
+    "TableRegression",
     "Target",
+    "Treatment",
     "alarm_network",
     "degree_statistic",
     "find_mode",

@@ -17,7 +17,8 @@ def each(function: Callable[[Any], Any], given: Any) -> Any:
     if isinstance(given, Mapping):
         return {name: each(function, value) for name, value in given.items()}
     if isinstance(given, tuple):
-        return tuple(each(function, value) for value in given)
+        values = (each(function, value) for value in given)
+        return type(given)(*values) if hasattr(given, "_fields") else tuple(values)
     return function(given)
 
 

@@ -27,9 +27,11 @@ from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_a
 from approxmcmc.engine.terms.gradients import linear_gradient_kernel
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
 from approxmcmc.targets.given import kept
 from approxmcmc.targets.likelihood_bounds import logistic_bound
+from approxmcmc.targets.tables import TableRegression, categorical_columns
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 STEEPEST = math.log(2.0 + math.sqrt(3.0))  # where m (1 - m) (2 m - 1), m = 1 / (1 + exp(-t)), is largest
@@ -194,7 +196,9 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
-        sources (`approxmcmc.sources`), which are laid out in a local file and mapped.
+        sources (`approxmcmc.sources`), which are laid out in a local file and mapped. A table with columns of text or
+        categories makes a `TableRegression`: each such column is a variable of its own, with the effects of its levels
+        beside that of the first, the reference level.
     y
         Responses, shape (n,), in {0, 1} or {-1, 1}.
     prior_scale
@@ -228,6 +232,12 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     slope_bound = 1.0  # y - m lies between -1 and 1
     second_derivative_bound = 0.25
     third_derivative_bound = 1.0 / (6.0 * math.sqrt(3.0))  # m (1 - m) (1 - 2 m) is largest at m = (1 + 1/sqrt(3)) / 2
+
+    def __new__(cls, X: Any = None, y: Any = None, *args: Any, **settings: Any) -> Any:
+        """Return a logistic regression, of a table with categories if X is one."""
+        if cls is not LogisticRegression or not categorical_columns(X):
+            return super().__new__(cls)
+        return _logistic_of_table(X, y, *args, **settings)
 
     def __init__(
         self,
@@ -284,3 +294,34 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
             pm.Bernoulli("y", logit_p=np.asarray(self.X, np.float64) @ beta, observed=self.y.astype(np.int32))
         return model
+
+
+def _logistic_of_table(
+    X: Any,
+    y: Any,
+    prior_scale: float = 1.0,
+    intercept: bool = False,
+    *,
+    prior: Callable[..., float] | None = None,
+    coef_names: Sequence[str] | None = None,
+) -> TableRegression:
+    """Return the logistic regression of a table with categories."""
+
+    def law(eta: Any, observed: np.ndarray) -> None:
+        import pymc as pm
+
+        pm.Bernoulli("y", logit_p=eta, observed=observed.astype(np.int32))
+
+    who = "LogisticRegression"
+    return TableRegression(
+        _bernoulli_logit,
+        X,
+        LogisticRegression.responses(checked_array(response_source(y), "y", who=who).astype(np.float64)),
+        derivatives_eta=_bernoulli_logit_derivatives,
+        intercept=intercept,
+        prior_scale=prior_scale,
+        prior=prior,
+        coef_names=coef_names,
+        pymc_law=law,
+        who=who,
+    )

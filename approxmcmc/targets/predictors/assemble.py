@@ -12,7 +12,7 @@ from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.labels import codes_of, labels_of
+from approxmcmc.targets.predictors.labels import Treatment, codes_of, labels_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class PredictorPart:
     X
         Dense columns, shape (n, p), of the entries `entries`; with `codes` the weights (n, 1), or nothing.
     codes
-        Entries of the variable, shape (n,); None for dense columns.
+        Entries of the variable, shape (n,), -1 for a row that picks none of them; None for dense columns.
     shared
         Factors of the entries that all rows share, by entry.
     entries
@@ -64,6 +64,11 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Pre
     if isinstance(design, numbers.Real):
         checked_array(design, name, who=who)
         return PredictorPart(variable, shared={0: float(design)}, is_scalar=True)
+    if isinstance(design, Treatment):
+        whole = read_part(variable, design.column, n, name, who=who)
+        if whole.codes is None or whole.length < 2:
+            raise InvalidInputError(f"{who}: Treatment of {name} needs a column of codes with two levels or more")
+        return dataclasses.replace(whole, codes=whole.codes - 1, labels=whole.labels[1:])
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
     array, labels = checked_array(codes_of(codes), name, who=who, keep_float32=True), labels_of(codes)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
@@ -150,7 +155,7 @@ def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, 
         shared += [start + entry for entry in part.shared]
         values += part.shared.values()
         if part.codes is not None:
-            columns.add_codes(part.codes + start, part.X)
+            columns.add_codes(np.where(part.codes < 0, dim, part.codes + start), part.X)
         elif part.X is not None:
             dense.append(part.X)
             entries = np.arange(part.X.shape[1]) if part.entries is None else part.entries

@@ -54,7 +54,7 @@ class Design:
     X
         Dense columns, shape (n, p); also those that only weight codes.
     codes
-        Entries of theta, int32, shape (n, C).
+        Entries of theta, int32, shape (n, C); `dim` adds nothing, as a reference level does.
     weights
         For each column of codes the column of X that multiplies it; -1 for none.
     predictors
@@ -148,6 +148,7 @@ class Design:
         for c in range(first, last):
             if self.weights[c] >= 0:
                 values[:, c - first] = X[:, self.weights[c]]
+            values[places[:, c - first] == self.dim, c - first] = 0.0
         starts = np.arange(n + 1, dtype=np.int32) * width
         sparse = csr_array((values.ravel(), places.ravel(), starts), shape=(n, self.dim + 1))
         return _Part(X[:, slice(*one.columns)], np.asarray(one.places, dtype=int), sparse if width else None)

@@ -37,17 +37,20 @@ def add_coded(
 ) -> None:
     """Add to a predictor what its codes pick out of theta, and what all rows have in common."""
     X, codes, spans, weights = design[0], design[1], design[2], design[4]
+    dim = theta.shape[0]
     for i in range(hi - lo):
         eta[i] += common
     for c in range(spans[0, SPANS * k + 3], spans[0, SPANS * k + 4]):
         column = weights[0, c]
         if column < 0:
             for i in range(hi - lo):
-                eta[i] += theta[codes[datum_at(order, lo + i), c]]
+                code = codes[datum_at(order, lo + i), c]
+                eta[i] += theta[code] if code < dim else 0.0
         else:
             for i in range(hi - lo):
                 datum = datum_at(order, lo + i)
-                eta[i] += X[datum, column] * theta[codes[datum, c]]
+                code = codes[datum, c]
+                eta[i] += X[datum, column] * theta[code] if code < dim else 0.0
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -140,7 +143,8 @@ def add_rows(
             column = weights[0, c]
             for i in range(hi - lo):
                 datum = datum_at(order, lo + i)
-                out[codes[datum, c]] += slope[i] if column < 0 else slope[i] * X[datum, column]
+                if codes[datum, c] < dim:
+                    out[codes[datum, c]] += slope[i] if column < 0 else slope[i] * X[datum, column]
 
 
 class OfRows(NamedTuple):

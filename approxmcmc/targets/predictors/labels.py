@@ -1,8 +1,29 @@
 """Names of a variable's entries, where its design has them: categories of codes, columns of a table."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from approxmcmc.sources import DataSource
+
+
+class Treatment(NamedTuple):
+    """Effects of all levels of a column but the first, the reference level, whose effect is 0 (treatment coding).
+
+    Parameters
+    ----------
+    column
+        Codes, a categorical column of pandas, or a column of categories of a source, as `PredictorTarget` takes them.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> def loglik(eta, y):
+    ...     return -0.5 * (y - eta) ** 2
+    >>> predictors = {"mu": {"intercept": 1.0, "kind": amc.targets.Treatment(np.array([0, 1, 2, 0]))}}
+    >>> amc.PredictorTarget(loglik, predictors, np.zeros(4)).variables.shapes
+    {'intercept': (), 'kind': (2,)}
+    """
+
+    column: Any
 
 
 def codes_of(design: Any) -> Any:

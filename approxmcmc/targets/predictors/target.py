@@ -46,6 +46,7 @@ class PredictorTarget(PredictorsTarget):
         - n floats: x_i times a scalar;
         - n integers, or a column of categories: effect[code_i], one addition however many categories there are,
           numbered from 0;
+        - ``Treatment(column)`` of such codes: effects of all levels but the first, whose effect is 0;
         - a pair (n integers, n floats): x_i effect[code_i], a varying slope;
         - one number: that times a scalar that all rows share, such as an intercept or a log scale.
 
