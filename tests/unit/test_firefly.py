@@ -10,8 +10,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import FAILED, MOVED
-from approxmcmc.samplers.firefly.slice import is_inside
-from approxmcmc.samplers.firefly.theta_update import make_metropolis_move
+from approxmcmc.samplers.firefly.theta_update import is_inside, make_metropolis_move
 from tests.models import logistic, normal_logprior, normal_mean
 from tests.planting import plain
 
@@ -304,8 +303,8 @@ class TestCorners:
         check_bright_set(chain)
 
     def test_a_bright_datum_whose_gap_becomes_zero_goes_dark(self):
-        from approxmcmc.samplers.firefly.bright import log_odds_of
         from approxmcmc.samplers.firefly.implicit_z import go_bright_probability, go_dark_probability
+        from approxmcmc.samplers.firefly.joint import log_odds_of
 
         assert log_odds_of(0.0) == log_odds_of(-1e-9) == -math.inf
         assert math.isnan(log_odds_of(-0.1)) and math.isnan(log_odds_of(math.nan))

@@ -15,13 +15,11 @@ from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import STAYED
 from approxmcmc.samplers.firefly import bound as bounds
-from approxmcmc.samplers.firefly.bright import new_bright
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
-from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
-from approxmcmc.samplers.firefly.joint_target import JointTarget
+from approxmcmc.samplers.firefly.joint import JointDensity, new_bright, write_gaps
 from approxmcmc.samplers.firefly.program import FireflyProgram
-from approxmcmc.samplers.firefly.theta_update import make_metropolis_move
+from approxmcmc.samplers.firefly.theta_update import JointTarget, make_metropolis_move
 from tests.models import logistic
 from tests.oracle.test_firefly import z_kernel
 from tests.planting import plain
