@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.acceptance.laws.enumeration import mean_over_orders, number_of_orders, orders
+from approxmcmc.acceptance.laws.probability import mean_over_orders, number_of_orders, orders
 
 
 @pytest.mark.parametrize(("looks", "ways"), [([4], 1), ([2, 4], 6), ([1, 3, 6], 60), ([1, 2, 3, 4], 24)])

@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 from approxmcmc.acceptance.laws.audits import expected_errors, wrong_decisions
+from approxmcmc.acceptance.laws.early_stops import tolerance_stop_error
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
-from approxmcmc.acceptance.laws.tolerance import tolerance_stop_error
 
 LOOKS = {"batch_size": 20, "growth": 2.0, "boundary_shape": 0.4}
 LAW = LOOKS | {"epsilon": 0.05, "n_obs": 100}

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from approxmcmc.acceptance import SequentialTTest
-from approxmcmc.acceptance.laws.heavy_tails import share_of_heavy_draws
+from approxmcmc.acceptance.laws.audits import share_of_heavy_draws
 
 
 def stats(ratios=((0.4, 0.5), (0.3, 0.9)), **attrs):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
+from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error, type_one_error
 from approxmcmc.acceptance.laws.recursion import probability_above, sequential_test_error
-from approxmcmc.acceptance.laws.type_one_error import epsilon_for_type_one_error, type_one_error
 from approxmcmc.engine.terms.moments import merge, reset
 from approxmcmc.errors import InvalidInputError
 from tests.planting import plain
