@@ -136,6 +136,10 @@ class DifferentiableTarget(abc.ABC):
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
 
+    def compile_prior_gradient(self) -> Any:
+        """Compile ``add_prior_gradient(theta, out)`` alone, where that needs no gradient of the terms; for modes."""
+        return self.compile_gradient().add_prior_gradient
+
 
 class CompiledBound(NamedTuple):
     """What Firefly needs of a target: lower bounds 0 < B_i(theta) <= p(x_i | theta) whose product has a closed form.

@@ -163,6 +163,10 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self.source.refuse_changed_data()
         return self._compiled_gradient
 
+    def compile_prior_gradient(self) -> Any:
+        """Compile the gradient of the prior, once."""
+        return self._compiled_prior_gradient
+
     @functools.cached_property
     def _compiled(self) -> CompiledTarget:
         terms = log_terms_kernel(self._graph.function, self.data)
@@ -171,15 +175,16 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     @functools.cached_property
     def _compiled_gradient(self) -> CompiledGradient:
         gradient = gradient_kernel(self._graph.gradient, self.data)
-        return CompiledGradient(gradient, prior_gradient_kernel(self._prior_gradient_function), self.data, self.n_obs)
+        return CompiledGradient(gradient, self.compile_prior_gradient(), self.data, self.n_obs)
 
     @functools.cached_property
     def _prior_function(self) -> Any:
         return numba_function([self._theta], [self._prior], (self.initial_point(),))
 
     @functools.cached_property
-    def _prior_gradient_function(self) -> Any:
-        return numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
+    def _compiled_prior_gradient(self) -> Any:
+        slope = pt.grad(self._prior, self._theta)
+        return prior_gradient_kernel(numba_function([self._theta], [slope], (self.initial_point(),)))
 
 
 def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:

@@ -149,9 +149,11 @@ class TallDataTarget(
         InvalidInputError
             When a user's gradient differs from finite differences; the message names the worst coordinate.
         """
-        at = self.initial_point() + 0.1
-        add_prior_gradient = self.prior.compile_gradient(at, self.variables.labels())
-        return CompiledGradient(self._term_gradients(), add_prior_gradient, self.data, self.n_obs)
+        return CompiledGradient(self._term_gradients(), self.compile_prior_gradient(), self.data, self.n_obs)
+
+    def compile_prior_gradient(self) -> Any:
+        """Compile the gradient of the prior: its own, or differences of a function without one."""
+        return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:
         """Return the compiled batch kernel of the gradients of the terms."""
