@@ -51,6 +51,7 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
+    TermWork,
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
@@ -98,6 +99,7 @@ __all__ = [
     "Streams",
     "SurrogateTarget",
     "Target",
+    "TermWork",
     "TestedSampler",
     "TransitionMatrix",
     "TwinnedTarget",

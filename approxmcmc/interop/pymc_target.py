@@ -14,10 +14,17 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
+from approxmcmc.contracts import (
+    CompiledGradient,
+    CompiledTarget,
+    DifferentiableTarget,
+    Target,
+    TermWork,
+    TwinnedTarget,
+)
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
-from approxmcmc.interop.graphs import merge_branches, simplify
+from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, simplify
 from approxmcmc.interop.kernels import (
     gradient_kernel,
     log_prior_kernel,
@@ -152,6 +159,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
             f"{int(bad.sum()) - 1} others: {cause} Leave out or mend such rows, or give the variables an "
             "initval at which they can occur"
         )
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes, by its graph."""
+        found = operations_of_a_row(self._graph.terms, self.n_obs)
+        stored = sum(array.nbytes for array in self.data) / self.n_obs
+        return TermWork(found, GRADIENT * found, stored, "graph")
 
     def compile(self) -> CompiledTarget:
         """Hand the compiled likelihood and prior to the chain; compiled once."""

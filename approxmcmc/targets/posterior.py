@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import DifferentiableTarget, DiscreteTarget, Target
-from approxmcmc.engine.terms.gradients import make_add_differences
+from approxmcmc.engine.terms.gradients import DIFFERENCE, make_add_differences
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
@@ -22,6 +22,8 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of 1 and the coordinate
 # Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; to compile its gradient takes a second or more.
 FEW_PARAMETERS = 64
+
+UNSEEN = 1e-4  # standard deviations: errors of a gradient that no search for a mode notices
 
 AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
@@ -92,6 +94,13 @@ class Posterior:
             raise NotFiniteError(
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
                 "support"
+            )
+        # A central difference over h is off by rounding of h^2 bend, that is by so many standard deviations.
+        off = np.sqrt(np.abs(np.diag(hessian))) * DIFFERENCE * np.maximum(1.0, np.abs(theta)) * np.finfo(float).eps
+        if off.max() > UNSEEN:
+            raise NotFiniteError(
+                f"{self.target!r}: around theta = {theta} the log prior is too narrow for differences in coordinate "
+                f"{off.argmax()}, as in a hierarchy whose scale runs to 0"
             )
         return Quadratic(value, slope, 0.5 * (hessian + hessian.T))
 

@@ -17,6 +17,7 @@ from approxmcmc.contracts import (
     CompiledTermRange,
     DifferentiableTarget,
     Target,
+    TermWork,
     TwinnedTarget,
     content_hash,
 )
@@ -138,6 +139,14 @@ class TallDataTarget(
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
         return CompiledTarget(self._log_terms(), self.prior.compile(self.variables.size), self.data, self.n_obs)
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes: two operations for each number of its data, and three times that for a gradient."""
+        numbers = sum(array.size for array in self.data) / self.n_obs
+        known = type(self)._term_gradients is not TallDataTarget._term_gradients
+        stored = sum(array.nbytes for array in self.data) / self.n_obs
+        return TermWork(2.0 * numbers, 6.0 * numbers if known else None, stored)
 
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients of terms and prior.
