@@ -10,7 +10,7 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.acceptance.laws.probability import exact_probability
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
