@@ -192,7 +192,7 @@ def sample(
             if book.trace is not None:
                 return book.trace
             settings = settings._replace(seed=book.asked["seed"])
-        plan = make_plan(target, sampler, settings, initvals, book, cores=cores, say=progressbar)
+        plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace

@@ -41,7 +41,7 @@ class RunPlan(NamedTuple):
 
 
 def make_plan(
-    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
+    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
 ) -> RunPlan:
     """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
     if sampler is not None:
@@ -55,7 +55,7 @@ def make_plan(
     from approxmcmc.design.choice import choose_sampler
 
     wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
-    choice = choose_sampler(target, random_seed=_first(settings.seed), cores=cores, **wanted)
+    choice = choose_sampler(target, random_seed=_first(settings.seed), **wanted)
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)

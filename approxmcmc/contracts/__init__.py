@@ -50,6 +50,7 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
+    TermWork,
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
@@ -97,6 +98,7 @@ __all__ = [
     "Streams",
     "SurrogateTarget",
     "Target",
+    "TermWork",
     "TestedSampler",
     "TransitionMatrix",
     "TwinnedTarget",
