@@ -38,7 +38,7 @@ from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
 from approxmcmc.targets.checks import ROWS_AT_ONCE
 from approxmcmc.targets.given import kept
-from approxmcmc.targets.made_of_rows import MadeOfRows
+from approxmcmc.targets.parts import MadeOfRows
 
 CHECKED_POINTS = 3
 IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"

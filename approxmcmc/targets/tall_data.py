@@ -31,7 +31,7 @@ from approxmcmc.engine.terms.gradients import (
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
-from approxmcmc.targets.made_of_rows import MadeOfRows
+from approxmcmc.targets.parts import MadeOfRows
 
 SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
 
