@@ -28,7 +28,7 @@ MOST_PARAMETERS = 500  # evenly spaced ones; each takes ArviZ a millisecond
 NAMED = 3  # parameters in a sentence
 
 
-class Measure(NamedTuple):
+class Statistic(NamedTuple):
     """What ArviZ computes for each parameter; `sign` is 1 where large values are bad, -1 where small ones are."""
 
     name: str
@@ -56,9 +56,9 @@ def _tail_ess(draws: np.ndarray) -> Any:
     return az.ess(draws, method="tail", prob=(0.05, 0.95))
 
 
-R_HAT = Measure("R-hat", _r_hat, 1, ".4g")
-BULK = Measure("bulk ESS", _bulk_ess, -1, ".0f")
-TAIL = Measure("tail ESS", _tail_ess, -1, ".0f")
+R_HAT = Statistic("R-hat", _r_hat, 1, ".4g")
+BULK = Statistic("bulk ESS", _bulk_ess, -1, ".0f")
+TAIL = Statistic("tail ESS", _tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
@@ -156,7 +156,7 @@ def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
     return ""
 
 
-def _judged(measure: Measure, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
+def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
     """Compare one measure of all parameters with its limit, and name the worst."""
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])
