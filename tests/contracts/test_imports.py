@@ -23,6 +23,7 @@ ORDER = (
     {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
+    {"nuts"},
     {"reference", "diagnostics"},
     {"design", "plots", "foreign"},
     {"couplings"},
