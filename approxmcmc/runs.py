@@ -13,18 +13,20 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target, Variables, WholeRun, WholeSampler
+from approxmcmc.contracts.records import ENOUGH_AUDITS
+from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
-from approxmcmc.diagnostics.target_ess import smallest_ess
+from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace, named_trace
 from approxmcmc.sampling.assembly import assemble
-from approxmcmc.sampling.audits import audit_draws, time_for_draws
+from approxmcmc.sampling.audits import FEWEST, audit_draws, time_for_draws
 from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
 from approxmcmc.sampling.progress import progress
 
 TUNE = 1000  # steps of a chain where the user asks for no number
@@ -124,7 +126,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         found_rate = program.attrs.get("audit_every") or audit_every
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
-    goals = _goals(settings, target.variables, weighted="weight" in program.value_names)
+    goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
     began = time.perf_counter() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = book.checkpoints() if book else None
@@ -147,8 +149,9 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         )
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
+    fewest = ENOUGH_AUDITS if chosen else FEWEST
     result = audit_draws(
-        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
+        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
     attrs = {
         **_origin(plan),
@@ -184,7 +187,7 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
         book.write(Snapshot(None, {}, 0.0, "", []))
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
-    goals = _goals(settings, Variables(dict(target.variables.shapes)), weighted=False)
+    goals = _goals(settings, Variables(dict(target.variables.shapes)), chosen, weighted=False)
     sequences, _ = seed_sequences(settings.seed, settings.chains)
     asked = WholeRun(
         goals=goals,
@@ -235,12 +238,15 @@ def judge(trace: xr.DataTree) -> str:
     return report(found)
 
 
-def _goals(settings: Settings, variables: Variables, *, weighted: bool) -> Goals:
+def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
     """Return how long the chains run: to an ESS as ArviZ sees it in these variables, or `draws` each."""
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:
-            return ThinnedDraws(settings.draws, settings.enough, smallest_ess(variables, settings.draws))
+            enough, steps = max(settings.enough, LEAST_ESS * settings.chains), settings.draws * settings.thin
+            longest = most_thinning(chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains)
+            measures = smallest_ess(variables, settings.draws), chains_agree(variables)
+            return ThinnedDraws(settings.draws, enough, *measures, longest)
         return FixedDraws(settings.draws, settings.every)
     if weighted:
         raise IncompatibleError(

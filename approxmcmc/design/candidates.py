@@ -122,8 +122,8 @@ def _independent_draws(known: Situation) -> Pairing:
 
 def _langevin(known: Situation) -> Pairing:
     # 1.65^2 d^(-1/3) and .574 are best in high dimension (Roberts and Rosenthal 1998).
-    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.fit, target_acceptance=0.574)
-    return Pairing(known.target, MetropolisHastings(step, ExactTest()), known.fit)
+    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.mode, target_acceptance=0.574)
+    return Pairing(known.target, MetropolisHastings(step, ExactTest()), known.mode)
 
 
 def _trajectories(known: Situation) -> Pairing:
@@ -143,6 +143,11 @@ def _no_covariance(known: Situation) -> str:
 
 def _no_gradient(known: Situation) -> str:
     return known.why_no_covariance if known.has_gradient else "the target has no gradient"
+
+
+def _no_mode_or_gradient(known: Situation) -> str:
+    """Say why there are no Langevin steps; in the metric of a pilot trajectories forget faster."""
+    return _no_gradient(known) or known.why_no_expansion
 
 
 def _no_mode(known: Situation) -> str:
@@ -232,8 +237,8 @@ TALL = (
         True,
         _langevin,
         _gradient_steps,
-        _no_gradient,
-        law="fit",
+        _no_mode_or_gradient,
+        law="mode",
         parts=frozenset({"gradient"}),
         products=lambda known, counted: 3.0 * counted.steps,
     ),

@@ -165,12 +165,12 @@ def choose_sampler(
             count(entry, known, goal)
         elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
-            measure(entry, trial, goal, best, hope)
+            measure(entry, trial, known, goal, best, hope)
         for other in entries:
             look_again(other, known, goal)
     while unfinished := contenders(entries, goal):
         for entry, trial in unfinished:
-            measure(entry, trial, goal, best_of(entries, goal), math.inf)
+            measure(entry, trial, known, goal, best_of(entries, goal), math.inf)
     chosen = best_of(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
@@ -226,6 +226,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         "setup_mode_seconds": taken,
         "setup_mode_passes": sum(law.passes for law in known.laws()),
         "setup_design_seconds": seconds - taken,
+        "counted_seconds_per_step": found.seconds_per_step,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
     }

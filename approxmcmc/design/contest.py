@@ -8,6 +8,7 @@ import math
 import time
 import warnings
 
+from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
@@ -44,7 +45,13 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
     """
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
-    return goal.price(floor.set_up + floor.trial + shared, floor.per_draw), not floor.foretold
+    afterwards = audits_of(candidate, known)
+    return goal.price(floor.set_up + floor.trial + shared + afterwards, floor.per_draw), not floor.foretold
+
+
+def audits_of(candidate: Candidate, known: Situation) -> float:
+    """Return the seconds of the audits that a run needs to tell whether it is biased; exact samplers need none."""
+    return 0.0 if candidate.exact else ENOUGH_AUDITS * AUDIT * known.pass_seconds
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
@@ -131,7 +138,7 @@ def why_not_possible(error: Exception) -> str:
     return f"not possible: {reason}"
 
 
-def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: float) -> None:
+def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
     """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
 
     A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
@@ -149,7 +156,8 @@ def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: 
         entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
         return
     entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
-    entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
+    price = goal.price(audits_of(entry.candidate, known), found.seconds_per_draw, found.error)
+    entry.measured, entry.price = found, price
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 

@@ -223,8 +223,17 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
     pilot = 750 * 8 * (3e-3 + 2 * 0.4e-9 * 16**2)
     assert before - after == pytest.approx(pilot) and not afraid  # nothing but passes, which are foretold
     langevin = _named("Langevin steps, exact test")
-    with_mode, with_pilot = (contest.floor_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {}))
-    assert with_pilot > with_mode
+    with_mode, without = (contest.floor_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {}))
+    assert without - with_mode == pytest.approx((40 + 4 * 34) * 3e-3, rel=1e-3)  # a climb, and four Newton steps
+
+
+def test_a_biased_sampler_pays_for_its_audits():
+    goal = prices.checked_goal(None, None, None)
+    *_, exact, biased = TALL
+    known = _known(**{"mode": LAW, "core rows": None})
+    assert contest.audits_of(exact, known) == 0.0
+    assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
+    assert contest.floor_of(biased, known, goal)[0] > contest.audits_of(biased, known)
 
 
 def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
@@ -367,16 +376,16 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     entries = [prices.Entry(one, 0.01, has_set_up=False) for one in TALL[:3]]
     trials = [Told(seconds) for seconds in (1e-4, 1.5e-4, 1e-2)]
     for entry, trial in zip(entries, trials, strict=True):
-        contest.measure(entry, trial, goal, None, hope=1.0)
+        contest.measure(entry, trial, _known(), goal, None, hope=1.0)
     assert [entry for entry, _ in contest.contenders(entries, goal)] == entries[:2]
     for entry, trial in contest.contenders(entries, goal):
-        contest.measure(entry, trial, goal, entries[0], hope=math.inf)
+        contest.measure(entry, trial, _known(), goal, entries[0], hope=math.inf)
     assert not contest.contenders(entries, goal)
     assert [trial.worths for trial in trials] == [[0.25, pytest.approx(5.0)]] * 2 + [[0.25]]
-    contest.measure(entries[0], trials[0], prices.checked_goal(2.0, None, None), None, hope=1.0)
+    contest.measure(entries[0], trials[0], _known(), prices.checked_goal(2.0, None, None), None, hope=1.0)
     assert trials[0].worths[-1] == 0.25 and entries[0].unfinished is None  # a time limit cuts none
     effective = 100.0
-    contest.measure(entries[0], trials[0], goal, None, hope=1.0)
+    contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
     assert entries[0].unfinished is None  # it has seen enough
 
 
