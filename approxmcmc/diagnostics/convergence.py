@@ -29,7 +29,7 @@ MOST_PARAMETERS = 500  # evenly spaced ones; each takes half a millisecond
 NAMED = 3  # parameters in a sentence
 
 
-class Measure(NamedTuple):
+class Statistic(NamedTuple):
     """What is computed for each parameter; `sign` is 1 where large values are bad, -1 where small ones are."""
 
     name: str
@@ -38,9 +38,9 @@ class Measure(NamedTuple):
     digits: str
 
 
-R_HAT = Measure("R-hat", rank_r_hat, 1, ".4g")
-BULK = Measure("bulk ESS", bulk_ess, -1, ".0f")
-TAIL = Measure("tail ESS", tail_ess, -1, ".0f")
+R_HAT = Statistic("R-hat", rank_r_hat, 1, ".4g")
+BULK = Statistic("bulk ESS", bulk_ess, -1, ".0f")
+TAIL = Statistic("tail ESS", tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
@@ -138,7 +138,7 @@ def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
     return ""
 
 
-def _judged(measure: Measure, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
+def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
     """Compare one measure of all parameters with its limit, and name the worst."""
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])
