@@ -229,7 +229,7 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
 
 def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, None)
-    *_, exact, biased = TALL
+    *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "core rows": None})
     assert contest.audits_of(exact, known) == 0.0
     assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
