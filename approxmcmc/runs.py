@@ -17,6 +17,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
@@ -35,7 +36,8 @@ TUNE = 1000  # steps of a chain where the user asks for no number
 class RunPlan(NamedTuple):
     """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
 
-    `content` is the hash of the target: seconds where there are many data, so that it is made once.
+    `content` is the hash of the target: seconds where there are many data, so that it is made once. `compiled_before`:
+    seconds that this process had spent compiling when the run was asked for.
     """
 
     target: Target
@@ -44,6 +46,7 @@ class RunPlan(NamedTuple):
     content: str
     initvals: Any = None
     attrs: Mapping[str, Any] = {}
+    compiled_before: float = 0.0
 
 
 def tuning_steps(sampler: Sampler, target: Target) -> int:
@@ -104,7 +107,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     """
     if isinstance(plan.sampler, WholeSampler):
         return _carry_out_whole(plan, book, cores=cores, progressbar=progressbar)
-    target, sampler, settings, _, initvals, chosen = plan
+    target, sampler, settings, _, initvals, chosen, compiled_before = plan
     tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
     begun = book.begun if book else None
     audit_every = settings.audit_every
@@ -155,7 +158,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     )
     attrs = {
         **_origin(plan),
-        "setup_compile_seconds": made.compile_seconds,
+        "setup_compile_seconds": compiled_so_far().seconds - compiled_before,
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
@@ -180,7 +183,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
 def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
     """Let a sampler draw all chains by itself. Its file holds the finished trace; what was interrupted starts again."""
-    target, sampler, settings, _, initvals, chosen = plan
+    target, sampler, settings, _, initvals, chosen, _ = plan
     if book:
         if book.begun:
             tell("%s: %r cannot take up a run, so that it starts again and repeats its draws", book.path, sampler)

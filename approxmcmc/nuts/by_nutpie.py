@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.nuts.raw import RECORDS, Job, Raw, records_of
+from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
 
 POLL = 0.002  # seconds between two looks at the chains
 SLICE = 0.2  # seconds that a chain runs before it makes room for one that is behind
@@ -25,26 +25,26 @@ CLOCK = "the total, spread over draws by their leapfrog steps"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Compiled:
+class NutpieModel:
     """A model that nutpie has compiled, and the seconds that this took."""
 
     made: Any
     seconds: float
 
 
-def compile_model(model: Any, names: Sequence[str] | None) -> Compiled:
+def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
     """Compile log density, gradient and variables of a model, whatever its compilation raises."""
     import nutpie
 
     began = time.perf_counter()
     made = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))
-    return Compiled(made, time.perf_counter() - began)
+    return NutpieModel(made, time.perf_counter() - began)
 
 
-class Chain:
+class NutpieChain:
     """One chain; its thread begins at the first `run`."""
 
-    def __init__(self, job: Job, compiled: Any, k: int, most: int, adaptation: str) -> None:
+    def __init__(self, job: NUTSJob, compiled: Any, k: int, most: int, adaptation: str) -> None:
         self._job, self._compiled, self._most, self._adaptation = job, compiled, most, adaptation
         self._seed = job.seeds[k]
         if job.starts is not None:
@@ -118,7 +118,7 @@ class Chain:
             self._sampler.cancel()
 
 
-def draw(job: Job, compiled: Compiled, adaptation: str = "diag") -> Raw:
+def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDraws:
     """Draw chains by nutpie.
 
     Raises
@@ -128,13 +128,13 @@ def draw(job: Job, compiled: Compiled, adaptation: str = "diag") -> Raw:
     """
     began = time.perf_counter()
     deadline = np.inf if job.seconds is None else began + job.seconds
-    wanted, most, chains, stopped, looked = job.draws, 0, list[Chain](), "", 0.0
+    wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
     try:
         while True:
             if wanted > most:  # chains that reach further start again, and are the same ones, longer
                 most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
                 _end(chains)
-                chains = [Chain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
+                chains = [NutpieChain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
             stopped, ended = _advance(chains, job, wanted, deadline), time.perf_counter()
             trees = [chain.draws() for chain in chains]
             longer = 0 if stopped else job.more(_joined(trees, "posterior", wanted))
@@ -149,14 +149,14 @@ def draw(job: Job, compiled: Compiled, adaptation: str = "diag") -> Raw:
     return _raw(chains, trees, wanted, compiled.seconds, ended - began - looked, stopped)
 
 
-def _end(chains: Sequence[Chain]) -> None:
+def _end(chains: Sequence[NutpieChain]) -> None:
     for chain in chains:
         chain.end()
 
 
-def _advance(chains: Sequence[Chain], job: Job, draws: int, deadline: float) -> str:
+def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
     """Run all chains to so many draws each, `cores` of them at a time; return "time_limit" where that came first."""
-    steps, running, since = job.tune + draws, list[Chain](), 0.0
+    steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
     turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
     try:
         while behind := [chain for chain in chains if chain.made < steps]:
@@ -179,13 +179,13 @@ def _advance(chains: Sequence[Chain], job: Job, draws: int, deadline: float) -> 
 
 
 def _raw(
-    chains: Sequence[Chain],
+    chains: Sequence[NutpieChain],
     trees: Sequence[xr.DataTree],
     most: int,
     compile_seconds: float,
     wall_seconds: float,
     stopped: str,
-) -> Raw:
+) -> RawDraws:
     """Cut all chains to the shortest, and spread the seconds of each over its steps by their gradients."""
     kept = min(most, *(tree["posterior"].sizes["draw"] for tree in trees))
     stats = records_of(_joined(trees, "sample_stats", kept))
@@ -197,7 +197,7 @@ def _raw(
         rate = chain.seconds / max(float(steps[0].sum() + steps[1].sum()), 1.0)
         warmup_seconds.append(rate * steps[0][:tuned])
         seconds.append(rate * steps[1][:kept])
-    return Raw(
+    return RawDraws(
         _joined(trees, "posterior", kept),
         stats,
         np.array(seconds),

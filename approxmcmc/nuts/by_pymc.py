@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.nuts.raw import Job, Raw, records_of
+from approxmcmc.nuts.raw import NUTSJob, RawDraws, records_of
 
 CLOCK = "each draw timed"
 
 
-class Clock:
+class StepClock:
     """Notes when each step of each chain ended; the limit counts from the first of them."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: NUTSJob) -> None:
         self.job, self.ends = job, [list[float]() for _ in job.seeds]
         self.late = False
 
@@ -42,7 +42,7 @@ class Clock:
         return np.concatenate([[np.median(spent) if len(spent) else 0.0], spent])[:steps]
 
 
-def draw(job: Job) -> Raw:
+def draw(job: NUTSJob) -> RawDraws:
     """Draw chains by PyMC.
 
     Raises
@@ -52,7 +52,7 @@ def draw(job: Job) -> Raw:
     """
     wanted, began = job.draws, time.perf_counter()
     while True:
-        clock = Clock(job)
+        clock = StepClock(job)
         tree = _sample(job, clock, wanted)
         stopped = "time_limit" if clock.late else ""
         if tree is None or tree["posterior"].sizes["draw"] < wanted or len(tree["posterior"]["chain"]) < len(job.seeds):
@@ -65,7 +65,7 @@ def draw(job: Job) -> Raw:
     return _raw(job, clock, tree, began, stopped)
 
 
-def _sample(job: Job, clock: Clock, draws: int) -> xr.DataTree | None:
+def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
     """Return what PyMC draws, None where it was stopped before the first draw was kept."""
     import pymc as pm
 
@@ -97,13 +97,13 @@ def _sample(job: Job, clock: Clock, draws: int) -> xr.DataTree | None:
         return None
 
 
-def _settings(job: Job) -> dict[str, Any]:
+def _settings(job: NUTSJob) -> dict[str, Any]:
     """Return settings of NUTS where it moves some of the variables; PyMC refuses settings that it does not use."""
     continuous = len(job.model.discrete_value_vars) < len(job.model.free_RVs)
     return {"nuts": {"target_accept": job.target_accept}} if continuous and job.target_accept != 0.8 else {}
 
 
-def _raw(job: Job, clock: Clock, tree: xr.DataTree | None, began: float, stopped: str) -> Raw:
+def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
     """Put draws and records together; what passed before the first step counts as compilation."""
     first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
     empty = xr.Dataset(coords={"chain": [0], "draw": np.arange(0)})
@@ -115,7 +115,7 @@ def _raw(job: Job, clock: Clock, tree: xr.DataTree | None, began: float, stopped
     chains = groups["posterior"]["chain"].to_numpy().tolist()
     tuned, kept = groups["warmup_posterior"].sizes["draw"], groups["posterior"].sizes["draw"]
     seconds = np.array([clock.seconds(k, tuned + kept) for k in chains])
-    return Raw(
+    return RawDraws(
         groups["posterior"],
         stats,
         seconds[:, tuned:],

@@ -19,7 +19,7 @@ RECORDS: Mapping[str, Sequence[str]] = {
 }
 
 
-class Job(NamedTuple):
+class NUTSJob(NamedTuple):
     """A run on a model. `draws` and `more(draws so far)` say where it ends.
 
     Parameters
@@ -59,7 +59,7 @@ class Job(NamedTuple):
     tick: Callable[[int], None]
 
 
-class Raw(NamedTuple):
+class RawDraws(NamedTuple):
     """All draws of all chains, dims (chain, draw, ...), and records of shape (chain, draw), by the names of `RECORDS`.
 
     `seconds` are those of each draw, `wall_seconds` those of the whole run, compilation excluded. `stopped` is "",

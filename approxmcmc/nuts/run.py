@@ -12,7 +12,7 @@ from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.nuts import by_nutpie, by_pymc
 from approxmcmc.nuts.diagnosis import why_no_start
-from approxmcmc.nuts.raw import Job, Raw
+from approxmcmc.nuts.raw import NUTSJob, RawDraws
 from approxmcmc.nuts.records import named_draws
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.initial import as_points
@@ -20,7 +20,7 @@ from approxmcmc.sampling.progress import progress
 
 KEPT = 3  # compiled models: a study or a notebook meets one model again and again
 MOST = 2**31  # draws of a chain that is to run until its draws say enough
-_compiled: dict[Any, by_nutpie.Compiled] = {}
+_compiled: dict[Any, by_nutpie.NutpieModel] = {}
 
 
 def model_of(target: Any) -> Any:
@@ -79,7 +79,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
     total = len(asked.seeds) * (asked.tune + asked.thin * asked.goals.expected[0])
     label = f"NUTS by {library}, {len(asked.seeds)} chains"
     with progress(total, show=asked.progressbar, label=label, time_limit=asked.time_limit) as bar:
-        job = Job(
+        job = NUTSJob(
             model=model,
             names=names,
             seeds=asked.seeds,
@@ -98,7 +98,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
     return named_draws(raw, target, asked, asked.thin * goal.every, flat_draws, {"nuts": library})
 
 
-def _draw(job: Job, compiled: by_nutpie.Compiled | None) -> Raw:
+def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
     """Draw by nutpie where it has compiled the model, by PyMC otherwise."""
     try:
         return by_pymc.draw(job) if compiled is None else by_nutpie.draw(job, compiled)
@@ -106,7 +106,7 @@ def _draw(job: Job, compiled: by_nutpie.Compiled | None) -> Raw:
         raise SamplingError(why_no_start(job.model, error)) from error
 
 
-def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.Compiled | None:
+def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.NutpieModel | None:
     """Compile a model for nutpie, once for each content; None where nutpie cannot, unless nutpie was asked for."""
     key = target.content_hash(), None if names is None else tuple(names)
     if key not in _compiled:

@@ -16,7 +16,7 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.nuts import by_nutpie, by_pymc, run, settings
 from approxmcmc.nuts.diagnosis import why_no_start
-from approxmcmc.nuts.raw import Raw
+from approxmcmc.nuts.raw import RawDraws
 from approxmcmc.nuts.records import thinned
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
 from tests import pymc_zoo as zoo
@@ -133,7 +133,7 @@ def fake_draw(job, compiled=None):
     stats["diverging"] = np.arange(draws)[None] % 5 == 0
     stats["diverging"] = np.repeat(stats["diverging"], len(job.seeds), axis=0)
     seconds = [np.full((len(job.seeds), n), 0.5) for n in (draws, job.tune)]
-    return Raw(group(draws, 0), stats, seconds[0], group(job.tune, 0), warmup, seconds[1], 2.0, 9.0, "a clock")
+    return RawDraws(group(draws, 0), stats, seconds[0], group(job.tune, 0), warmup, seconds[1], 2.0, 9.0, "a clock")
 
 
 @pytest.fixture
