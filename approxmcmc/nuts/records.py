@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun
-from approxmcmc.nuts.raw import Raw
+from approxmcmc.nuts.raw import RawDraws
 
 GRADIENTS = "gradient_evaluations"
 COUNTS = (GRADIENTS, "likelihood_evaluations", "datapoints_touched")
@@ -17,7 +17,7 @@ MEANT = ("acceptance_rate",)
 
 
 def named_draws(
-    raw: Raw, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
+    raw: RawDraws, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
 ) -> NamedDraws:
     """Return every so-many-th draw with the records of those dropped added up, and the totals of tuning."""
     stats = _counted({**raw.stats, "perf_counter_diff": raw.seconds}, target.n_obs, only_nuts=raw.only_nuts)
