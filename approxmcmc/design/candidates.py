@@ -18,6 +18,7 @@ from approxmcmc.contracts import (
     Sampler,
     Target,
 )
+from approxmcmc.design import nuts
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.work import NUMBER, PRODUCT, RESIDUAL, TRANSITION, Counted, Rates
@@ -81,6 +82,8 @@ class Candidate:
         Products of a matrix and a vector, of shapes (dim, dim) and (dim,), in so much counted work.
     residuals
         Whether its terms are residuals of an expansion, of rows read at random.
+    is_counted
+        Whether its price is that of its floor, and no trial is made.
     """
 
     name: str
@@ -92,6 +95,7 @@ class Candidate:
     parts: frozenset[str] = frozenset()
     products: Callable[[Situation, Counted], float] = lambda known, counted: 0.0
     residuals: bool = False
+    is_counted: bool = False
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -279,6 +283,14 @@ TALL = (
         parts=frozenset({"gradient", "expansion"}),
         products=_of_transitions,
         residuals=True,
+    ),
+    Candidate(
+        nuts.name(),
+        True,
+        lambda known: Pairing(known.target, nuts.sampler(known.target)),
+        lambda known: Floor(nuts.set_up_seconds(known), nuts.seconds_per_draw(known)),
+        nuts.why_not,
+        is_counted=True,
     ),
 )
 GIBBS = Candidate(

@@ -12,7 +12,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
-from approxmcmc.design.trial import ENOUGH, Trial
+from approxmcmc.design.trial import ENOUGH, Measured, Trial
 from approxmcmc.design.work import AUDIT, Counted, seconds_of_steps
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
@@ -77,6 +77,18 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     ):
         return "not tried: trials have taken their share of the budget"
     return ""
+
+
+def count(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Make a candidate whose price is counted, or say in its entry why it is not possible; its floor is its price."""
+    try:
+        entry.setting = entry.candidate.make(known)
+    except FAILURES as error:
+        entry.verdict = why_not_possible(error)
+        return
+    floor = entry.candidate.floor(known)
+    entry.price, entry.set_up = entry.floor, floor.set_up
+    entry.measured = Measured(floor.per_draw, math.nan, 1.0, 0.0, floor.set_up, None, 1.0, math.inf)
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
