@@ -141,7 +141,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
         # Without a core all rows are light, as they lie: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
-        self._rows = self._light if self.core.size else None  # of the bounds: None is all
+        self._rows: Any = self._light if self.core.size else None  # of the bounds: None is all
         self._numbers = taken(numbers, self._light)
         nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
         light, left = survey.total if self.expand else nothing, survey.left

@@ -123,7 +123,8 @@ def run(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
-    loop, generator = make_run(moves.move), rng
+    loop: Any = make_run(moves.move)
+    generator: Any = rng
     if not config.DISABLE_JIT:
         signature = nb.void(ADDRESSES, type_of(state), VECTOR, nb.float64, MATRIX, INDICES)
         loop, generator = entry_point(kernel(make_entry(loop), signature, allocates=False), signature), addresses(rng)
