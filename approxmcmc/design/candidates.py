@@ -36,13 +36,18 @@ class Floor(NamedTuple):
     """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
 
     Laws that are shared, such as the mode, and compilation are not in it. `foretold` says that the set-up will hardly
-    take longer. `trial` are the seconds of the shortest trial, after which an answer is so much later.
+    take longer. `per_step` are the seconds of a step, of which a trial makes some hundred.
     """
 
     set_up: float
     per_draw: float
     foretold: bool = True
-    trial: float = 0.0
+    per_step: float = 0.0
+
+    @property
+    def trial(self) -> float:
+        """Seconds of the shortest trial, after which an answer is so much later."""
+        return TRIAL_STEPS * self.per_step
 
 
 class Pairing(NamedTuple):
@@ -167,7 +172,7 @@ def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
 
     def floor(known: Situation) -> Floor:
         step = known.pass_seconds + _step(known, 1.0)
-        return Floor(0.0, step * draws(known.dim), trial=TRIAL_STEPS * step)
+        return Floor(0.0, step * draws(known.dim), per_step=step)
 
     return floor
 
@@ -175,14 +180,14 @@ def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
 def _gradient_steps(known: Situation) -> Floor:
     """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
-    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, trial=TRIAL_STEPS * step)
+    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, per_step=step)
 
 
 def _trajectory(known: Situation) -> Floor:
     """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
     leapfrogs = known.dim**0.25
     step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * PRODUCT * known.dim**2) + _step(known, 1.0)
-    return Floor(0.0, step, trial=TRIAL_STEPS * step)
+    return Floor(0.0, step, per_step=step)
 
 
 def _few_rows(known: Situation) -> Floor:
@@ -190,7 +195,7 @@ def _few_rows(known: Situation) -> Floor:
     rates = known.rates.of_residuals()
     step = _step(known, 1.5, rates) + FEWEST_READ * rates.term
     set_up = 0.0 if known.has("core rows") else known.expansion_seconds
-    return Floor(set_up, step, foretold=known.has("core rows"), trial=TRIAL_STEPS * step)
+    return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
 
 
 def _few_rows_exactly(known: Situation) -> Floor:
@@ -199,7 +204,7 @@ def _few_rows_exactly(known: Situation) -> Floor:
     if isinstance(known.target, LinearTarget):
         return floor
     step = floor.per_draw + RESIDUAL * known.pass_seconds
-    return floor._replace(per_draw=step, trial=TRIAL_STEPS * step)
+    return floor._replace(per_draw=step, per_step=step)
 
 
 def _of_trajectories(known: Situation, counted: Counted) -> float:

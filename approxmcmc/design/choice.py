@@ -5,9 +5,10 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
    *price*,
 
-       seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, the risk in squared posterior standard deviations.
+   s the seconds of an effective draw, t those of a step, n the steps that are made whatever they say, the risk in
+   squared posterior standard deviations.
    Trials are short while a rival could be better, see `contest`.
 3. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
    the answer is near, or trials have taken their share of the budget.
@@ -80,6 +81,7 @@ def choose_sampler(
     time_limit: float | None = None,
     target_ess: float | None = None,
     bias: float | str | None = None,
+    draws: int | None = None,
     chains: int = 4,
     random_seed: Any = None,
 ) -> Choice:
@@ -96,6 +98,9 @@ def choose_sampler(
     bias
         ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
         exact sampler wherever one needs at most twice the time of the fastest.
+    draws
+        Steps of each chain that the run makes at the least, as `sample` does for the draws that it keeps; None: no more
+        than effective draws take.
     chains
         Of the run that follows.
     random_seed
@@ -135,7 +140,7 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = checked_goal(time_limit, target_ess, bias)
+    goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
     known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]

@@ -46,7 +46,8 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
     afterwards = audits_of(candidate, known)
-    return goal.price(floor.set_up + floor.trial + shared + afterwards, floor.per_draw), not floor.foretold
+    set_up = floor.set_up + floor.trial + shared + afterwards
+    return goal.price(set_up, floor.per_draw, floor.per_step), not floor.foretold
 
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
@@ -72,9 +73,8 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
-    if entry.has_set_up and spent > max(
-        SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
-    ):
+    budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)
+    if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
         return "not tried: trials have taken their share of the budget"
     return ""
 
@@ -84,7 +84,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
-        return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
+        return best is not None and goal.price(0.0, seconds_per_step, seconds_per_step) > NEARLY * best.price
 
     def price(counted: Counted) -> float:
         rates = known.rates.of_residuals() if candidate.residuals else known.rates
@@ -136,7 +136,7 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
 
     def worth(seconds_per_draw: float) -> float:
         fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest), hope), LEAST_TRIAL)
+        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest, 0.0), hope), LEAST_TRIAL)
 
     try:
         found = trial.measure(worth, audited=not entry.exact)
@@ -144,7 +144,8 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
         entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
         return
     entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
-    price = goal.price(audits_of(entry.candidate, known), found.seconds_per_draw, found.error)
+    audits = audits_of(entry.candidate, known)
+    price = goal.price(audits, found.seconds_per_draw, found.seconds_per_step, found.error)
     entry.measured, entry.price = found, price
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
