@@ -20,7 +20,16 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
-from approxmcmc.design.work import NUMBER, PRODUCT, RESIDUAL, TRANSITION, Counted, Rates
+from approxmcmc.design.work import (
+    NUMBER,
+    PRODUCT,
+    RESIDUAL,
+    STEP,
+    TRANSITION_STEP,
+    Counted,
+    seconds_of_steps,
+    seconds_of_transitions,
+)
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
@@ -82,10 +91,8 @@ class Candidate:
         is none), or none.
     parts
         What it compiles for a new model, beside the terms.
-    products
-        Products of a matrix and a vector, of shapes (dim, dim) and (dim,), in so much counted work.
-    residuals
-        Whether its terms are residuals of an expansion, of rows read at random.
+    seconds
+        What so much counted work takes.
     """
 
     name: str
@@ -95,8 +102,7 @@ class Candidate:
     why_not: Callable[[Situation], str] = lambda known: ""
     law: str = ""
     parts: frozenset[str] = frozenset()
-    products: Callable[[Situation, Counted], float] = lambda known, counted: 0.0
-    residuals: bool = False
+    seconds: Callable[[Situation, Counted], float] = lambda known, counted: _seconds(known, counted, 0.0)
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -162,9 +168,9 @@ def _no_expansion(known: Situation) -> str:
 # --- what a step and an effective draw take at best ---
 
 
-def _step(known: Situation, products: float, rates: Rates | None = None) -> float:
+def _step(known: Situation, products: float, alone: float = STEP) -> float:
     """Return the seconds of a step beside the rows that it reads."""
-    return (rates or known.rates).step + NUMBER * known.dim + products * PRODUCT * known.dim**2
+    return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
 
 
 def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
@@ -192,8 +198,7 @@ def _trajectory(known: Situation) -> Floor:
 
 def _few_rows(known: Situation) -> Floor:
     """Return the floor of core rows: their set-up, and for a draw the rows that decide it."""
-    rates = known.rates.of_residuals()
-    step = _step(known, 1.5, rates) + FEWEST_READ * rates.term
+    step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
     set_up = 0.0 if known.has("core rows") else known.expansion_seconds
     return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
 
@@ -207,19 +212,20 @@ def _few_rows_exactly(known: Situation) -> Floor:
     return floor._replace(per_draw=step, per_step=step)
 
 
+# --- what counted work takes ---
+
+
+def _seconds(known: Situation, counted: Counted, products: float) -> float:
+    return seconds_of_steps(known.rates, known.dim, counted, products)
+
+
 def _of_trajectories(known: Situation, counted: Counted) -> float:
-    """Return two products for each gradient of all rows, and one for the momentum."""
-    return counted.steps + 2.0 * counted.gradients / known.target.n_obs
+    """Return the seconds with two products for each gradient of all rows, and one for the momentum."""
+    return _seconds(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
 
 
 def _of_transitions(known: Situation, counted: Counted) -> float:
-    """Return the products of transitions: one and a half where the surrogate is a normal law, else a trajectory's."""
-    core = known.core_rows
-    if core.laplace is not core.pilot:
-        return 1.5 * counted.steps
-    if core.core.size:
-        return 3.0 * counted.gradients / core.core.size
-    return 3.0 * counted.steps * TRANSITION * known.dim**0.25
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core))
 
 
 # Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
@@ -231,7 +237,7 @@ TALL = (
         _walks(lambda dim: 1.0),
         _no_mode,
         law="mode",
-        products=lambda known, counted: counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
     ),
     Candidate(
         "Langevin steps, exact test",
@@ -241,7 +247,7 @@ TALL = (
         _no_mode_or_gradient,
         law="mode",
         parts=frozenset({"gradient"}),
-        products=lambda known, counted: 3.0 * counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, 3.0 * counted.steps),
     ),
     Candidate(
         "Hamiltonian trajectories, exact test",
@@ -251,7 +257,7 @@ TALL = (
         _no_gradient,
         law="pilot",
         parts=frozenset({"gradient"}),
-        products=_of_trajectories,
+        seconds=_of_trajectories,
     ),
     # Best efficiencies of walks are near .33 / d.
     Candidate(
@@ -261,7 +267,7 @@ TALL = (
         _walks(lambda dim: max(1.0, float(dim))),
         _no_covariance,
         law="fit",
-        products=lambda known, counted: counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
     ),
     Candidate(
         "core rows, surrogate transitions, exact test",
@@ -271,8 +277,7 @@ TALL = (
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        products=_of_transitions,
-        residuals=True,
+        seconds=_of_transitions,
     ),
     Candidate(
         "core rows, surrogate transitions, t-test",
@@ -282,8 +287,7 @@ TALL = (
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        products=_of_transitions,
-        residuals=True,
+        seconds=_of_transitions,
     ),
 )
 GIBBS = Candidate(

@@ -2,8 +2,9 @@
 
     price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-s the seconds of an effective draw, t those of a step, of which a run makes n whatever its draws say; the risk in squared posterior standard deviations. Seconds are those of counted work
-on one core (`work`): neither a clock nor the number of cores moves a price.
+s the seconds of an effective draw, t those of a step, of which a run makes n whatever its draws say; the risk in
+squared posterior standard deviations. Seconds are those of counted work on one core (`work`): neither a clock nor the
+number of cores moves a price.
 """
 
 import dataclasses

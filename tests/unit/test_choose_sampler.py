@@ -395,6 +395,15 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     assert entries[0].unfinished is None  # it has seen enough
 
 
+def test_a_trial_that_says_nothing_wins_against_none_that_does():
+    goal, entries = prices.checked_goal(None, None, None), []
+    for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
+    assert contest.best_of(entries, goal) is entries[1]
+    assert contest.best_of(entries[:1], goal) is entries[0]
+
+
 def test_a_trial_with_few_effective_draws_promises_nothing():
     """Independent draws of a funnel stick, and a short trial that sees it once or twice takes them for fast."""
     goal = prices.checked_goal(None, None, None)
