@@ -9,11 +9,13 @@ import xarray as xr
 from approxmcmc.api import as_target, checked_cores, checked_time_limit, warn_of
 from approxmcmc.contracts import Component, Target
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.book import Book, Settings, book_of, described, refuse_another_run, versions
 from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.runs import carry_out, make_plan
 from approxmcmc.sampling.goals import FixedDraws
+from approxmcmc.sampling.progress import told_of_compiling
 
 
 def resume(
@@ -69,6 +71,7 @@ def resume(
     >>> longer.posterior.sizes["draw"]
     150
     """
+    compiled_before = compiled_so_far().seconds
     target = as_target(target)
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
@@ -90,8 +93,10 @@ def resume(
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
-    trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+    with told_of_compiling(progressbar):
+        plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
+        plan = plan._replace(compiled_before=compiled_before)
+        trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace
 

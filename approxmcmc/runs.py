@@ -17,6 +17,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
@@ -31,7 +32,8 @@ from approxmcmc.sampling.progress import progress
 class RunPlan(NamedTuple):
     """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
 
-    `content` is the hash of the target: seconds where there are many data, so that it is made once.
+    `content` is the hash of the target: seconds where there are many data, so that it is made once. `compiled_before`:
+    seconds that this process had spent compiling when the run was asked for.
     """
 
     target: Target
@@ -40,6 +42,7 @@ class RunPlan(NamedTuple):
     content: str
     initvals: Any = None
     attrs: Mapping[str, Any] = {}
+    compiled_before: float = 0.0
 
 
 def make_plan(
@@ -94,7 +97,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
     Raises what `sample` raises.
     """
-    target, sampler, settings, content, initvals, chosen = plan
+    target, sampler, settings, content, initvals, chosen, compiled_before = plan
     tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
     begun = book.begun if book else None
     audit_every = settings.audit_every
@@ -149,7 +152,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         "target_content_hash": content,
         "why_not_invariant": sampler.why_not_invariant(target),
         "distance_to_model": math.nan if target.distance_to_model is None else target.distance_to_model,
-        "setup_compile_seconds": made.compile_seconds,
+        "setup_compile_seconds": compiled_so_far().seconds - compiled_before,
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
