@@ -18,6 +18,7 @@ from approxmcmc.contracts import (
     Sampler,
     Target,
 )
+from approxmcmc.design import nuts
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.work import (
@@ -93,6 +94,8 @@ class Candidate:
         What it compiles for a new model, beside the terms.
     seconds
         What so much counted work takes.
+    is_counted
+        Whether its price is that of its floor, and no trial is made.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Candidate:
     law: str = ""
     parts: frozenset[str] = frozenset()
     seconds: Callable[[Situation, Counted], float] = lambda known, counted: _seconds(known, counted, 0.0)
+    is_counted: bool = False
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -288,6 +292,14 @@ TALL = (
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
         seconds=_of_transitions,
+    ),
+    Candidate(
+        nuts.name(),
+        True,
+        lambda known: Pairing(known.target, nuts.sampler(known.target)),
+        lambda known: Floor(nuts.set_up_seconds(known), step := nuts.seconds_per_draw(known), per_step=step),
+        nuts.why_not,
+        is_counted=True,
     ),
 )
 GIBBS = Candidate(

@@ -27,12 +27,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.contracts import Target
-from approxmcmc.design.candidates import Pairing, candidates
-from approxmcmc.design.contest import begin, best_of, contenders, enter, look_again, measure, spent, why_not_tried
+from approxmcmc.contracts import Target, WholeSampler
+from approxmcmc.design import nuts
+from approxmcmc.design.candidates import TALL, Pairing, candidates
+from approxmcmc.design.contest import (
+    begin,
+    best_of,
+    contenders,
+    count,
+    enter,
+    look_again,
+    measure,
+    spent,
+    why_not_tried,
+)
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
+from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.interop.any_model import as_target
 
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
@@ -48,7 +61,8 @@ class Choice:
     sampler
         What to run on it.
     initvals
-        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps.
+        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps. None where
+        there was no trial.
     tune
         Tuning steps that suffice from there.
     table
@@ -63,7 +77,7 @@ class Choice:
 
     target: Target
     sampler: Any
-    initvals: np.ndarray
+    initvals: np.ndarray | None
     tune: int
     table: pd.DataFrame
     sentence: str
@@ -90,7 +104,7 @@ def choose_sampler(
     Parameters
     ----------
     target
-        A target of the library.
+        A target of the library, or a ``pymc.Model``.
     time_limit
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
@@ -142,6 +156,9 @@ def choose_sampler(
     """
     goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
+    target = as_target(target)
+    if isinstance(target, Target) and target.why_no_terms:
+        return _only_nuts(target)
     known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
@@ -149,7 +166,9 @@ def choose_sampler(
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
         entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
-        if not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
+        if not entry.verdict and entry.candidate.is_counted:
+            count(entry, known, goal)
+        elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
             measure(entry, trial, known, goal, best, hope)
         for other in entries:
@@ -167,6 +186,8 @@ def choose_sampler(
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    if target.why_no_terms:
+        return Pairing(target, nuts.sampler(target))
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
@@ -216,5 +237,19 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     }
     low, high = PILOT_TUNE
     tune = int(np.clip(10.0 * found.memory, low, high))
+    if isinstance(setting.sampler, WholeSampler):
+        tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
+
+
+def _only_nuts(target: Target) -> Choice:
+    """Return NUTS for a model that cannot be read row by row, and why no other candidate fits it."""
+    sampler, name = nuts.sampler(target), nuts.name(target)
+    why = first_clause(target.why_no_terms)
+    others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
+    rows = [(name, True, "chosen"), *others]
+    table = pd.DataFrame([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
+    sentence = f"{name} (exact): {why}"
+    attrs = {"chosen": sentence, "choice": table.to_json(orient="records")}
+    return Choice(target, sampler, None, sampler.tuning_steps(target), table, sentence, attrs, name)

@@ -13,7 +13,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
-from approxmcmc.design.trial import ENOUGH, Trial
+from approxmcmc.design.trial import ENOUGH, Measured, Trial
 from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
@@ -50,7 +50,8 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
     afterwards = audits_of(candidate, known)
-    set_up = floor.set_up + floor.trial + shared + afterwards
+    trial = 0.0 if candidate.is_counted else floor.trial
+    set_up = floor.set_up + trial + shared + afterwards
     return goal.price(set_up, floor.per_draw, floor.per_step), not floor.foretold
 
 
@@ -81,6 +82,18 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
         return "not tried: trials have taken their share of the budget"
     return ""
+
+
+def count(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Make a candidate whose price is counted, or say in its entry why it is not possible; its floor is its price."""
+    try:
+        entry.setting = entry.candidate.make(known)
+    except FAILURES as error:
+        entry.verdict = why_not_possible(error)
+        return
+    floor = entry.candidate.floor(known)
+    entry.price, entry.set_up = entry.floor, floor.set_up
+    entry.measured = Measured(floor.per_draw, math.nan, 1.0, 0.0, floor.set_up, None, 1.0, math.inf)
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:

@@ -19,6 +19,7 @@ from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import Measured
 
 pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+OURS = [one for one in TALL if not one.is_counted]
 GROUPS, N = 3, 60
 GROUP = np.arange(N) % GROUPS
 Y = 0.1 * GROUP + np.random.default_rng(0).normal(size=N)
@@ -235,7 +236,7 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
 
 def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, None)
-    *_, exact, biased = TALL
+    *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "core rows": None})
     assert contest.audits_of(exact, known) == 0.0
     assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
@@ -265,9 +266,9 @@ def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
 def test_memory_is_counted_as_time_is(monkeypatch):
     monkeypatch.setattr(memory, "_all_memory", lambda: 16e9)
     known = _known(dim=30_000)
-    verdicts = [one.why_not(known) for one in TALL]
+    verdicts = [one.why_not(known) for one in OURS]
     assert verdicts[0] == "it would take 86 GB of memory, and may take 4" and all("GB of memory" in v for v in verdicts)
-    assert {one.why_not(_known()) for one in TALL} == {""}
+    assert {one.why_not(_known()) for one in OURS} == {""}
     monkeypatch.setattr(memory, "_all_memory", lambda: 1e5)
     assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
 
@@ -335,7 +336,7 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
     goal = prices.checked_goal(None, None, None)
-    independent, langevin, _, _, core_rows, _ = TALL
+    independent, langevin, _, _, core_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
     plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
@@ -350,7 +351,7 @@ def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
     known = _known(mode=LAW)
     vars(known)["expansion_seconds"] = 10.0
     goal = prices.checked_goal(None, None, None)
-    (*_, biased) = TALL
+    (*_, biased) = OURS
     before, afraid = contest.floor_of(biased, known, goal)
     made = _known(**{"mode": LAW, "core rows": None})
     after, still = contest.floor_of(biased, made, goal)
@@ -358,7 +359,7 @@ def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
 
 
 def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic):
-    *_, exact, biased = TALL
+    *_, exact, biased = OURS
     bounded, unbounded = Situation(logistic), _known()
     assert exact.floor(bounded).per_draw == biased.floor(bounded).per_draw
     assert exact.floor(unbounded).per_draw > unbounded.pass_seconds > biased.floor(unbounded).per_draw
