@@ -39,6 +39,7 @@ from approxmcmc.design.contest import (
     look_again,
     measure,
     spent,
+    tuning_steps,
     why_not_tried,
 )
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
@@ -46,8 +47,6 @@ from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
-
-PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -235,8 +234,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
     }
-    low, high = PILOT_TUNE
-    tune = int(np.clip(10.0 * found.memory, low, high))
+    tune = tuning_steps(found)
     if isinstance(setting.sampler, WholeSampler):
         tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name

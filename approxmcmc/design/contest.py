@@ -19,6 +19,7 @@ from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 
+PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
 NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
@@ -157,10 +158,16 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
         entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
         return
     entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
-    audits = audits_of(entry.candidate, known)
-    price = goal.price(audits, found.seconds_per_draw, found.seconds_per_step, found.error)
+    left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step
+    price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
     entry.measured, entry.price = found, price
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
+
+
+def tuning_steps(found: Measured) -> int:
+    """Return the tuning steps of a run that starts where the trial was: ten of its autocorrelation times."""
+    low, high = PILOT_TUNE
+    return min(max(int(10.0 * found.memory), low), high)
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
