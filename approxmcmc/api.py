@@ -14,9 +14,10 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.book import Settings, open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.runs import carry_out, judge, make_plan
+from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import told_of_compiling
@@ -179,7 +180,7 @@ def sample(
     _check_roles(target, sampler)
     settings = Settings(
         draws=draws,
-        tune=1000 if tune is None and sampler is not None else tune,
+        tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
         chains=chains,
         thin=thin,
         seed=seed_sequences(random_seed, chains)[1],
@@ -292,15 +293,6 @@ def checked_time_limit(time_limit: Any) -> float | None:
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)
-
-
-def as_target(target: Any) -> Any:
-    """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
-    if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
-        from approxmcmc.interop.pymc import from_pymc
-
-        return from_pymc(target)
-    return target
 
 
 def _check_roles(target: Any, sampler: Any) -> None:
