@@ -69,7 +69,8 @@ def make_plan(
     from approxmcmc.design.choice import choose_sampler
 
     wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
-    choice = choose_sampler(target, random_seed=_first(settings.seed), **wanted)
+    steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
+    choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)

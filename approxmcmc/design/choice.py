@@ -5,9 +5,10 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
    *price*,
 
-       seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, the risk in squared posterior standard deviations.
+   s the seconds of an effective draw, t those of a step, n the steps that are made whatever they say, the risk in
+   squared posterior standard deviations.
    Trials are short while a rival could be better, see `contest`.
 3. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
    the answer is near, or trials have taken their share of the budget.
@@ -38,6 +39,7 @@ from approxmcmc.design.contest import (
     look_again,
     measure,
     spent,
+    tuning_steps,
     why_not_tried,
 )
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
@@ -45,8 +47,6 @@ from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
-
-PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,6 +94,7 @@ def choose_sampler(
     time_limit: float | None = None,
     target_ess: float | None = None,
     bias: float | str | None = None,
+    draws: int | None = None,
     chains: int = 4,
     random_seed: Any = None,
 ) -> Choice:
@@ -110,6 +111,9 @@ def choose_sampler(
     bias
         ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
         exact sampler wherever one needs at most twice the time of the fastest.
+    draws
+        Steps of each chain that the run makes at the least, as `sample` does for the draws that it keeps; None: no more
+        than effective draws take.
     chains
         Of the run that follows.
     random_seed
@@ -149,7 +153,7 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = checked_goal(time_limit, target_ess, bias)
+    goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
     target = as_target(target)
     if isinstance(target, Target) and target.why_no_terms:
@@ -230,8 +234,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
     }
-    low, high = PILOT_TUNE
-    tune = int(np.clip(10.0 * found.memory, low, high))
+    tune = tuning_steps(found)
     if isinstance(setting.sampler, WholeSampler):
         tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name

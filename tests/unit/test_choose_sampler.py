@@ -77,7 +77,9 @@ def test_the_table_tells_what_was_measured(logistic):
     assert tried["exact"].all()
     per_second = tried["ess_per_step"] / tried["us_per_step"] * 1e6
     np.testing.assert_allclose(tried["ess_per_second"], per_second)
-    np.testing.assert_allclose(tried["price"], 1e6 / per_second)
+    tuning = tried["price"] - 1e6 / per_second
+    steps = tuning / (4.0 * tried["us_per_step"] * 1e-6)
+    assert ((steps > 50 - 1e-6) & (steps < 1000 + 1e-6)).all()
     assert (tried["data_per_step"] > 0).all()
 
 
@@ -122,6 +124,13 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert "risk at 2 s" in choice.sentence
     row = choice.table.iloc[0]
     assert row["price"] == pytest.approx(1.0 / (row["ess_per_second"] * 2.0))
+
+
+def test_steps_that_a_run_makes_anyway_are_in_the_price():
+    """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
+    goal = prices.checked_goal(None, None, None, 4000)
+    assert goal.price(1.0, 0.01, 0.005) == 1.0 + 4000 * 0.005 and goal.price(1.0, 0.1, 0.005) == 1.0 + 400 * 0.1
+    assert "in 4000 steps or more" in goal.unit
 
 
 def test_discrete_states_get_gibbs():
@@ -387,6 +396,15 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     effective = 100.0
     contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
     assert entries[0].unfinished is None  # it has seen enough
+
+
+def test_a_trial_that_says_nothing_wins_against_none_that_does():
+    goal, entries = prices.checked_goal(None, None, None), []
+    for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
+    assert contest.best_of(entries, goal) is entries[1]
+    assert contest.best_of(entries[:1], goal) is entries[0]
 
 
 def test_a_trial_with_few_effective_draws_promises_nothing():
