@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.acceptance.laws.probability import exact_probability
 from approxmcmc.couplings.kernels import Kernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting

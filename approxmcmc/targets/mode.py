@@ -214,7 +214,7 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
     def slope(theta: np.ndarray) -> np.ndarray:
         total = expansion.gradient(theta)
         if expansion.gradients is None:
-            return -(total + posterior.prior_at(theta).gradient) / n_obs
+            return -(total + posterior.prior_gradient(theta)) / n_obs
         expansion.add_prior_gradient(theta, total)
         return -total / n_obs
 

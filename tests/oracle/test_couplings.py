@@ -18,8 +18,8 @@ from approxmcmc import bounds
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.contracts.records import COUNT_NAMES
-from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.kernels import coupling_of
+from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.engine.compiler.compile import config
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import coupling as metropolis
