@@ -74,11 +74,11 @@ def friends():
     return amc.targets.ERGM(graph, ["edges", "two_stars"], prior_scale=1.0)
 
 
-FIT = {"center": np.zeros(2), "cov": 0.1 * np.eye(2)}
+FIT = {"center": np.zeros(2), "cov": 0.2 * np.eye(2)}
 PROPOSALS = {
     "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
     "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
-    "Independence": [amc.Independence(np.zeros(2), 0.1 * np.eye(2))],
+    "Independence": [amc.Independence(np.zeros(2), 0.2 * np.eye(2))],
     "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
     "Mixture": [
         amc.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),

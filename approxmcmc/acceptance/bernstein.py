@@ -32,8 +32,8 @@ import numpy as np
 from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.true_bounds import checked_range
 from approxmcmc.acceptance.threshold_form import make_threshold_form
+from approxmcmc.acceptance.true_bounds import checked_range
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedTermsTarget,

@@ -256,5 +256,5 @@ class ThinnedTest(AcceptanceTest):
             f"in {violations} of {int(stats['decisions_made'].sum())} decisions a term changed by more than the bound "
             f"that {type(self).__name__} was told: the chain is not exact"
         )
-        advice = "give the target larger bounds (difference_bound, slope_bound, third_derivative_bound), or use ExactTest"
+        advice = "give the target a larger difference_bound, slope_bound or third_derivative_bound, or use ExactTest"
         return [Finding("bounds of the terms", "warning", sentence, advice, violations, 0.0)]

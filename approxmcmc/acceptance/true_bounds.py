@@ -1,9 +1,9 @@
 """Whether the bounds that a test relies on are true, as far as terms at some pairs of states can tell.
 
-A bound says what the terms do between *every* two states. So pairs are drawn around the target's initial point, near and
-far, and the terms themselves are looked at: a true bound never fails, beyond rounding, and one that is far too small fails
-at once. While a chain runs such a bound would hardly be noticed: the fewer rows it makes a test read, the fewer of them can
-show that it is false.
+A bound says what the terms do between *every* two states. So pairs are drawn around the target's initial point, near
+and far, and the terms are evaluated: a true bound never fails, beyond rounding, and one that is far too small fails at
+once. While a chain runs such a bound would hardly be noticed: the fewer rows it makes a test read, the fewer can show
+that it is false.
 """
 
 from collections.abc import Iterator

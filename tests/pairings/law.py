@@ -8,8 +8,8 @@ more than theta_t alone. They are whitened by the posterior's moments, so that a
 *posterior*. Data sets are drawn first and shared by many replicates; given y, theta_0 is a draw of p(theta | y). So
 replicates are independent given the data, and compiled kernels see other arrays of the same type.
 
-The posterior given y is known from many scrambled Sobol points of the prior, weighted by a likelihood that is written in
-NumPy in `tests.pairings.worlds`: no code of the library's, but for targets whose likelihood is only known there.
+The posterior given y is known from many scrambled Sobol points of the prior, weighted by a likelihood that is written
+in NumPy in `tests.pairings.worlds`: no code of the library, but for targets whose likelihood is only known there.
 """
 
 import functools
@@ -114,7 +114,8 @@ class Verdict(NamedTuple):
         """Name the function that is worst."""
         k = int(np.argmax(np.abs(self.z)))
         return (
-            f"{self.names[k]} is off by {self.z[k]:.2f} standard errors (p {self.p:.1e}, {self.z[k] * self.error[k]:+.4f}); "
+            f"{self.names[k]} is off by {self.z[k]:.2f} standard errors (p {self.p:.1e}, "
+            f"{self.z[k] * self.error[k]:+.4f}); "
             f"{self.replicates} replicates of {self.steps} steps; seen with power .999: means off by "
             f"{SEEN * self.of('mean'):.3f} sd, variances by {SEEN * self.of('variance'):.1%}"
         )

@@ -1,8 +1,8 @@
 """All pairings whose law is put under test: derived from the roles and the one table of examples.
 
 A pairing is a sampler and the worlds in which it may be run, of which the first that does not refuse it is taken. With
-Metropolis-Hastings every proposal meets every test, each pairing in the next one of the forms that a target can have, so
-that proposals and tests meet all forms. A proposal that remembers something is mixed with every other kind.
+Metropolis-Hastings every proposal meets every test, each pairing in the next one of the forms that a target can have,
+so that proposals and tests meet all forms. A proposal that remembers something is mixed with every other kind.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from tests.pairings.worlds import ROWS, WORLDS
 
 FORMS = ("LogisticRegression", "ControlVariate", "CoreRows")
 FIELDS = ("BinaryMRF", "BayesianNetwork")
-MEETS = {  # the worlds of samplers that are no Metropolis-Hastings
+MEETS = {  # the worlds of samplers that are no Metropolis-Hastings; a sampler without an entry tries all of them
     "BouncyParticle": ("LogisticRegression",),
     "Exchange": ("ERGM", "Ising"),
     "Firefly": ("LogisticRegression", "BoundedLikelihood"),
@@ -45,7 +45,7 @@ LIMITS = [  # approximate tests at the settings where they read all rows
 ]
 
 
-GROUPS = (*PROPOSALS, *MEETS, "targets")
+GROUPS = (*PROPOSALS, *(name for name in SAMPLERS if name != "MetropolisHastings"), "targets")
 
 
 class Pairing(NamedTuple):
@@ -66,7 +66,7 @@ def pairings(group: str) -> Iterator[Pairing]:
         yield from of_proposal(group)
     if group == "Mixture":
         yield from of_mixtures()
-    if group in MEETS:
+    if group in SAMPLERS:
         yield from of_sampler(group)
     if group == "targets":
         walk = amc.MetropolisHastings(amc.RandomWalk(0.4), amc.ExactTest())
@@ -111,8 +111,9 @@ def remembers(proposal: CompiledProposal) -> bool:
 
 def of_sampler(name: str) -> Iterator[Pairing]:
     """Yield the examples of a sampler in all its worlds, with every proposal and test where they are settings of it."""
+    worlds = MEETS.get(name, tuple(WORLDS))
     for example in [*SAMPLERS[name], *EXACT.get(name, ())]:
-        yield from (Pairing(name, example, (world,)) for world in MEETS[name])
+        yield from (Pairing(name, example, (world,)) for world in worlds)
         settings = {field.name for field in dataclasses.fields(example)}
         has_proposal = "proposal" in settings and isinstance(example.proposal, Proposal)
         moves = [{"proposal": each[0]} for each in PROPOSALS.values()] if has_proposal else [{}]
@@ -123,7 +124,7 @@ def of_sampler(name: str) -> Iterator[Pairing]:
                     sampler = dataclasses.replace(example, **move, **test)
                 except (IncompatibleError, InvalidInputError):
                     continue
-                yield Pairing(name, sampler, rotated(MEETS[name], m + t))
+                yield Pairing(name, sampler, rotated(worlds, m + t))
 
 
 def rotated(worlds: tuple[str, ...], start: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from scipy.special import gammaln, ndtri
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 import approxmcmc as amc
@@ -54,7 +54,7 @@ def normal_prior(scale: Any = SCALE) -> Callable[[np.ndarray], np.ndarray]:
     return lambda u: scale * ndtri(u)
 
 
-# ------------------------------------------------------------------------------------------------ logistic regression
+# -------------------------------------------------------------------------------------------------- logistic regression
 
 
 def draw_responses(rng, theta):
@@ -72,7 +72,7 @@ def logistic(y):
     return amc.targets.LogisticRegression(X, y, prior_scale=SCALE)
 
 
-# ------------------------------------------------------------------------------------------------- estimated likelihoods
+# ------------------------------------------------------------------------------------------------ estimated likelihoods
 
 
 @numba.njit
@@ -151,7 +151,7 @@ def lattice_log_likelihood(thetas, lattice):
     return thetas[:, 0] * agreement(lattice[None])[0] - np.logaddexp.reduce(np.log(counts) + thetas * levels, axis=1)
 
 
-# ------------------------------------------------------------------------------------------------------- other likelihoods
+# ---------------------------------------------------------------------------------------------------- other likelihoods
 
 
 def normal_log_likelihood(thetas, x):
@@ -171,13 +171,15 @@ def log_normal_sum(theta, sums):
     """Return the sum of the terms of `book.loglik`, from x'x, the sums of the columns and the number of rows."""
     (sums,) = sums
     crossed = sums[1] * theta[0] + sums[2] * theta[1]
-    return -0.5 * (sums[0] - 2.0 * crossed + sums[3] * (theta[0] ** 2 + theta[1] ** 2)) - 0.1 * sums[3]
+    squares = theta[0] ** 2 + theta[1] ** 2
+    return -0.5 * (sums[0] - 2.0 * crossed + sums[3] * squares) - sums[3] * (0.5 + theta[0] ** 2)
 
 
 def bounded(x):
-    """Return the same with bounds that lie .1 below each term."""
+    """Return the same with bounds below each term, the further the larger the first mean is."""
     sums = np.array([(x**2).sum(), *x.sum(axis=0), float(len(x))])
-    return amc.targets.BoundedLikelihood(user_target(x), lambda theta, data, i: 0.1, log_normal_sum, sums)
+    gap = lambda theta, data, i: 0.5 + theta[0] ** 2  # noqa: E731  # as users write it
+    return amc.targets.BoundedLikelihood(user_target(x), gap, log_normal_sum, sums)
 
 
 def softmax_log_likelihood(thetas, y):

@@ -1,7 +1,8 @@
 """The law of pairings on a small scale, what it rejects, and that no component is left out of it.
 
-`tests/statistical/test_pairings.py` judges all pairings at full size. Here are few replicates, enough for gross bugs: means
-off by .2 standard deviations and variances by a third are seen with power .999. False alarms: |z| > 6.2, 5.6e-10 each.
+`tests/statistical/test_pairings.py` judges all pairings at full size. Here are few replicates, enough for gross bugs:
+means off by .25 standard deviations and variances by a third are seen with power .999. False alarms: abs(z) > 6.2,
+5.6e-10 for each comparison.
 """
 
 import functools
@@ -12,8 +13,8 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance import rules, thinning
-from approxmcmc.contracts import COUNT_NAMES, AcceptanceTest, DiscreteTarget, Proposal, Sampler
+from approxmcmc.acceptance import rules
+from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, Proposal, Sampler
 from approxmcmc.contracts import Target as TargetRole
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly import implicit_z
@@ -24,16 +25,16 @@ from tests.pairings.bugs import BUGS
 from tests.pairings.law import Z, judge
 from tests.pairings.table import FIELDS, GROUPS, pairings, world_of
 from tests.pairings.worlds import WORLDS
-from tests.planting import plant
+from tests.planting import plain, plant
 
 pytestmark = [pytest.mark.recompiles, pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")]
-FEW = {"first": 160, "draws": 40, "thin": 4}
-GROSS = [name for name in BUGS if "9/10" not in name and "3 %" not in name]
+FEW = {"first": 120, "draws": 30, "thin": 4}
+GROSS = [name for name in BUGS if name.startswith(("a proposal", "a mixture", "an estimate"))]
 WALK = amc.RandomWalk(0.5)
 RIGHT = {
     "every row": ("LogisticRegression", amc.MetropolisHastings(WALK, amc.ExactTest())),
     "few rows": ("ControlVariate", amc.MetropolisHastings(WALK, amc.PoissonTest())),
-    "bright rows": ("LogisticRegression", amc.Firefly(WALK, bound="untuned", z_update=amc.ImplicitZ(0.3))),
+    "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.ImplicitZ(0.9))),
     "events": ("LogisticRegression", SAMPLERS["ZigZag"][0]),
     "sites": ("BinaryMRF", amc.Gibbs()),
     "auxiliary data": ("ERGM", amc.Exchange(WALK)),
@@ -50,7 +51,7 @@ def test_a_pairing_leaves_the_joint_law_invariant(name, seed):
 @pytest.mark.parametrize("name", GROSS)
 def test_a_bug_is_rejected(name, seed):
     world, sampler = BUGS[name]
-    verdict = judge(world, sampler, seed, **FEW)
+    verdict = judge(world, sampler, seed, **{**FEW, "first": 300})
     assert verdict.worst > Z, verdict
 
 
@@ -65,8 +66,8 @@ def softened():
 
 
 PLANTED = {  # wrong functions in the place of right ones
-    "bright rows": {implicit_z.go_bright_probability: lambda gap, q, q_bright: min(1.0, -np.expm1(-gap) / q)},
-    "events": {zigzag.turn_by_row: lambda rng, flight, record, slope, ceiling: False},
+    "bright rows": {implicit_z.go_bright_probability: lambda gap, q, q_bright: 0.1 * min(1.0, np.expm1(gap) / q)},
+    "events": {zigzag.plan: lambda rng, flight: 0.7 * plain(zigzag.plan)(rng, flight)},
     "sites": {rules.logit_uniform: softened()},
 }
 
@@ -75,25 +76,8 @@ PLANTED = {  # wrong functions in the place of right ones
 def test_a_planted_bug_is_rejected(name, seed, monkeypatch):
     plant(monkeypatch, PLANTED[name])
     world, sampler = RIGHT[name]
-    verdict = judge(world, sampler, seed, first=200, draws=80, thin=4)
+    verdict = judge(world, sampler, seed, **{**FEW, "first": 300})
     assert verdict.worst > Z, verdict
-
-
-def test_a_bound_that_is_too_small_is_counted_while_a_chain_runs(seed, monkeypatch):
-    """What looks at a few pairs has missed, decisions do not: they count it, and a finding says so."""
-    checked = thinning.checked_differences
-
-    def too_small(target, *, who):
-        bound = checked(target, who=who)
-        return bound._replace(rates=0.1 * bound.rates)
-
-    monkeypatch.setattr(thinning, "checked_differences", too_small)
-    target = law.data_sets("ControlVariate", 0)[0][0]
-    sampler = amc.MetropolisHastings(WALK, amc.PoissonTest())
-    trace = amc.sample(target, sampler, draws=400, tune=0, chains=1, random_seed=seed, progressbar=False)
-    assert int(trace.sample_stats["range_violations"].sum()) > 0
-    table = amc.diagnose(trace)
-    assert "bounds of the terms" in set(table["check"][table["verdict"] != "ok"])
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -114,7 +98,7 @@ def test_a_matrix_leaves_the_law_of_its_states_invariant(name):
     assert shown >= 4
 
 
-# -------------------------------------------------------------------------------------------------------- nothing is left out
+# -------------------------------------------------------------------------------------------------- nothing is left out
 
 
 @functools.cache
@@ -168,7 +152,7 @@ def test_what_is_not_invariant_says_why_and_how_far_off():
     assert len({type(part).__name__ for sampler, _, _ in found for part in parts(sampler)}) > 12
     for sampler, target, why in found:
         assert len(why) > 30, (sampler, target, why)
-        assert re.search(r"bias|err|vanish|divided|invariant from|not known|sample the", why), (sampler, target, why)
+        assert re.search(r"bias|err|off by|vanish|divided|invariant from|known|sample the", why), (sampler, target, why)
 
 
 @pytest.mark.parametrize(
@@ -199,10 +183,6 @@ def test_all_proposals_and_tests_meet_and_meet_all_forms():
         assert forms >= ({"CoreRows"} if move == "SurrogateTransition" else {"LogisticRegression", "CoreRows"}), move
     for test in tests:
         assert len({pair[2] for pair in pairs if pair[1] == test}) > 2, test
-
-
-def test_counts_have_the_name_of_what_breaks_a_bound():
-    assert "range_violations" in COUNT_NAMES
 
 
 def test_every_world_is_a_target_of_the_examples():
