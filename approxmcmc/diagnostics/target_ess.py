@@ -15,7 +15,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 
     It is the smallest bulk or tail ESS of the parameters that move, judged on 2500 draws per chain, or on
     `judged_at_least` where that is more. A bulk ESS below `enough` is an answer, since tails take twice as long. 0
-    where no parameter moves, or with fewer than the 4 draws that ArviZ needs.
+    where no parameter moves, or with fewer than the 4 draws that it takes.
 
     Examples
     --------

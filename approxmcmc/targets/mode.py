@@ -200,11 +200,10 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     A generalised linear model has no need of it.
     """
-    from scipy.optimize import minimize
-
     expansion, n_obs = posterior.expansion, posterior.target.n_obs
     if not isinstance(expansion, GeneralExpansion):
         return theta
+    from scipy.optimize import minimize
 
     def objective(theta: np.ndarray) -> float:
         value = float(posterior.log_prior(theta))
