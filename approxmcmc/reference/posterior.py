@@ -13,9 +13,10 @@ from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
+from approxmcmc.nuts.settings import preferred
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
-from approxmcmc.reference.nuts import nuts_sampler, run_nuts
+from approxmcmc.reference.nuts import run_nuts
 from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
 
 # The gates that more draws mend, and by what factor the draws fall short; no number of draws mends a divergence.
@@ -127,7 +128,7 @@ def reference_posterior(
             "tune": int(tune),
             "chains": int(chains),
             "random_seed": int(random_seed),
-            "nuts_sampler": nuts_sampler(),
+            "nuts_sampler": preferred(),
             "target_accept": float(target_accept),
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
