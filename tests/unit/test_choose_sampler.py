@@ -123,7 +123,9 @@ def test_less_time_is_a_price_in_risk(logistic):
     choice = choose_sampler(logistic, time_limit=2.0, random_seed=1)
     assert "risk at 2 s" in choice.sentence
     row = choice.table.iloc[0]
-    assert row["price"] == pytest.approx(1.0 / (row["ess_per_second"] * 2.0))
+    left = 1.0 / (row["ess_per_second"] * row["price"])  # of the two seconds, once the chains are tuned
+    tuning = (2.0 - left) / (4.0 * row["us_per_step"] * 1e-6)
+    assert 50 - 1e-3 < tuning < 1000 + 1e-3
 
 
 def test_steps_that_a_run_makes_anyway_are_in_the_price():
