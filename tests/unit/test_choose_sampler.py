@@ -337,6 +337,26 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
         normal_by_pilot(target, random_seed=1)
 
 
+def test_an_improper_posterior_is_told_of_whoever_samples_it():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
+    with pytest.warns(amc.errors.SamplingWarning, match="choose_sampler: .* may be improper"):
+        choice = choose_sampler(target, random_seed=1)
+    assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
+
+
+def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
+    """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
+
+    def loglik(theta, data, i):
+        return np.nan if theta[0] > 1.0 else -0.5 * (data[0][i] - theta[0]) ** 2
+
+    y = 0.9 + np.random.default_rng(0).normal(size=200)
+    target = amc.Target(loglik, lambda theta: -0.5 * theta[0] ** 2, data=y, n_obs=200, dim=1)
+    with pytest.raises(amc.errors.IncompatibleError, match=r"is NaN or \+inf at theta.*goes unnoticed"):
+        choose_sampler(target, random_seed=1)
+
+
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
     goal = prices.checked_goal(None, None, None)
