@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Program, Target
+from approxmcmc.contracts import Program, SamplingResult, Target
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import smallest_ess
 from approxmcmc.engine.messages import tell
@@ -139,8 +139,11 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     result = audit_draws(
         result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
     )
+    if not target.reads_rows:
+        result = _without_rows(result)
     attrs = {
         "n_obs": target.n_obs,
+        "n_rows": target.n_rows or target.n_obs,
         "seed": settings.seed,
         "target_content_hash": content,
         "why_not_invariant": sampler.why_not_invariant(target),
@@ -166,6 +169,19 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     if book and checkpoints and checkpoints.last:
         book.close(checkpoints.last, trace)
     return trace, block
+
+
+def _without_rows(result: SamplingResult) -> SamplingResult:
+    """Return the result of a run whose terms are made of no rows: what it touched were terms, not data."""
+
+    def untouched(stats: Any) -> Any:
+        return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}
+
+    return result._replace(
+        stats=untouched(result.stats),
+        warmup_stats=untouched(result.warmup_stats),
+        tuning_totals=untouched(result.tuning_totals),
+    )
 
 
 def judge(trace: xr.DataTree) -> str:

@@ -1,5 +1,6 @@
 """The sampler for a user who named none: the lever that answers first, by what short trials measure.
 
+0. Rows are replaced by sufficient statistics where these are exact (`targets.compressed`).
 1. The mode and the curvature there; where there is no mode, mean and covariance of an exact pilot chain.
 2. Every candidate has a floor: seconds below which it cannot answer. The one with the lowest floor is tried first.
 3. A trial measures seconds per step, effective draws per step, and the error of a test. That gives a *price*,
@@ -29,6 +30,7 @@ from approxmcmc.design.contest import begin, best_of, contenders, enter, floor_o
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.targets import compressed
 
 PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
 
@@ -40,7 +42,8 @@ class Choice:
     Parameters
     ----------
     target
-        The posterior, in the form that the sampler needs: the user's target, or its `CoreRows`.
+        The posterior, in the form that the sampler needs: the user's target, its `targets.compressed` form, or the
+        `CoreRows` of either.
     sampler
         What to run on it.
     initvals
@@ -135,6 +138,7 @@ def choose_sampler(
     """
     goal = checked_goal(time_limit, target_ess, bias, min(chains, cores))
     seed, began = _seed(random_seed), time.perf_counter()
+    target = compressed(target)
     known = survey(target, seed)
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
@@ -160,6 +164,7 @@ def choose_sampler(
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    target = compressed(target)
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
