@@ -1,5 +1,6 @@
 """Normal laws in PyMC models: which are found, and what stands for their rows."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,8 +9,14 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.targets import compressed
+from approxmcmc.interop.model import ModelOfPyMC
+from approxmcmc.interop.normal_law import normal_design
+from approxmcmc.interop.predictors import find_predictors
+from approxmcmc.targets import LinearRegression, compressed
+from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.statistics.target import NormalStatistics
+
+pytestmark = pytest.mark.needs_jit
 
 N = 200
 rng = np.random.default_rng(8)
@@ -59,7 +66,6 @@ def total(one, theta):
     return math.fsum(full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("law", FOUND)
 def test_statistics_stand_for_the_rows_of_a_normal_law(law):
     rows = target(FOUND[law])
@@ -70,10 +76,20 @@ def test_statistics_stand_for_the_rows_of_a_normal_law(law):
         assert total(found, theta) == pytest.approx(total(rows, theta), rel=1e-10)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("law", NOT_FOUND)
-def test_rows_of_other_laws_are_read(law):
-    rows = target(NOT_FOUND[law])
+def test_other_laws_are_no_such_law(law):
+    with pm.Model() as model:
+        NOT_FOUND[law]()
+    source = ModelOfPyMC(model, None)
+    assert normal_design(source, find_predictors(source)) is None
+
+
+def test_rows_of_several_scales_are_read():
+    rows = LinearRegression(X, Y).plain
+    [one, two] = rows.design.predictors
+    rows.design = Design(
+        3, X, GROUP[:, None].astype(np.int32) % 2, (-1,), [one, dataclasses.replace(two, codes=(0, 1))]
+    )
     assert compressed(rows) is rows
 
 

@@ -81,7 +81,7 @@ def test_slopes_and_bends_are_those_of_the_rows(case):
 
 
 def test_sums_of_squares_that_are_not_centred_would_be_told():
-    """Planted: y'y - 2 y'X beta + beta'X'X beta, in which digits cancel, misses the rows by far more than is allowed."""
+    """Planted: y'y - 2 y'X beta + beta'X'X beta, in which digits cancel, misses the rows by far more than allowed."""
     X, y, _ = CASES["large offset"]
     A = np.column_stack([np.ones(N), X])
     target = model("large offset")

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from approxmcmc.diagnostics import (
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets import BinaryMRF
+from studies.tools.discrete import (
     all_states,
     clique_error,
     clique_errors_over_draws,
@@ -18,8 +20,6 @@ from approxmcmc.diagnostics import (
     influence_matrix,
     random_cliques,
 )
-from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets import BinaryMRF
 
 
 def trace_of(states: np.ndarray, **attrs) -> xr.DataTree:
