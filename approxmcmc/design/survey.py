@@ -94,8 +94,9 @@ class Situation:
         A Laplace approximation of d parameters by N rows is off by about d^2 / N nats (Shun and McCullagh 1995). Under
         independent normal priors that is mostly far less. In a hierarchy it is not: there a pilot is needed anyway.
         """
-        n_obs, dim = self.target.n_obs, self.dim
-        if self.target.normal_prior is not None or n_obs >= dim**2:
+        target, dim = self.target, self.dim
+        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, where statistics stand for them
+        if target.normal_prior is not None or n_obs >= dim**2:
             return ""
         return f"{n_obs} terms say too little of {dim} parameters for a normal law at the mode"
 
