@@ -8,6 +8,7 @@ import xarray as xr
 
 from approxmcmc.api import as_target, checked_cores, checked_time_limit, warn_of
 from approxmcmc.contracts import Component, Target
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.book import Book, Settings, book_of, described, refuse_another_run, versions
@@ -85,7 +86,7 @@ def resume(
         {"target": described(target), "version": versions()},
     )
     if book.trace is not None and draws is None:
-        return book.trace
+        return with_latents(book.trace, target)
     settings = _with_more(book, draws)
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
@@ -93,7 +94,7 @@ def resume(
     plan = make_plan(target, _sampler_of(book), settings, None, book, cores=cores, say=progressbar)
     trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return trace
+    return with_latents(trace, target)
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:
