@@ -55,8 +55,10 @@ def sample(
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: without limit
         where `target_ess` is given, for which a number is a cap; else 1000. With neither sampler nor `time_limit`
-        given, those 1000 are thinned by 1, 2, 4, 8 or 16 until they hold 400 effective ones of all chains: cheap steps
-        that say little each answer as well as dear ones. The attribute ``thinned_by`` says by how much.
+        given, those 1000 are thinned by 1, 2, 4, ... until R-hat passes and they hold 400 effective ones of all chains,
+        and 100 for each: cheap steps that say little each answer as well as expensive ones. They are thinned by 16 at
+        the most, or up to 1024 as long as the steps of all chains take 60 seconds of counted work (see
+        `choose_sampler`), whatever the clock says. The attribute ``thinned_by`` says by how much.
     tune
         Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
         after. None: 1000, or with a sampler of our choice as many as its trial asks for.
@@ -193,7 +195,7 @@ def sample(
             if book.trace is not None:
                 return with_latents(book.trace, target)
             settings = settings._replace(seed=book.asked["seed"])
-        plan = make_plan(target, sampler, settings, initvals, book, cores=cores, say=progressbar)
+        plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return with_latents(trace, target)

@@ -91,7 +91,7 @@ def resume(
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    plan = make_plan(target, _sampler_of(book), settings, None, book, cores=cores, say=progressbar)
+    plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
     trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return with_latents(trace, target)

@@ -13,16 +13,18 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Program, Target
+from approxmcmc.contracts.records import ENOUGH_AUDITS
+from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
-from approxmcmc.diagnostics.target_ess import smallest_ess
+from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.sampling.assembly import assemble
-from approxmcmc.sampling.audits import audit_draws, time_for_draws
+from approxmcmc.sampling.audits import FEWEST, audit_draws, time_for_draws
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
 from approxmcmc.sampling.progress import progress
 
 
@@ -41,7 +43,7 @@ class RunPlan(NamedTuple):
 
 
 def make_plan(
-    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
+    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
 ) -> RunPlan:
     """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
     if sampler is not None:
@@ -55,7 +57,7 @@ def make_plan(
     from approxmcmc.design.choice import choose_sampler
 
     wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
-    choice = choose_sampler(target, random_seed=_first(settings.seed), cores=cores, **wanted)
+    choice = choose_sampler(target, random_seed=_first(settings.seed), **wanted)
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
@@ -113,7 +115,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         found_rate = program.attrs.get("audit_every") or audit_every
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
-    goals = _goals(settings, target, program)
+    goals = _goals(settings, target, program, chosen)
     began = time.perf_counter() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = book.checkpoints() if book else None
@@ -136,8 +138,9 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         )
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
+    fewest = ENOUGH_AUDITS if chosen else FEWEST
     result = audit_draws(
-        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
+        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
     attrs = {
         "n_obs": target.n_obs,
@@ -175,12 +178,15 @@ def judge(trace: xr.DataTree) -> str:
     return report(found)
 
 
-def _goals(settings: Settings, target: Target, program: Program) -> Goals:
+def _goals(settings: Settings, target: Target, program: Program, chosen: Mapping[str, Any]) -> Goals:
     """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:
-            return ThinnedDraws(settings.draws, settings.enough, smallest_ess(target.variables, settings.draws))
+            enough, steps = max(settings.enough, LEAST_ESS * settings.chains), settings.draws * settings.thin
+            longest = most_thinning(chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains)
+            measures = smallest_ess(target.variables, settings.draws), chains_agree(target.variables)
+            return ThinnedDraws(settings.draws, enough, *measures, longest)
         return FixedDraws(settings.draws, settings.every)
     if "weight" in program.value_names:
         raise IncompatibleError(

@@ -8,10 +8,12 @@ import math
 import time
 import warnings
 
+from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.survey import FAILURES, Situation
 from approxmcmc.design.trial import ENOUGH, Trial
+from approxmcmc.design.work import AUDIT, Counted, seconds_of_steps
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
@@ -29,18 +31,32 @@ def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
+def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Write the floor and the verdict of a candidate that waits anew, by what has become known."""
+    if not entry.verdict and entry.measured is None:
+        entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
+        entry.verdict = entry.candidate.why_not(known)
+
+
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
-    """Return the price at best, its trial included, and whether a set-up may take longer.
+    """Return the price at best, its trial and compilation included, and whether a set-up may take longer.
 
     Less once another candidate has made what it needs.
     """
     floor = candidate.floor(known)
-    return goal.price(floor.set_up + floor.trial, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
+    shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
+    afterwards = audits_of(candidate, known)
+    return goal.price(floor.set_up + floor.trial + shared + afterwards, floor.per_draw), not floor.foretold
+
+
+def audits_of(candidate: Candidate, known: Situation) -> float:
+    """Return the seconds of the audits that a run needs to tell whether it is biased; exact samplers need none."""
+    return 0.0 if candidate.exact else ENOUGH_AUDITS * AUDIT * known.pass_seconds
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
-    """Return the seconds that trials have taken; the set-up of the best is not lost."""
-    return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
+    """Return the seconds of counted work that trials have taken; the set-up of the best is not lost."""
+    return sum(entry.trial + (entry.set_up if entry is not best else 0.0) for entry in entries)
 
 
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
@@ -63,33 +79,54 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     return ""
 
 
-def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, chains: int, seed: int) -> Trial | None:
+def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
     """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
+    candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
         return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
 
-    detail("trying %s", entry.candidate.name)
+    def price(counted: Counted) -> float:
+        rates = known.rates.of_residuals() if candidate.residuals else known.rates
+        return seconds_of_steps(rates, known.dim, counted, candidate.products(known, counted))
+
+    detail("trying %s", candidate.name)
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
-            entry.setting = entry.candidate.make(known)
+            entry.set_up = candidate.floor(known).set_up
+            entry.setting = candidate.make(known)
+            known.compiled.update({"terms", *candidate.parts})
             entry.set_up_seconds = time.perf_counter() - began
-            law = entry.setting.law or known.fit
-            draw = law.draw if law else start_law(entry.setting.target, entry.setting.sampler)
-            trial = Trial(entry.setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
-    except ApproxMCMCError as error:
-        entry.verdict = f"not possible: {error}"
+            law = entry.setting.law
+            trial = Trial(
+                entry.setting,
+                law.draw if law else start_law(entry.setting.target, entry.setting.sampler),
+                chains=known.chains,
+                random_seed=seed,
+                price=price,
+                audit_seconds=AUDIT * known.pass_seconds,
+                hopeless=hopeless,
+            )
+    except FAILURES as error:
+        entry.verdict = why_not_possible(error)
         return None
-    entry.trial_seconds = trial.spent
+    entry.trial_seconds = trial.clock_seconds
+    entry.trial = trial.spent
     if trial.gave_up:
         entry.verdict = "given up after a few steps: each takes too long"
         return None
     return trial
 
 
-def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: float) -> None:
+def why_not_possible(error: Exception) -> str:
+    """Return the verdict of a candidate whose set-up or trial failed."""
+    reason = str(error) if isinstance(error, ApproxMCMCError) else f"{type(error).__name__}: {error}"
+    return f"not possible: {reason}"
+
+
+def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
     """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
 
     A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
@@ -103,11 +140,12 @@ def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: 
 
     try:
         found = trial.measure(worth, audited=not entry.exact)
-    except ApproxMCMCError as error:
-        entry.verdict, entry.measured, entry.unfinished = f"not possible: {error}", None, None
+    except FAILURES as error:
+        entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
         return
-    entry.trial_seconds = trial.spent
-    entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
+    entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
+    price = goal.price(audits_of(entry.candidate, known), found.seconds_per_draw, found.error)
+    entry.measured, entry.price = found, price
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 

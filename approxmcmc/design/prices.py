@@ -2,7 +2,8 @@
 
     price = seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-s the seconds of an effective draw, the risk in squared posterior standard deviations.
+s the seconds of an effective draw, the risk in squared posterior standard deviations. Seconds are those of counted work
+on one core (`work`): neither a clock nor the number of cores moves a price.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ COLUMNS = (
     "verdict",
     "price",
     "us_per_step",
+    "measured_us_per_step",
     "data_per_step",
     "ess_per_step",
     "ess_per_second",
@@ -36,17 +38,15 @@ COLUMNS = (
 
 
 class Wanted(NamedTuple):
-    """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
+    """What the user wants: effective draws or an end, and the bias that is allowed."""
 
     target_ess: float
     time_limit: float | None
     bias: float
     prefers_exact: bool
-    threads: int
 
     def price(self, set_up: float, per_draw: float, error: float = 0.0) -> float:
         """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
-        per_draw /= self.threads
         if self.time_limit is None:
             return set_up + self.target_ess * per_draw
         left = self.time_limit - set_up
@@ -54,7 +54,7 @@ class Wanted(NamedTuple):
 
     def seconds(self, per_draw: float) -> float:
         """Return the budget of a sampler."""
-        return self.target_ess * per_draw / self.threads if self.time_limit is None else self.time_limit
+        return self.target_ess * per_draw if self.time_limit is None else self.time_limit
 
     @property
     def near(self) -> float:
@@ -73,7 +73,8 @@ class Wanted(NamedTuple):
 class Entry:
     """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found.
 
-    `unfinished` is a trial that was cut short, because a rival could be better.
+    `unfinished` is a trial that was cut short, because a rival could be better. `set_up` and `trial` are seconds of
+    counted work, `set_up_seconds` and `trial_seconds` what the clock says of the same, for the table.
     """
 
     candidate: Candidate
@@ -84,6 +85,8 @@ class Entry:
     setting: Pairing | None = None
     measured: Measured | None = None
     unfinished: Trial | None = None
+    set_up: float = 0.0
+    trial: float = 0.0
     set_up_seconds: float = 0.0
     trial_seconds: float = 0.0
 
@@ -96,10 +99,11 @@ class Entry:
         """Return the columns of the table."""
         found = self.measured
         figures = (
-            (math.nan,) * 6
+            (math.nan,) * 7
             if found is None
             else (
                 found.seconds_per_step * 1e6,
+                found.clock_seconds_per_step * 1e6,
                 found.data_per_step,
                 found.ess_per_step,
                 1.0 / found.seconds_per_draw,
@@ -111,7 +115,7 @@ class Entry:
         return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
 
 
-def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Wanted:
+def checked_goal(time_limit: Any, target_ess: Any, bias: Any) -> Wanted:
     """Check what the user wants."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
@@ -123,4 +127,4 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> W
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
     wanted = ENOUGH if target_ess is None else float(target_ess)
-    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
+    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None)

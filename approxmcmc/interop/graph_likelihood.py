@@ -15,11 +15,11 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.printing import debugprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import TermWork, content_hash
 from approxmcmc.engine.compiler.code_version import source_version, version
 from approxmcmc.engine.compiler.compile import allocating, closure, kernel
 from approxmcmc.engine.terms.row_reader import row_reader
-from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
+from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, rebuild, simplify
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import ADDRESS, UNREADABLE
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
@@ -64,6 +64,11 @@ class GraphLikelihood(RowLikelihood):
         self._graph_of_rows = terms if of_rows is None else of_rows
         self._kernels: dict[str, Any] = {}
         self._contents: dict[str, str | None] = {}
+
+    def work(self) -> TermWork:
+        """Return what a row takes, by its graph."""
+        found = operations_of_a_row(self._graph, len(self.columns[0]))
+        return TermWork(found, GRADIENT * found, 0.0, "graph")
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile one of the batch functions, once for this object; on disk it is named by its graph and the model."""

@@ -194,7 +194,7 @@ def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
 
 
 def _dataset(arrays: Mapping[str, Any], *, attrs: Mapping[str, Any], **options: Any) -> xr.Dataset:
-    import arviz_base as az  # half a second, that no chain has to wait for
+    import arviz_base as az  # no chain has to wait for it
 
     # ArviZ's convention checks warn whenever there are more chains than draws; a run stopped early is that, rightly.
     options.setdefault("sample_dims", ["chain", "draw"])

@@ -27,7 +27,9 @@ HALVED = 4  # divides the draws kept at a goal: the next one has at most four ti
 BYTES = 2**25  # of draws and records of a chain
 FEWEST_KEPT = 1000  # draws, whatever their size
 ENOUGH = 400  # effective draws where nothing else is asked for: standard errors of .05 posterior standard deviations
-MOST_THINNING = 16  # of draws that say too little: chains that still do not mix are told of, not run for ever
+# Of draws that say too little: by 16, and further as long as all steps together take a minute of counted work. Chains
+# that still do not mix are told of, not run for ever.
+MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
 KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are asked for
 
 
@@ -112,16 +114,24 @@ class _Looks:
 
 
 class ThinnedDraws(_Looks):
-    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they hold so many effective ones.
+    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they say enough.
 
-    Each look keeps every second draw and runs the chains to twice their length, to 16 times at the most. Chains in
-    which no parameter moves end at once.
+    Enough are so many effective draws, of chains that agree. Each look keeps every second draw and runs the chains to
+    twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
     """
 
     _REMEMBERED = ("every", "ess", "seconds")
 
-    def __init__(self, draws: int, wanted: float, smallest_ess: Callable[[np.ndarray, float], float]) -> None:
+    def __init__(
+        self,
+        draws: int,
+        wanted: float,
+        smallest_ess: Callable[[np.ndarray, float], float],
+        agree: Callable[[np.ndarray], bool] = lambda draws: True,
+        most: int = MOST_THINNING,
+    ) -> None:
         self.draws, self.wanted, self.smallest_ess = draws, wanted, smallest_ess
+        self.agree, self.most_thinning = agree, most
         self.every, self.ess, self.seconds = 1, 0.0, 0.0
 
     def first(self) -> Goal:
@@ -130,10 +140,11 @@ class ThinnedDraws(_Looks):
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
         """Look at the draws, and return where they are thinned by twice as much; None where they say enough."""
-        began = time.perf_counter()
-        self.ess = self.smallest_ess(draws(), self.wanted)
+        began, found = time.perf_counter(), draws()
+        self.ess = self.smallest_ess(found, self.wanted)
+        enough = self.ess >= self.wanted and self.agree(found)
         self.seconds += time.perf_counter() - began
-        if self.ess >= self.wanted or self.ess == 0.0 or self.every >= MOST_THINNING:
+        if enough or self.ess == 0.0 or self.every >= self.most_thinning:
             return None
         self.every *= 2
         return Goal(self.draws * self.every, self.every)
@@ -211,6 +222,22 @@ class EffectiveDraws(_Looks):
             "ess_seconds": self.seconds,
             "thinned_by": self.every,
         }
+
+
+def most_thinning(seconds_per_step: float, steps: int) -> int:
+    """Return by how much draws may be thinned that take so many steps, all chains together, of so many seconds.
+
+    The seconds are those of counted work, see `approxmcmc.design.work`: no clock has a say.
+
+    Examples
+    --------
+    >>> most_thinning(1e-3, 4000), most_thinning(1e-4, 4000), most_thinning(1.0, 4000)
+    (16, 128, 16)
+    """
+    affordable, most = MOST_SECONDS / max(seconds_per_step * steps, 1e-300), MOST_THINNING
+    while 2 * most <= min(affordable, LONGEST_THINNING):
+        most *= 2
+    return most
 
 
 def capacity(dim: int, effective: float) -> int:

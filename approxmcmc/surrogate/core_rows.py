@@ -26,8 +26,8 @@ from approxmcmc.contracts import (
     content_hash,
 )
 from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.path_range import reach_along_path
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
+from approxmcmc.engine.terms.term_range import reach_along_path
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.surrogate.difference_bounds import expansion_bound
 from approxmcmc.surrogate.expanded import ExpandedTarget
@@ -261,7 +261,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
         With h_i the variance of predictor i under the pilot's law and K the bound of the third derivative, a term
         changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging changed of its slope
-        and bend, times how far powers of a predictor move (`approxmcmc.engine.terms.path_range`).
+        and bend, times how far powers of a predictor move (`approxmcmc.engine.terms.term_range`).
         """
         linear = self.target if isinstance(self.target, LinearTarget) else None
         bound = None if linear is None else linear.third_derivative_bound

@@ -9,7 +9,7 @@ delta|. Along the way from theta to theta' that adds up to at most
     K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
     c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
 
-P_k how far the k-th power of a predictor of variance 1 can move between the two states, `engine/terms/path_range.py`;
+P_k how far the k-th power of a predictor of variance 1 can move between the two states, `engine/terms/term_range.py`;
 K_i >= |f'''| wherever predictor i lies within h_i^(1/2) rho of its place at c, rho = |L^-1 (theta - c)|: for a fixed
 K_i that is all rho up to `farthest`, and the way between two such states lies within it too. The weights 3 and 1/2 are
 free: a_i is about f''' h_i / 2, so that 3 makes the first and the last alike, and 1/2 costs 5 % fewer reads than 1.
@@ -35,7 +35,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.path_range import reach_along_path
+from approxmcmc.engine.terms.term_range import reach_along_path
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.linear import LinearTarget
 

@@ -209,6 +209,16 @@ class TestThinnedDraws:
             goal = there
         assert plan.found(np.empty((4, 1000, 1))) == {"thinned_by": every} and goal.every == every
 
+    @pytest.mark.parametrize(("agrees_at", "most", "every"), [(1, 16, 1), (4, 16, 4), (32, 16, 16), (32, 64, 32)])
+    def test_they_go_on_until_chains_agree(self, agrees_at, most, every):
+        """All of them are effective ones; up to a thinning that follows from counted work."""
+        draws = {"now": 1000}
+        plan = ThinnedDraws(1000, 400, lambda *_: 4000.0, lambda _: draws["now"] >= 1000 * agrees_at, most)
+        goal = plan.first()
+        while (there := plan.after(goal, lambda: np.empty((4, 1, 1)))) is not None:
+            goal, draws["now"] = there, there.draws
+        assert goal.every == plan.every == every
+
 
 @pytest.mark.recompiles
 def test_weighted_draws_are_refused():

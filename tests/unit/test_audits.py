@@ -48,6 +48,9 @@ class TestNumber:
     def test_the_tenth_pays_for_the_pilot(self):
         assert number_of_audits(100.0, 0.01, 10**6, pilot=1.0) == 900
 
+    def test_a_sampler_of_our_choice_gets_the_audits_that_were_in_its_price(self):
+        assert [number_of_audits(0.1, 1.0, 4000, fewest=fewest) for fewest in (20, 50)] == [20, 50]
+
 
 class By(Auditor):
     """Audits by a function."""

@@ -15,7 +15,7 @@ from approxmcmc.couplings.estimate import STREAM
 from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
-from approxmcmc.couplings.verdict import Evidence, verdict
+from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import audits
@@ -283,7 +283,7 @@ def test_careless_arguments(settings, message):
         amc.bias(trace(), target(), sampler(), **settings)
 
 
-GOOD = Evidence(
+GOOD = AuditSummary(
     labels=["a", "b"],
     bias=np.zeros(2),
     error=np.full(2, 0.01),

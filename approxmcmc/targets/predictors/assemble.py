@@ -1,4 +1,7 @@
-"""From the designs of single variables to one `Design`: equal columns are stored once."""
+"""From the designs of single variables to one `Design`: equal columns are stored once, and entries have names.
+
+Names are those that a design has: categories of codes, columns of a table.
+"""
 
 import dataclasses
 import math
@@ -10,9 +13,9 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources import DataSource
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.labels import codes_of, labels_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -157,3 +160,30 @@ def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, 
             places += [int(start + entry) for entry in entries]
     span = columns.add(tuple(dense)) if dense else (0, 0)
     return Predictor(span, places, (first, len(columns.codes)), shared, values)
+
+
+def codes_of(design: Any) -> Any:
+    """Return the codes of a categorical column of pandas; any other design as it is."""
+    return getattr(design, "cat", design).codes if _categories(design) is not None else design
+
+
+def labels_of(design: Any) -> tuple[str, ...]:
+    """Return a name for each entry that a design asks for, or none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from approxmcmc.sources import Arrays
+    >>> labels_of(Arrays(np.ones((3, 2)), columns=("distance", "hour"))), labels_of(np.ones((3, 2)))
+    (('distance', 'hour'), ())
+    """
+    if isinstance(design, DataSource):
+        found = design.categories.get(design.columns[0], ()) if design.is_vector else design.columns
+    else:
+        found = _categories(design)
+        found = getattr(design, "columns", ()) if found is None else found
+    return tuple(str(label) for label in found)
+
+
+def _categories(design: Any) -> Any:
+    return getattr(getattr(design, "dtype", None), "categories", None)

@@ -74,6 +74,11 @@ class Design:
         return len(self.predictors)
 
     @property
+    def additions(self) -> float:
+        """Numbers that the predictors of a row add up, those that all rows share left out."""
+        return float(sum(np.ptp(one.columns) + np.ptp(one.codes) for one in self.predictors))
+
+    @property
     def rows_at_a_time(self) -> int:
         """Rows of a piece of the data at set-up."""
         return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
