@@ -15,7 +15,10 @@ from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.values import PYTHON
 
-pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
+pytestmark = [
+    pytest.mark.needs_jit,  # PyTensor's numba backend cannot do without the compiler
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),  # of PyMC's initial point of a covariance
+]
 
 G, N = 4, 24
 rng = np.random.default_rng(5)

@@ -13,10 +13,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, labels_of
-from approxmcmc.interop.groups.values import NotGroupsError, Values, shape_of
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
 
 
-class Effects(NamedTuple):
+class GroupEffects(NamedTuple):
     """Variables whose entries are effects of the same groups, and the axis of each that counts them.
 
     `rows` holds the label of the group of every row, `FREE` for a row without one.
@@ -33,13 +33,13 @@ class Effects(NamedTuple):
 
 
 def candidates(
-    model: Any, values: Values, parameters: Sequence[Any], shape: tuple[int, ...]
-) -> tuple[list[Effects], list[str]]:
+    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], shape: tuple[int, ...]
+) -> tuple[list[GroupEffects], list[str]]:
     """Return the sets of effects that can be integrated out, that with most entries first, and why others cannot.
 
     Of crossed factors each is a set of its own: the effects of the others stay parameters.
     """
-    found: dict[bytes, Effects] = {}
+    found: dict[bytes, GroupEffects] = {}
     reasons = []
     for variable in model.free_RVs:
         try:
@@ -56,8 +56,8 @@ def candidates(
 
 
 def _effects(
-    model: Any, values: Values, parameters: Sequence[Any], observed: tuple[int, ...], variable: Any
-) -> Effects | None:
+    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], observed: tuple[int, ...], variable: Any
+) -> GroupEffects | None:
     node, shape = variable.owner, shape_of(model, variable)
     if node is None or not shape or variable not in values.of or not set(ancestors(parameters)) & {variable}:
         return None
@@ -85,11 +85,11 @@ def _effects(
             continue
         if (row_labels == FREE).all():
             return None
-        return Effects({variable: axis}, shape[axis], row_labels)
+        return GroupEffects({variable: axis}, shape[axis], row_labels)
     raise NotGroupsError("a row depends on several of its entries, which are not independent given the rows")
 
 
-def _is_indexed(values: Values, variable: Any, shape: tuple[int, ...]) -> bool:
+def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) -> bool:
     return any(variable in node.inputs for node in values.nodes) and max(shape) > 2
 
 

@@ -10,11 +10,11 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.interop.graphs import rebuild
-from approxmcmc.interop.groups.candidates import Effects
+from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.labels import MIXED, labels_of
 from approxmcmc.interop.groups.predictor import triangle_of
-from approxmcmc.interop.groups.values import PYTHON, Values, size
+from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, size
 
 AT_ONCE = 1 << 21  # numbers of u
 
@@ -31,12 +31,12 @@ class Named(NamedTuple):
 class EffectsOfModel:
     """The effects and their deterministics as functions of theta and u, shape (groups, K)."""
 
-    def __init__(self, model: Any, effects: Effects, coordinates: Coordinates, n_effects: int) -> None:
+    def __init__(self, model: Any, effects: GroupEffects, coordinates: Coordinates, n_effects: int) -> None:
         self.model, self.effects, self.coordinates = model, effects, coordinates
         self.u = pt.matrix("u", shape=(effects.n_groups, n_effects))
         first = 0
         self.of: dict[Any, Any] = {}
-        self.values = Values(model, model.deterministics)
+        self.values = ValuesOfGraph(model, model.deterministics)
         for variable, axis in effects.axes.items():
             shape = self.values.shape(variable) if variable in self.values.of else variable.type.shape
             count = size([n for place, n in enumerate(shape) if place != axis])

@@ -10,13 +10,13 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
-from approxmcmc.interop.groups.forms import Factors
+from approxmcmc.interop.groups.forms import FactorsOfModel
 from approxmcmc.interop.groups.predictor import Product
 from approxmcmc.interop.kernels import numba_function
 
 
 def scales_of(
-    model: Any, integrated: Collection[Any], factors: Factors, scales: list[Product], others: list[Product]
+    model: Any, integrated: Collection[Any], factors: FactorsOfModel, scales: list[Product], others: list[Product]
 ) -> set[Any]:
     """Return the positive variables that scale effects and do nothing else: they may move with either sign."""
 
@@ -30,7 +30,7 @@ def scales_of(
     return {v for v in (read(scales) & free) - elsewhere if may_be_signed(model, v)}
 
 
-def places_of(factors: Factors, coordinates: Coordinates) -> list[tuple[int, int]] | None:
+def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[int, int]] | None:
     """Return coordinate and kind of each factor, or None: a graph is needed."""
     found = []
     for variable, entry in factors.entries:
@@ -44,7 +44,7 @@ def places_of(factors: Factors, coordinates: Coordinates) -> list[tuple[int, int
 class GraphOfFactors:
     """The factors as a graph of theta, compiled by PyTensor."""
 
-    def __init__(self, factors: Factors, coordinates: Coordinates) -> None:
+    def __init__(self, factors: FactorsOfModel, coordinates: Coordinates) -> None:
         entries = [variable.ravel()[entry] for variable, entry in factors.entries]
         [graph] = coordinates.frozen(rebuild([pt.stack(entries)], coordinates.of))
         slopes = pt.vector("slopes", shape=(len(entries),))

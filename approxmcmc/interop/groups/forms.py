@@ -14,7 +14,7 @@ from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sqr, Su
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
 from approxmcmc.interop.groups.labels import MULTIPLYING, _data_inputs
-from approxmcmc.interop.groups.values import NotGroupsError, Values, compute, name_of, size
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, compute, name_of, size
 
 Monomial = tuple[int, ...]
 Form = dict[Monomial, np.ndarray]
@@ -23,7 +23,7 @@ MOST_FACTORS = 300  # entries of a variable that may be columns of a design matr
 MOST_NUMBERS = 60_000_000  # of a form
 
 
-class Factors:
+class FactorsOfModel:
     """The factors by number: entries of variables, and the effects u_1 ... u_K of a group, which come first."""
 
     def __init__(self, n_effects: int) -> None:
@@ -45,7 +45,9 @@ class Factors:
         return {(first + entry,): np.eye(1, n, entry).reshape(shape) for entry in range(n)}
 
 
-def forms_of(values: Values, factors: Factors, known: Mapping[Any, Form], wanted: Sequence[Any]) -> list[Form]:
+def forms_of(
+    values: ValuesOfGraph, factors: FactorsOfModel, known: Mapping[Any, Form], wanted: Sequence[Any]
+) -> list[Form]:
     """Return graphs as forms, given those of the effects; what depends on these in another way is refused."""
     found: dict[Any, Form] = dict(known)
     depend = set(known)
@@ -72,7 +74,7 @@ def forms_of(values: Values, factors: Factors, known: Mapping[Any, Form], wanted
     return [form(graph) for graph in wanted]
 
 
-def _below(values: Values, wanted: Sequence[Any]) -> set[Any]:
+def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
     needed = set(wanted)
     for node in reversed(values.nodes):
         if any(output in needed for output in node.outputs):
@@ -80,7 +82,7 @@ def _below(values: Values, wanted: Sequence[Any]) -> set[Any]:
     return needed
 
 
-def _form(node: Any, values: Values, form: Any) -> Form | None:
+def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
     """Return what a node makes of the forms of its inputs, or None: it is not linear in them."""
     name, shape = name_of(node), values.shape(node.outputs[0])
     if isinstance(node.op, Elemwise):
@@ -101,7 +103,7 @@ def _in(k: int, data: slice, node: Any) -> bool:
     return k in range(*data.indices(len(node.inputs)))
 
 
-def _linear(node: Any, values: Values, forms: Sequence[Form], data: slice) -> Form:
+def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice) -> Form:
     """Return what an operation that is linear in some inputs makes of each product apart."""
     arrays = [values.of[one] for one in node.inputs]
     shapes = [np.shape(array) for array in arrays[data]]
@@ -115,7 +117,7 @@ def _linear(node: Any, values: Values, forms: Sequence[Form], data: slice) -> Fo
     return _small(found)
 
 
-def _elementwise(node: Any, values: Values, form: Any, shape: tuple[int, ...]) -> Form | None:
+def _elementwise(node: Any, values: ValuesOfGraph, form: Any, shape: tuple[int, ...]) -> Form | None:
     operation, inputs = node.op.scalar_op, node.inputs
     if isinstance(operation, Identity | Cast):
         return form(inputs[0]) if "float" in str(node.outputs[0].dtype) else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 
-from approxmcmc.interop.groups.values import Values, compute, name_of
+from approxmcmc.interop.groups.values import ValuesOfGraph, compute, name_of
 
 FREE, MIXED = -1, -2
 # Operations whose result holds entries of their first input.
@@ -49,7 +49,7 @@ def join_along(labels: np.ndarray, axis: int) -> np.ndarray:
     return np.where(mixed, MIXED, highest)
 
 
-def labels_of(values: Values, effects: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
+def labels_of(values: ValuesOfGraph, effects: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
     """Return the labels of every variable that depends on effects, given those of the effects themselves."""
     found = dict(effects)
     for node in values.nodes:
@@ -60,7 +60,7 @@ def labels_of(values: Values, effects: Mapping[Any, np.ndarray]) -> dict[Any, np
     return found
 
 
-def _labels(node: Any, values: Values, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
+def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
     name = name_of(node)
     full = [
         np.full(values.shape(one), FREE) if known is None else known

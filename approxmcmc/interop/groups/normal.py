@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.interop.groups.candidates import Effects
+from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.factors import GraphOfFactors, places_of, scales_of
-from approxmcmc.interop.groups.forms import Factors, forms_of
+from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
 from approxmcmc.interop.groups.labels import FREE
 from approxmcmc.interop.groups.predictor import n_effects_of, predictor_of, scale_of, standard_effects
 from approxmcmc.interop.groups.source import ModelOfGroups
@@ -28,11 +28,11 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, NormalTerms):
 
     how = "in closed form"
 
-    def __init__(self, source: ModelOfGroups, effects: Effects) -> None:
+    def __init__(self, source: ModelOfGroups, effects: GroupEffects) -> None:
         shape, self.n_effects = source.y.shape, n_effects_of(source.values, effects)
         if self.n_effects > MOST_EFFECTS:
             raise NotGroupsError(f"{effects.name}: {self.n_effects} effects of one group are above {MOST_EFFECTS}")
-        factors = Factors(self.n_effects)
+        factors = FactorsOfModel(self.n_effects)
         known = standard_effects(source.values, factors, effects)
         mean, noise = forms_of(source.values, factors, known, source.parameters)
         found = predictor_of(mean, self.n_effects, shape)
@@ -69,7 +69,7 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, NormalTerms):
         return NormalTerms.draw_standard_effects(self, rng, thetas, groups)
 
 
-def labels_of_rows(effects: Effects) -> np.ndarray:
+def labels_of_rows(effects: GroupEffects) -> np.ndarray:
     """Return the group of each row; a row without one is a group of its own."""
     labels, alone = effects.rows.copy(), effects.rows == FREE
     labels[alone] = effects.n_groups + np.arange(alone.sum())

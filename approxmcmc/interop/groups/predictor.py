@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.interop.groups.candidates import Effects
-from approxmcmc.interop.groups.forms import CONSTANT, Factors, Form, Monomial, forms_of
-from approxmcmc.interop.groups.values import NotGroupsError, Values
+from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Monomial, forms_of
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 
 Product = tuple[int, float, Monomial]  # the sum that it belongs to, its weight, its factors
 
 
-class Predictor(NamedTuple):
+class MixedPredictor(NamedTuple):
     """Offset (n,), X (n, p), Z (n, q), and the products that make beta (j = 0 ... p - 1) and L (q, K) row by row."""
 
     offset: np.ndarray
@@ -26,7 +26,7 @@ class Predictor(NamedTuple):
     n_effects: int
 
 
-def standard_effects(values: Values, factors: Factors, effects: Effects) -> dict[Any, Form]:
+def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: GroupEffects) -> dict[Any, Form]:
     """Return the forms of the effects, given the standard normal numbers u of one group: location + scale u."""
     found, first = {}, 0
     for variable, axis in effects.axes.items():
@@ -52,7 +52,7 @@ def _one_group(shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
     return [numbers == k for k in range(int(np.prod(other)))]
 
 
-def n_effects_of(values: Values, effects: Effects) -> int:
+def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
     """Return K, the effects of one group."""
     return sum(len(_one_group(values.shape(variable), axis)) for variable, axis in effects.axes.items())
 
@@ -84,7 +84,7 @@ def triangle_of(cov: Any) -> Any:
     raise NotGroupsError("its covariance is not written as chol @ chol.T; give MvNormal chol=")
 
 
-def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> Predictor:
+def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPredictor:
     """Return a form as design matrices."""
     offset, fixed, random = np.zeros(int(np.prod(shape))), [], []
     for monomial, array in form.items():
@@ -103,7 +103,7 @@ def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> Predicto
         raise NotGroupsError("the effects cancel in the predictor")
     X, beta = _columns(fixed)
     Z, places = _columns(random)
-    return Predictor(
+    return MixedPredictor(
         offset,
         X if beta else np.empty((len(offset), 0)),
         Z,

@@ -10,8 +10,8 @@ import pymc as pm
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
-from approxmcmc.interop.groups.candidates import Effects, candidates
-from approxmcmc.interop.groups.values import NotGroupsError, Values
+from approxmcmc.interop.groups.candidates import GroupEffects, candidates
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import refuse_unsuitable
 
@@ -39,7 +39,7 @@ class ModelOfGroups:
             raise NotGroupsError(f"the rows of {self.observed.name} are not apart")
         self.parameters = list(node.op.dist_params(node))
         laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
-        self.values = Values(model, [*self.parameters, *(p for p in laws if hasattr(p, "ndim"))])
+        self.values = ValuesOfGraph(model, [*self.parameters, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
         if not self.sets:
             told = "; ".join(self.reasons) or "no variable has an effect for each of several groups"
@@ -60,7 +60,7 @@ class ModelOfGroups:
                 "call from_pymc(model) again"
             )
 
-    def labels(self, effects: Effects) -> np.ndarray:
+    def labels(self, effects: GroupEffects) -> np.ndarray:
         """Return the model's labels of the groups, or their numbers."""
         for variable, axis in effects.axes.items():
             dims = self.model.named_vars_to_dims.get(variable.name)

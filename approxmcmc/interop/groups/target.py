@@ -7,7 +7,7 @@ import numpy as np
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
-from approxmcmc.interop.groups.candidates import Effects
+from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
 from approxmcmc.interop.groups.prior import PriorOfCoordinates
@@ -20,7 +20,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     """A PyMC model without the effects of its groups, which are integrated out; draws bring them back."""
 
     source: ModelOfGroups
-    groups: Effects
+    groups: GroupEffects
     coordinates: Coordinates
     grouping: Grouping
     variables: GlobalVariables
@@ -30,7 +30,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     how: str
     """How effects are integrated out, in words."""
 
-    def describe_model(self, source: ModelOfGroups, effects: Effects, coordinates: Coordinates) -> None:
+    def describe_model(self, source: ModelOfGroups, effects: GroupEffects, coordinates: Coordinates) -> None:
         """Take names, prior and effects from the model."""
         self.source, self.groups, self.coordinates = source, effects, coordinates
         self.prior = PriorOfCoordinates(coordinates, source.hash)

@@ -19,7 +19,7 @@ class NotGroupsError(Exception):
     """Why effects cannot be integrated out."""
 
 
-class Values:
+class ValuesOfGraph:
     """Arrays of all variables between the free variables of a model and some graphs, by PyTensor's own code.
 
     `fixed` holds the variables that depend on no free variable: their arrays are data.
