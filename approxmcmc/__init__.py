@@ -42,6 +42,7 @@ _HOMES = {
         "loo_subsample",
         "risk",
     ),
+    "approxmcmc.nuts.settings": ("NUTS",),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": (

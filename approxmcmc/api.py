@@ -12,13 +12,16 @@ from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.book import Settings, open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.runs import carry_out, judge, make_plan
+from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.goals import ENOUGH
+from approxmcmc.sampling.progress import told_of_compiling
 from approxmcmc.targets.names import check_names
 
 
@@ -100,7 +103,7 @@ def sample(
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
-        A bar on a terminal, plain lines elsewhere.
+        A bar on a terminal, plain lines elsewhere. What takes more than a second to compile is told, too.
     checkpoint
         A netCDF file from which the run goes on. It is written when the run begins, at most every 30 s and for at most
         2 % of the time, and when the run ends or is interrupted; whole or not at all. Killed and called again with the
@@ -154,7 +157,9 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
-    target = as_target(target)
+    compiled_before = compiled_so_far().seconds
+    with told_of_compiling(progressbar):
+        target = as_target(target)
     nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
     if draws is None and target_ess is None:
         draws = 1000
@@ -176,7 +181,7 @@ def sample(
     _check_roles(target, sampler)
     settings = Settings(
         draws=draws,
-        tune=1000 if tune is None and sampler is not None else tune,
+        tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
         chains=chains,
         thin=thin,
         seed=seed_sequences(random_seed, chains)[1],
@@ -187,7 +192,7 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         enough=ENOUGH if nothing_asked else None,
     )
-    with arrays_hashed_once():  # nobody changes the data during this call
+    with arrays_hashed_once(), told_of_compiling(progressbar):  # nobody changes the data during this call
         book = None
         if checkpoint is not None:
             asked = what_was_asked(target, sampler, settings, initvals)
@@ -196,6 +201,7 @@ def sample(
                 return with_latents(book.trace, target)
             settings = settings._replace(seed=book.asked["seed"])
         plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
+        plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return with_latents(trace, target)
@@ -288,15 +294,6 @@ def checked_time_limit(time_limit: Any) -> float | None:
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)
-
-
-def as_target(target: Any) -> Any:
-    """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
-    if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
-        from approxmcmc.interop.pymc import from_pymc
-
-        return from_pymc(target)
-    return target
 
 
 def _check_roles(target: Any, sampler: Any) -> None:

@@ -200,6 +200,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
     "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
+    "NUTS": [amc.NUTS(), amc.NUTS(tune=200, target_accept=0.9, backend="pymc")],
     "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
     "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
     "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],

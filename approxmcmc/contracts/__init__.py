@@ -54,6 +54,7 @@ from approxmcmc.contracts.target import (
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
+from approxmcmc.contracts.whole import NamedDraws, WholeRun, WholeSampler
 
 __all__ = [
     "CORE_COUNTS",
@@ -88,6 +89,7 @@ __all__ = [
     "Finding",
     "ForeignSampler",
     "LatentTarget",
+    "NamedDraws",
     "Population",
     "Program",
     "Proposal",
@@ -104,6 +106,8 @@ __all__ = [
     "TwinnedTarget",
     "Variables",
     "Verdict",
+    "WholeRun",
+    "WholeSampler",
     "arrays_hashed_once",
     "content_hash",
 ]

@@ -64,6 +64,9 @@ class Target(abc.ABC):
     terms_are_likelihood: bool = True
     """Whether the terms add up to the whole log-likelihood; see `Population`."""
 
+    why_no_terms: str = ""
+    """Why its log density cannot be read term by term, so that only a `WholeSampler` takes it; "" where it can."""
+
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 

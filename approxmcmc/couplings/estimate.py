@@ -21,6 +21,7 @@ from approxmcmc.diagnostics.records import check_confidence
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.origin import check_origin
 
 SECONDS = 10.0
@@ -147,6 +148,7 @@ def bias(
     >>> bool(found.tv_bound_upper < 1.0), int(found.unmet)
     (True, 0)
     """
+    target = as_target(target)
     _check(target, sampler, form, seconds, confidence)
     numbers = {"max_steps": max_steps, "replications": replications, "n_audits": 1 if n_audits is None else n_audits}
     max_steps, replications, wanted = (checked_integer(value, name, who="bias") for name, value in numbers.items())

@@ -18,9 +18,19 @@ from approxmcmc.contracts import (
     Sampler,
     Target,
 )
+from approxmcmc.design import nuts
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
-from approxmcmc.design.work import NUMBER, PRODUCT, RESIDUAL, TRANSITION, Counted, Rates
+from approxmcmc.design.work import (
+    NUMBER,
+    PRODUCT,
+    RESIDUAL,
+    STEP,
+    TRANSITION_STEP,
+    Counted,
+    seconds_of_steps,
+    seconds_of_transitions,
+)
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
@@ -36,13 +46,18 @@ class Floor(NamedTuple):
     """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
 
     Laws that are shared, such as the mode, and compilation are not in it. `foretold` says that the set-up will hardly
-    take longer. `trial` are the seconds of the shortest trial, after which an answer is so much later.
+    take longer. `per_step` are the seconds of a step, of which a trial makes some hundred.
     """
 
     set_up: float
     per_draw: float
     foretold: bool = True
-    trial: float = 0.0
+    per_step: float = 0.0
+
+    @property
+    def trial(self) -> float:
+        """Seconds of the shortest trial, after which an answer is so much later."""
+        return TRIAL_STEPS * self.per_step
 
 
 class Pairing(NamedTuple):
@@ -77,10 +92,10 @@ class Candidate:
         is none), or none.
     parts
         What it compiles for a new model, beside the terms.
-    products
-        Products of a matrix and a vector, of shapes (dim, dim) and (dim,), in so much counted work.
-    residuals
-        Whether its terms are residuals of an expansion, of rows read at random.
+    seconds
+        What so much counted work takes.
+    is_counted
+        Whether its price is that of its floor, and no trial is made.
     """
 
     name: str
@@ -90,8 +105,8 @@ class Candidate:
     why_not: Callable[[Situation], str] = lambda known: ""
     law: str = ""
     parts: frozenset[str] = frozenset()
-    products: Callable[[Situation, Counted], float] = lambda known, counted: 0.0
-    residuals: bool = False
+    seconds: Callable[[Situation, Counted], float] = lambda known, counted: _seconds(known, counted, 0.0)
+    is_counted: bool = False
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -157,9 +172,9 @@ def _no_expansion(known: Situation) -> str:
 # --- what a step and an effective draw take at best ---
 
 
-def _step(known: Situation, products: float, rates: Rates | None = None) -> float:
+def _step(known: Situation, products: float, alone: float = STEP) -> float:
     """Return the seconds of a step beside the rows that it reads."""
-    return (rates or known.rates).step + NUMBER * known.dim + products * PRODUCT * known.dim**2
+    return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
 
 
 def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
@@ -167,7 +182,7 @@ def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
 
     def floor(known: Situation) -> Floor:
         step = known.pass_seconds + _step(known, 1.0)
-        return Floor(0.0, step * draws(known.dim), trial=TRIAL_STEPS * step)
+        return Floor(0.0, step * draws(known.dim), per_step=step)
 
     return floor
 
@@ -175,22 +190,21 @@ def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
 def _gradient_steps(known: Situation) -> Floor:
     """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
-    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, trial=TRIAL_STEPS * step)
+    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, per_step=step)
 
 
 def _trajectory(known: Situation) -> Floor:
     """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
     leapfrogs = known.dim**0.25
     step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * PRODUCT * known.dim**2) + _step(known, 1.0)
-    return Floor(0.0, step, trial=TRIAL_STEPS * step)
+    return Floor(0.0, step, per_step=step)
 
 
 def _few_rows(known: Situation) -> Floor:
     """Return the floor of core rows: their set-up, and for a draw the rows that decide it."""
-    rates = known.rates.of_residuals()
-    step = _step(known, 1.5, rates) + FEWEST_READ * rates.term
+    step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
     set_up = 0.0 if known.has("core rows") else known.expansion_seconds
-    return Floor(set_up, step, foretold=known.has("core rows"), trial=TRIAL_STEPS * step)
+    return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
 
 
 def _few_rows_exactly(known: Situation) -> Floor:
@@ -199,22 +213,23 @@ def _few_rows_exactly(known: Situation) -> Floor:
     if isinstance(known.target, LinearTarget):
         return floor
     step = floor.per_draw + RESIDUAL * known.pass_seconds
-    return floor._replace(per_draw=step, trial=TRIAL_STEPS * step)
+    return floor._replace(per_draw=step, per_step=step)
+
+
+# --- what counted work takes ---
+
+
+def _seconds(known: Situation, counted: Counted, products: float) -> float:
+    return seconds_of_steps(known.rates, known.dim, counted, products)
 
 
 def _of_trajectories(known: Situation, counted: Counted) -> float:
-    """Return two products for each gradient of all rows, and one for the momentum."""
-    return counted.steps + 2.0 * counted.gradients / known.target.n_obs
+    """Return the seconds with two products for each gradient of all rows, and one for the momentum."""
+    return _seconds(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
 
 
 def _of_transitions(known: Situation, counted: Counted) -> float:
-    """Return the products of transitions: one and a half where the surrogate is a normal law, else a trajectory's."""
-    core = known.core_rows
-    if core.laplace is not core.pilot:
-        return 1.5 * counted.steps
-    if core.core.size:
-        return 3.0 * counted.gradients / core.core.size
-    return 3.0 * counted.steps * TRANSITION * known.dim**0.25
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core))
 
 
 # Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
@@ -226,7 +241,7 @@ TALL = (
         _walks(lambda dim: 1.0),
         _no_mode,
         law="mode",
-        products=lambda known, counted: counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
     ),
     Candidate(
         "Langevin steps, exact test",
@@ -236,7 +251,7 @@ TALL = (
         _no_mode_or_gradient,
         law="mode",
         parts=frozenset({"gradient"}),
-        products=lambda known, counted: 3.0 * counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, 3.0 * counted.steps),
     ),
     Candidate(
         "Hamiltonian trajectories, exact test",
@@ -246,7 +261,7 @@ TALL = (
         _no_gradient,
         law="pilot",
         parts=frozenset({"gradient"}),
-        products=_of_trajectories,
+        seconds=_of_trajectories,
     ),
     # Best efficiencies of walks are near .33 / d.
     Candidate(
@@ -256,7 +271,7 @@ TALL = (
         _walks(lambda dim: max(1.0, float(dim))),
         _no_covariance,
         law="fit",
-        products=lambda known, counted: counted.steps,
+        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
     ),
     Candidate(
         "core rows, surrogate transitions, exact test",
@@ -266,8 +281,7 @@ TALL = (
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        products=_of_transitions,
-        residuals=True,
+        seconds=_of_transitions,
     ),
     Candidate(
         "core rows, surrogate transitions, t-test",
@@ -277,8 +291,15 @@ TALL = (
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        products=_of_transitions,
-        residuals=True,
+        seconds=_of_transitions,
+    ),
+    Candidate(
+        nuts.name(),
+        True,
+        lambda known: Pairing(known.target, nuts.sampler(known.target)),
+        lambda known: Floor(nuts.set_up_seconds(known), step := nuts.seconds_per_draw(known), per_step=step),
+        nuts.why_not,
+        is_counted=True,
     ),
 )
 GIBBS = Candidate(

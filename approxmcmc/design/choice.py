@@ -5,9 +5,10 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
    *price*,
 
-       seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, the risk in squared posterior standard deviations.
+   s the seconds of an effective draw, t those of a step, n the steps that are made whatever they say, the risk in
+   squared posterior standard deviations.
    Trials are short while a rival could be better, see `contest`.
 3. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
    the answer is near, or trials have taken their share of the budget.
@@ -26,14 +27,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.contracts import Target
-from approxmcmc.design.candidates import Pairing, candidates
-from approxmcmc.design.contest import begin, best_of, contenders, enter, look_again, measure, spent, why_not_tried
+from approxmcmc.contracts import Target, WholeSampler
+from approxmcmc.design import nuts
+from approxmcmc.design.candidates import TALL, Pairing, candidates
+from approxmcmc.design.contest import (
+    begin,
+    best_of,
+    contenders,
+    count,
+    enter,
+    look_again,
+    measure,
+    spent,
+    tuning_steps,
+    why_not_tried,
+)
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
+from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-
-PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
+from approxmcmc.interop.any_model import as_target
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,7 +60,8 @@ class Choice:
     sampler
         What to run on it.
     initvals
-        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps.
+        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps. None where
+        there was no trial.
     tune
         Tuning steps that suffice from there.
     table
@@ -62,7 +76,7 @@ class Choice:
 
     target: Target
     sampler: Any
-    initvals: np.ndarray
+    initvals: np.ndarray | None
     tune: int
     table: pd.DataFrame
     sentence: str
@@ -80,6 +94,7 @@ def choose_sampler(
     time_limit: float | None = None,
     target_ess: float | None = None,
     bias: float | str | None = None,
+    draws: int | None = None,
     chains: int = 4,
     random_seed: Any = None,
 ) -> Choice:
@@ -88,7 +103,7 @@ def choose_sampler(
     Parameters
     ----------
     target
-        A target of the library.
+        A target of the library, or a ``pymc.Model``.
     time_limit
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
@@ -96,6 +111,9 @@ def choose_sampler(
     bias
         ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
         exact sampler wherever one needs at most twice the time of the fastest.
+    draws
+        Steps of each chain that the run makes at the least, as `sample` does for the draws that it keeps; None: no more
+        than effective draws take.
     chains
         Of the run that follows.
     random_seed
@@ -135,8 +153,11 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = checked_goal(time_limit, target_ess, bias)
+    goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
+    target = as_target(target)
+    if isinstance(target, Target) and target.why_no_terms:
+        return _only_nuts(target)
     known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
@@ -144,7 +165,9 @@ def choose_sampler(
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
         entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
-        if not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
+        if not entry.verdict and entry.candidate.is_counted:
+            count(entry, known, goal)
+        elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
             measure(entry, trial, known, goal, best, hope)
         for other in entries:
@@ -162,6 +185,8 @@ def choose_sampler(
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    if target.why_no_terms:
+        return Pairing(target, nuts.sampler(target))
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
@@ -209,7 +234,20 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
     }
-    low, high = PILOT_TUNE
-    tune = int(np.clip(10.0 * found.memory, low, high))
+    tune = tuning_steps(found)
+    if isinstance(setting.sampler, WholeSampler):
+        tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
+
+
+def _only_nuts(target: Target) -> Choice:
+    """Return NUTS for a model that cannot be read row by row, and why no other candidate fits it."""
+    sampler, name = nuts.sampler(target), nuts.name(target)
+    why = first_clause(target.why_no_terms)
+    others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
+    rows = [(name, True, "chosen"), *others]
+    table = pd.DataFrame([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
+    sentence = f"{name} (exact): {why}"
+    attrs = {"chosen": sentence, "choice": table.to_json(orient="records")}
+    return Choice(target, sampler, None, sampler.tuning_steps(target), table, sentence, attrs, name)

@@ -4,6 +4,7 @@ A trial is short while a rival could be better, by its floor: it goes on once al
 may still be the best.
 """
 
+import functools
 import math
 import time
 import warnings
@@ -12,16 +13,20 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
-from approxmcmc.design.trial import ENOUGH, Trial
-from approxmcmc.design.work import AUDIT, Counted, seconds_of_steps
+from approxmcmc.design.trial import ENOUGH, Measured, Trial
+from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 
+PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
 NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # seconds that nobody minds: for one, for all
+# Effective draws of a trial that says something. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps,
+# and would have been taken for trajectories with 60: its run had R-hat 1.4.
+TELLING = 15.0
 # By so much a short trial may be off: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
 OFF_BY = 4.0
 
@@ -46,7 +51,9 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
     afterwards = audits_of(candidate, known)
-    return goal.price(floor.set_up + floor.trial + shared + afterwards, floor.per_draw), not floor.foretold
+    trial = 0.0 if candidate.is_counted else floor.trial
+    set_up = floor.set_up + trial + shared + afterwards
+    return goal.price(set_up, floor.per_draw, floor.per_step), not floor.foretold
 
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
@@ -72,11 +79,22 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
-    if entry.has_set_up and spent > max(
-        SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
-    ):
+    budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)
+    if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
         return "not tried: trials have taken their share of the budget"
     return ""
+
+
+def count(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Make a candidate whose price is counted, or say in its entry why it is not possible; its floor is its price."""
+    try:
+        entry.setting = entry.candidate.make(known)
+    except FAILURES as error:
+        entry.verdict = why_not_possible(error)
+        return
+    floor = entry.candidate.floor(known)
+    entry.price, entry.set_up = entry.floor, floor.set_up
+    entry.measured = Measured(floor.per_draw, math.nan, 1.0, 0.0, floor.set_up, None, 1.0, math.inf)
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
@@ -84,11 +102,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
-        return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
-
-    def price(counted: Counted) -> float:
-        rates = known.rates.of_residuals() if candidate.residuals else known.rates
-        return seconds_of_steps(rates, known.dim, counted, candidate.products(known, counted))
+        return best is not None and goal.price(0.0, seconds_per_step, seconds_per_step) > NEARLY * best.price
 
     detail("trying %s", candidate.name)
     began = time.perf_counter()
@@ -105,7 +119,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
                 law.draw if law else start_law(entry.setting.target, entry.setting.sampler),
                 chains=known.chains,
                 random_seed=seed,
-                price=price,
+                price=functools.partial(candidate.seconds, known),
                 audit_seconds=AUDIT * known.pass_seconds,
                 hopeless=hopeless,
             )
@@ -136,7 +150,7 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
 
     def worth(seconds_per_draw: float) -> float:
         fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest), hope), LEAST_TRIAL)
+        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest, 0.0), hope), LEAST_TRIAL)
 
     try:
         found = trial.measure(worth, audited=not entry.exact)
@@ -144,9 +158,16 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
         entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
         return
     entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
-    price = goal.price(audits_of(entry.candidate, known), found.seconds_per_draw, found.error)
+    left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step
+    price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
     entry.measured, entry.price = found, price
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
+
+
+def tuning_steps(found: Measured) -> int:
+    """Return the tuning steps of a run that starts where the trial was: ten of its autocorrelation times."""
+    low, high = PILOT_TUNE
+    return min(max(int(10.0 * found.memory), low), high)
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
@@ -157,8 +178,12 @@ def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
 
 
 def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
-    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap."""
+    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap.
+
+    Those whose trials say something come first: chains that hardly move all seem to have the same few effective draws.
+    """
     allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
+    allowed = [entry for entry in allowed if entry.measured and entry.measured.effective >= TELLING] or allowed
     exact = [entry for entry in allowed if entry.exact]
     cheapest = min(allowed, key=lambda entry: entry.price, default=None)
     if goal.prefers_exact and exact and cheapest is not None:

@@ -246,7 +246,5 @@ class Situation:
 def survey(target: Any, seed: int, chains: int = 4) -> Situation:
     """Return what is known of a target: nothing is evaluated yet."""
     if not isinstance(target, Target):
-        raise IncompatibleError(
-            f"choose_sampler needs a target, found {type(target).__name__}; give a pm.Model to from_pymc first"
-        )
+        raise IncompatibleError(f"choose_sampler needs a target or a pm.Model, found {type(target).__name__}")
     return Situation(target, seed, chains)

@@ -36,8 +36,8 @@ class Measured(NamedTuple):
     """What a trial found: per step of one chain, and per effective draw.
 
     `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. `starts`, shape (chains,
-    dim), is where the chains were after a fixed number of steps, `memory` the steps for an effective draw in the first
-    level, `effective` the effective draws of the whole trial.
+    dim), is where the chains were after a fixed number of steps, None without a trial, `memory` the steps for an
+    effective draw in the first level, `effective` the effective draws of the whole trial.
     """
 
     seconds_per_step: float
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
     ess_per_step: float
     error: float
     compile_seconds: float
-    starts: np.ndarray
+    starts: np.ndarray | None
     memory: float
     effective: float
     clock_seconds_per_step: float = math.nan

@@ -125,6 +125,7 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     """
     import arviz_stats as az  # as in `convergence`: not before there are draws
 
+    _check(trace, target)
     compiled = target.compile()
 
     def at_the_mean(observed: xr.DataArray, data: xr.DataTree) -> xr.DataArray:

@@ -14,12 +14,14 @@ from pytensor.graph import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Switch
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.variable import TensorConstant
 
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 
 GRADIENT = 3.0  # times the operations of a graph: of reverse differentiation, at most 4 (Griewank and Walther 2008)
+DOT = 0.4  # operations of a multiply-add of BLAS
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
@@ -169,7 +171,8 @@ def _operations(node: Any, n_rows: int) -> float:
         return (TRANSCENDENTAL if name in SLOW else 1.0) * _numbers_of_a_row(node.outputs[0], n_rows)
     if isinstance(node.op, DimShuffle | SpecifyShape | Shape | Shape_i):
         return 0.0
-    return max(_numbers_of_a_row(variable, n_rows) for variable in (*node.inputs, *node.outputs))
+    numbers = max(_numbers_of_a_row(variable, n_rows) for variable in (*node.inputs, *node.outputs))
+    return (DOT if isinstance(node.op, Dot) else 1.0) * numbers
 
 
 def _numbers_of_a_row(variable: Any, n_rows: int) -> float:

@@ -13,6 +13,7 @@ import pytensor
 from numba.core.errors import NumbaPerformanceWarning
 
 from approxmcmc.engine.compiler.compile import bind, type_of
+from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.engine.terms.row_reader import row_reader
@@ -21,8 +22,9 @@ from approxmcmc.engine.terms.row_reader import row_reader
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
     """Compile by PyTensor's numba linker; return the dispatcher, which any compiled function may call."""
     function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
-    with _no_advice_on_speed():
+    with _no_advice_on_speed(), compiling():
         function(*example)
+    count_kernel()
     return function.vm.jit_fn
 
 

@@ -63,7 +63,8 @@ def write_checkpoint(
     OSError
         When the system refuses to write.
     """
-    numbers, arrays = (list(each) for each in zip(*(_split(chain) for chain in snapshot.chains), strict=True))
+    split = [_split(chain) for chain in snapshot.chains]
+    numbers, arrays = [one[0] for one in split], [one[1] for one in split]
     text = {"format": FORMAT, "about": about, "snapshot": snapshot._replace(chains=numbers)._asdict()}
     groups = {}
     if trace is not None:

@@ -43,6 +43,10 @@ class Goal(NamedTuple):
 class Goals(Protocol):
     """The goals of a run, one after the other."""
 
+    @property
+    def most(self) -> float:
+        """Draws per chain that no goal exceeds; may be infinite."""
+
     def first(self) -> Goal:
         """Return where the chains halt first."""
 
@@ -76,6 +80,11 @@ class FixedDraws:
 
     def __init__(self, draws: int, every: int = 1) -> None:
         self.draws, self.every = draws, every
+
+    @property
+    def most(self) -> float:
+        """The draws of the one goal."""
+        return self.draws * self.every
 
     def first(self) -> Goal:
         """Return the one goal."""
@@ -134,6 +143,11 @@ class ThinnedDraws(_Looks):
         self.agree, self.most_thinning = agree, most
         self.every, self.ess, self.seconds = 1, 0.0, 0.0
 
+    @property
+    def most(self) -> float:
+        """The draws that are thinned the most."""
+        return self.draws * self.most_thinning
+
     def first(self) -> Goal:
         """Return the draws as they are."""
         return Goal(self.draws)
@@ -182,6 +196,11 @@ class EffectiveDraws(_Looks):
         self.chains, self.capacity = chains, capacity(dim, target / chains)
         self.ess, self.checks, self.seconds, self.every = 0.0, 0, 0.0, 1
         self._expected = most_draws
+
+    @property
+    def most(self) -> float:
+        """The cap."""
+        return self.most_draws
 
     def first(self) -> Goal:
         """Return n_1: fewer draws than E hold no E effective ones, or hardly ever."""

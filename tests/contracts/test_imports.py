@@ -24,6 +24,7 @@ ORDER = (
     {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
+    {"nuts"},
     {"reference", "diagnostics"},
     {"design", "plots", "foreign"},
     {"couplings"},

@@ -19,6 +19,7 @@ from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import Measured
 
 pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+OURS = [one for one in TALL if not one.is_counted]
 GROUPS, N = 3, 60
 GROUP = np.arange(N) % GROUPS
 Y = 0.1 * GROUP + np.random.default_rng(0).normal(size=N)
@@ -76,7 +77,9 @@ def test_the_table_tells_what_was_measured(logistic):
     assert tried["exact"].all()
     per_second = tried["ess_per_step"] / tried["us_per_step"] * 1e6
     np.testing.assert_allclose(tried["ess_per_second"], per_second)
-    np.testing.assert_allclose(tried["price"], 1e6 / per_second)
+    tuning = tried["price"] - 1e6 / per_second
+    steps = tuning / (4.0 * tried["us_per_step"] * 1e-6)
+    assert ((steps > 50 - 1e-6) & (steps < 1000 + 1e-6)).all()
     assert (tried["data_per_step"] > 0).all()
 
 
@@ -121,6 +124,13 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert "risk at 2 s" in choice.sentence
     row = choice.table.iloc[0]
     assert row["price"] == pytest.approx(1.0 / (row["ess_per_second"] * 2.0))
+
+
+def test_steps_that_a_run_makes_anyway_are_in_the_price():
+    """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
+    goal = prices.checked_goal(None, None, None, 4000)
+    assert goal.price(1.0, 0.01, 0.005) == 1.0 + 4000 * 0.005 and goal.price(1.0, 0.1, 0.005) == 1.0 + 400 * 0.1
+    assert "in 4000 steps or more" in goal.unit
 
 
 def test_discrete_states_get_gibbs():
@@ -228,7 +238,7 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
 
 def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, None)
-    *_, exact, biased = TALL
+    *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "core rows": None})
     assert contest.audits_of(exact, known) == 0.0
     assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
@@ -258,9 +268,9 @@ def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
 def test_memory_is_counted_as_time_is(monkeypatch):
     monkeypatch.setattr(memory, "_all_memory", lambda: 16e9)
     known = _known(dim=30_000)
-    verdicts = [one.why_not(known) for one in TALL]
+    verdicts = [one.why_not(known) for one in OURS]
     assert verdicts[0] == "it would take 86 GB of memory, and may take 4" and all("GB of memory" in v for v in verdicts)
-    assert {one.why_not(_known()) for one in TALL} == {""}
+    assert {one.why_not(_known()) for one in OURS} == {""}
     monkeypatch.setattr(memory, "_all_memory", lambda: 1e5)
     assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
 
@@ -328,7 +338,7 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
     goal = prices.checked_goal(None, None, None)
-    independent, langevin, _, _, core_rows, _ = TALL
+    independent, langevin, _, _, core_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
     plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
@@ -343,7 +353,7 @@ def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
     known = _known(mode=LAW)
     vars(known)["expansion_seconds"] = 10.0
     goal = prices.checked_goal(None, None, None)
-    (*_, biased) = TALL
+    (*_, biased) = OURS
     before, afraid = contest.floor_of(biased, known, goal)
     made = _known(**{"mode": LAW, "core rows": None})
     after, still = contest.floor_of(biased, made, goal)
@@ -351,7 +361,7 @@ def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
 
 
 def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic):
-    *_, exact, biased = TALL
+    *_, exact, biased = OURS
     bounded, unbounded = Situation(logistic), _known()
     assert exact.floor(bounded).per_draw == biased.floor(bounded).per_draw
     assert exact.floor(unbounded).per_draw > unbounded.pass_seconds > biased.floor(unbounded).per_draw
@@ -386,6 +396,15 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     effective = 100.0
     contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
     assert entries[0].unfinished is None  # it has seen enough
+
+
+def test_a_trial_that_says_nothing_wins_against_none_that_does():
+    goal, entries = prices.checked_goal(None, None, None), []
+    for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
+    assert contest.best_of(entries, goal) is entries[1]
+    assert contest.best_of(entries[:1], goal) is entries[0]
 
 
 def test_a_trial_with_few_effective_draws_promises_nothing():

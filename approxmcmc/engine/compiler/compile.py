@@ -28,6 +28,7 @@ from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.compiler.disk_cache import install
 from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+from approxmcmc.engine.compiler.work import compiling, count_kernel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
@@ -139,11 +140,14 @@ def _compile(
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if content is not None or (cache and not has_stale_helpers(function)):
         install(dispatcher, content)
-    try:
-        with whole():
+    with compiling():
+        try:
+            with whole():
+                dispatcher.compile(signature)
+        except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
             dispatcher.compile(signature)
-    except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
-        dispatcher.compile(signature)
+    if not dispatcher.stats.cache_hits:
+        count_kernel()
     dispatcher.disable_compile()
     return dispatcher
 

@@ -31,8 +31,7 @@ MOVING = {
     "ScalarFromTensor",
     "Identity",
 }
-STACKING = {"Join": slice(1, None), "MakeVector": slice(0, None)}
-SETTING = {"SetSubtensor", "AdvancedSetSubtensor", "AdvancedSetSubtensor1"}
+STACKING = {"Join": slice(1, None), "MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
 MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
@@ -99,7 +98,7 @@ def _data_inputs(name: str) -> slice | None:
     """Return which inputs of an operation have their entries in its result; the others say where."""
     if name in MOVING:
         return slice(0, 1)
-    return slice(0, 2) if name in SETTING else STACKING.get(name)
+    return STACKING.get(name)
 
 
 def _others(labels: Sequence[Any], data: slice) -> list[Any]:

@@ -71,6 +71,8 @@ def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
 
 def name_of(node: Any) -> str:
     """Return the name of a node's operation; of one that is repeated along axes, that of what is repeated."""
+    if getattr(node.op, "set_instead_of_inc", False):
+        return "SetSubtensor"
     return type(getattr(node.op, "core_op", node.op)).__name__
 
 
