@@ -16,10 +16,11 @@ from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.book import Settings, open_book, what_was_asked
+from approxmcmc.output.book import open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.samplers.importance import weighted_draws
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import told_of_compiling
 from approxmcmc.targets.names import check_names

@@ -13,9 +13,10 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.book import Book, Settings, book_of, described, refuse_another_run, versions
+from approxmcmc.output.book import Book, book_of, described, refuse_another_run, versions
 from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.runs import carry_out, make_plan
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws
 from approxmcmc.sampling.progress import told_of_compiling
 

@@ -21,9 +21,9 @@ from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
+from approxmcmc.output.book import Book, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace, named_trace
-from approxmcmc.sampling.assembly import assemble
+from approxmcmc.sampling.assembly import Settings, assemble
 from approxmcmc.sampling.audits import FEWEST, audit_draws, time_for_draws
 from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.driver import run

@@ -51,12 +51,18 @@ def estimate_ratio(rng, theta, proposed, data):
     return estimate(rng, proposed, data) - estimate(rng, theta, data)
 
 
+def reach(theta, proposed):
+    """Return the distance of two states, in which terms of `book.loglik` change by less than ten times as much."""
+    largest = max(np.abs(theta).max(), np.abs(proposed).max())
+    return np.abs(proposed - theta).sum() if largest < 5.0 else np.inf
+
+
 def user_target(loglik=book.loglik):
     """Return two normal means from functions of the user's, which know all that a target can."""
     return amc.Target(
         loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
         term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),
-        difference_bound=(np.full(N, 10.0), lambda theta, proposed: np.abs(proposed - theta).sum()),
+        difference_bound=(np.full(N, 10.0), reach),
     )  # fmt: skip
 
 
@@ -68,11 +74,11 @@ def friends():
     return amc.targets.ERGM(graph, ["edges", "two_stars"], prior_scale=1.0)
 
 
-FIT = {"center": np.zeros(2), "cov": 0.1 * np.eye(2)}
+FIT = {"center": np.zeros(2), "cov": 0.2 * np.eye(2)}
 PROPOSALS = {
     "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
     "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
-    "Independence": [amc.Independence(np.zeros(2), 0.1 * np.eye(2))],
+    "Independence": [amc.Independence(np.zeros(2), 0.2 * np.eye(2))],
     "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
     "Mixture": [
         amc.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),

@@ -33,6 +33,7 @@ from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.threshold_form import make_threshold_form
+from approxmcmc.acceptance.true_bounds import checked_range
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedTermsTarget,
@@ -266,7 +267,7 @@ class BernsteinTest(AcceptanceTest):
                 f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
                 "range=<number>, an upper bound of max l - min l, or range='observed', which guarantees nothing"
             )
-        return target.compile_term_range()
+        return checked_range(target, who=type(self).__name__)
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ from approxmcmc.couplings.kernels import ExactKernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.order import is_reshuffled
 
 
 class AuditRecord(NamedTuple):
@@ -78,6 +79,16 @@ class AuditForm:
         self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
+    def unseen(self, attrs: Mapping[Any, Any]) -> str:
+        """Say which part of the bias of a run, known by its attributes, audits do not see; "" if they see all."""
+        size = int(attrs.get("block_size", 0))
+        if not size or is_reshuffled(self.target.n_obs, size):
+            return ""
+        return (
+            f"the run read its rows in {-(-self.target.n_obs // size)} blocks of one partition, and audits average "
+            "over partitions: the bias of that one is not in these figures; form='drift' sees it"
+        )
+
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Audit one step; None where a log density was NaN."""
         found = self.auditors[chain].look(theta, number, self.orders)
@@ -115,6 +126,10 @@ class DriftForm:
     def __init__(self, kernel: ExactKernel, coupling: Coupling, max_steps: int) -> None:
         self.coupling, self.max_steps = coupling, max_steps
         self.target = kernel.target.compile() if coupling.knows_density else None
+
+    def unseen(self, attrs: Mapping[Any, Any]) -> str:
+        """Return "": exact steps from the draws see their whole bias."""
+        return ""
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Couple the exact chain from theta with itself, one step ahead."""

@@ -91,8 +91,8 @@ def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
                 nuts_sampler="pymc",
                 **_settings(job),
             )
-    except ValueError:  # PyMC's answer to an end before the first draw
-        if not clock.late:
+    except ValueError as error:  # PyMC's answer to an end before the first draw
+        if "Not enough samples" not in str(error):
             raise
         return None
 
@@ -106,7 +106,7 @@ def _settings(job: NUTSJob) -> dict[str, Any]:
 def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
     """Put draws and records together; what passed before the first step counts as compilation."""
     first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
-    empty = xr.Dataset(coords={"chain": [0], "draw": np.arange(0)})
+    empty = _no_draws(job)
     groups = {
         name: tree[name].to_dataset() if tree is not None and name in tree.children else empty
         for name in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
@@ -128,6 +128,18 @@ def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float,
         stopped,
         only_nuts=not job.model.discrete_value_vars and "nstep_out" not in groups["sample_stats"],
     )
+
+
+def _no_draws(job: NUTSJob) -> xr.Dataset:
+    """Return the variables without a draw."""
+    arrays = {
+        name: (
+            ("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))),
+            np.empty((len(job.seeds), 0, *shape)),
+        )
+        for name, shape in job.shapes.items()
+    }
+    return xr.Dataset(arrays, {"chain": np.arange(len(job.seeds)), "draw": np.arange(0)})
 
 
 def start_error() -> type[Exception]:

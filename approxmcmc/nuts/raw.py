@@ -26,6 +26,8 @@ class NUTSJob(NamedTuple):
     ----------
     model
         The ``pm.Model``.
+    shapes
+        Shape of each variable of the target.
     names
         Variables to return; None: all that `pm.sample` returns.
     seeds
@@ -46,6 +48,7 @@ class NUTSJob(NamedTuple):
     """
 
     model: Any
+    shapes: Mapping[str, tuple[int, ...]]
     names: Sequence[str] | None
     seeds: Sequence[int]
     starts: Sequence[Mapping[str, Any]] | None

@@ -7,7 +7,6 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import NamedDraws, Target, TwinnedTarget, Variables, WholeRun
-from approxmcmc.engine.extras import extra
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.nuts import by_nutpie, by_pymc
@@ -81,6 +80,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
     with progress(total, show=asked.progressbar, label=label, time_limit=asked.time_limit) as bar:
         job = NUTSJob(
             model=model,
+            shapes=shapes.shapes,
             names=names,
             seeds=asked.seeds,
             starts=starts,
@@ -111,8 +111,7 @@ def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist:
     key = target.content_hash(), None if names is None else tuple(names)
     if key not in _compiled:
         try:
-            with extra("foreign", "NUTS by nutpie"):
-                made = by_nutpie.compile_model(model, names)
+            made = by_nutpie.compile_model(model, names)
         except Exception as error:
             # PyTensor raises errors of many kinds at operations without a gradient, or that it cannot compile.
             if insist:

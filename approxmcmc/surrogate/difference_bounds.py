@@ -28,12 +28,13 @@ and one step towards it from S = I is as good as eight: of the second-order boun
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledDifferenceBound
+from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.engine.terms.term_range import reach_along_path
 from approxmcmc.targets.expansion.linear import LinearExpansion
@@ -75,6 +76,28 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
     spread = np.sqrt(values) * (len(values) / np.sqrt(values).sum())  # of S, whose trace is that of I
     factor = cholesky @ (vectors / np.sqrt(spread))
     return np.linalg.cholesky(factor @ factor.T)
+
+
+def residual_range(
+    target: LinearTarget, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
+) -> CompiledTermRange:
+    r"""Return the range of averaged residuals of second order of some rows, None for all; one pass over them.
+
+    With h_i the variance of predictor i under the pilot's law, centre and cholesky factor, and K the bound of the third
+    derivative, a term changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging
+    changed of its slope and bend, times how far powers of a predictor move.
+    """
+    (center, cholesky), expansion = law, LinearExpansion(target)
+
+    def largest_of(lo: int, hi: int) -> np.ndarray:
+        these = slice(lo, hi) if rows is None else rows[lo:hi]
+        _, leverages, shifts = expansion.places(center, cholesky, numbers[lo:hi], these)
+        spread, moved = np.sqrt(leverages), np.abs(shifts)
+        return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+
+    slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
+    twice = [2.0 * factor for factor in (slope, bend, bound / 6.0 * spread**3)]
+    return CompiledTermRange(*reach_along_path(twice, math.inf, center, cholesky))
 
 
 def expansion_bound(

@@ -6,9 +6,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.output.book import Settings
 from approxmcmc.runs import RunPlan, carry_out
 from approxmcmc.sampling import goals, recorder
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import EffectiveDraws, Goal, ThinnedDraws
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic

@@ -26,7 +26,7 @@ from numba import config, njit, typeof
 from numba import types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
-from approxmcmc.engine.compiler.disk_cache import install
+from approxmcmc.engine.compiler.disk_cache import install, read_kept
 from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
 from approxmcmc.engine.compiler.work import compiling, count_kernel
 
@@ -111,6 +111,21 @@ def bind(
     """
     function = closure(make, *parts, fastmath=fastmath)
     return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)
+
+
+def kept(
+    make: Callable[[], Callable[..., Any]], signature: Any, *, name: str, content: str | None
+) -> Callable[..., Any]:
+    """Return the kernel that is on disk as `content`, or compile what `make()` returns, a function of this name.
+
+    For functions that take longer to make than to read back, such as those of another compiler.
+    """
+    if content is not None and not config.DISABLE_JIT:
+        with compiling(), contextlib.suppress(AttributeError, TypeError):  # of another numba, whose methods differ
+            found = read_kept(name, content, signature)
+            if found is not None:
+                return found  # type: ignore[no-any-return]  # numba's dispatcher has no types
+    return kernel(make(), signature, cache=False, content=content)
 
 
 def closure(

@@ -24,6 +24,7 @@ import numba
 from numba import types
 from numba.core import compiler
 from numba.core.caching import _Cache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
 from numba.core.typing import signature
@@ -138,6 +139,26 @@ class ContentCache(_Cache):
         """Remove every file of this kernel."""
         for path in cache_folder().glob(f"{self._name}-*.nbc"):
             path.unlink(missing_ok=True)
+
+
+def read_kept(name: str, content: str, asked: Any) -> Any:
+    """Return the kernel that was kept under a name as `content`, for a signature, or None; nothing is compiled.
+
+    Its function is a stub: the text that was compiled need not be made again.
+    """
+    arguments = ", ".join(f"argument_{k}" for k in range(len(asked.args)))
+    stub = eval(f"lambda {arguments}: None")
+    stub.__name__ = name
+    dispatcher = numba.njit(stub)
+    install(dispatcher, content)
+    with global_compiler_lock:
+        found = dispatcher._cache.load_overload(asked, dispatcher.targetctx)
+    if found is None:
+        return None
+    dispatcher.add_overload(found)
+    dispatcher._cache_hits[asked] += 1
+    dispatcher.disable_compile()
+    return dispatcher
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:
