@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Sampler, Target, Variables, WholeRun, WholeSampler
+from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
@@ -157,6 +157,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     result = audit_draws(
         result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
+    if not target.reads_rows:
+        result = _without_rows(result)
     attrs = {
         **_origin(plan),
         "setup_compile_seconds": compiled_so_far().seconds - compiled_before,
@@ -228,11 +230,25 @@ def _origin(plan: RunPlan) -> dict[str, Any]:
     target, distance = plan.target, plan.target.distance_to_model
     return {
         "n_obs": target.n_obs,
+        "n_rows": target.n_rows or target.n_obs,
         "seed": plan.settings.seed,
         "target_content_hash": plan.content,
         "why_not_invariant": plan.sampler.why_not_invariant(target),
         "distance_to_model": math.nan if distance is None else distance,
     }
+
+
+def _without_rows(result: SamplingResult) -> SamplingResult:
+    """Return the result of a run whose terms are made of no rows: what it touched were terms, not data."""
+
+    def untouched(stats: Any) -> Any:
+        return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}
+
+    return result._replace(
+        stats=untouched(result.stats),
+        warmup_stats=untouched(result.warmup_stats),
+        tuning_totals=untouched(result.tuning_totals),
+    )
 
 
 def judge(trace: xr.DataTree) -> str:

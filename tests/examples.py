@@ -152,6 +152,7 @@ TARGETS = {
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
+    "LinearRegression": lambda: amc.targets.LinearRegression(X, X[:, 0] + np.arange(N) % 2, sigma=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
     "PredictorTarget": lambda: amc.PredictorTarget(

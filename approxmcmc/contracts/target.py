@@ -58,6 +58,12 @@ class Target(abc.ABC):
     n_obs: int
     """Number of terms N."""
 
+    n_rows: int | None = None
+    """Rows that the user gave, where a term is not a row; None: `n_obs`."""
+
+    reads_rows: bool = True
+    """Whether who reads a term reads rows of the data; False where numbers made at set-up stand for them."""
+
     variables: Variables
     """Names and shapes of the parameters."""
 
@@ -114,7 +120,7 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The same posterior as its user gave it: this target, unless its terms are an expansion of another's."""
+        """The same posterior, a row a term: this target, unless its terms expand another's or stand for rows."""
         return self
 
     @property

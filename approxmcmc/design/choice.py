@@ -1,5 +1,6 @@
 """The sampler for a user who named none: the lever that answers first, by what short trials measure.
 
+0. Terms that stand for many rows take the place of rows where that is exact (`targets.compressed`).
 1. Every candidate has a floor: seconds of counted work below which it cannot answer, with what it would have to make
    first: the mode, a pilot chain, an expansion, compiled code. The one with the lowest floor is tried first.
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
@@ -45,8 +46,9 @@ from approxmcmc.design.contest import (
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
-from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
+from approxmcmc.targets import compressed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +58,8 @@ class Choice:
     Parameters
     ----------
     target
-        The posterior, in the form that the sampler needs: the user's target, or its `CoreRows`.
+        The posterior, in the form that the sampler needs: the user's target, its `targets.compressed` form, or the
+        `CoreRows` of either.
     sampler
         What to run on it.
     initvals
@@ -133,6 +136,11 @@ def choose_sampler(
         When no candidate fits the target; the message has the reason of each, such as a density that is NaN, infinite
         or improper.
 
+    Warns
+    -----
+    SamplingWarning
+        When a pilot found the posterior improper, and another sampler is taken all the same.
+
     Notes
     -----
     Prices are seconds of counted work (terms, gradients, products of matrices, compilation for a new model) by
@@ -158,6 +166,7 @@ def choose_sampler(
     target = as_target(target)
     if isinstance(target, Target) and target.why_no_terms:
         return _only_nuts(target)
+    target = compressed(target)
     known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
@@ -170,6 +179,8 @@ def choose_sampler(
         elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
             measure(entry, trial, known, goal, best, hope)
+        if isinstance(entry.failure, NotFiniteError):
+            known.undefined.append(entry.candidate.name)
         for other in entries:
             look_again(other, known, goal)
     while unfinished := contenders(entries, goal):
@@ -179,6 +190,8 @@ def choose_sampler(
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
+    if known.alarm:
+        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=2)
     _judge(entries, chosen, goal)
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
 
@@ -187,6 +200,7 @@ def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
+    target = compressed(target)
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:

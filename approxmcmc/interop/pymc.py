@@ -15,6 +15,7 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
+from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
@@ -25,6 +26,7 @@ from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.rows import first_line
 from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
 
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on some rows alone.
@@ -144,11 +146,13 @@ def from_pymc(
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
-    """Say in a sentence what `from_pymc` finds in a model, and what follows for its speed.
+    """Say in a sentence what is found in a model, or in a target, and what a step will read.
 
     Parameters
     ----------
-    model, row_dim
+    model
+        A ``pm.Model``, or a target.
+    row_dim
         As for :func:`from_pymc`.
 
     Raises
@@ -163,9 +167,14 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     >>> with pm.Model() as model:
     ...     beta = pm.Normal("beta", 0.0, 1.0, shape=2)
     ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
-    >>> amc.explain(model)
-    'y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors; it runs in the fast form'
+    >>> for finding in amc.explain(model).split("; "):
+    ...     print(finding)
+    y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors
+    it runs in the fast form
+    a step with all data reads 100 rows
     """
+    if isinstance(model, Target):
+        return f"{model!r}: {explain_rows(model)}"
     whole = _integrated(model) if row_dim is None else "row_dim is given"
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms of {whole.variables.size} parameters"
@@ -175,7 +184,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, StructuredTarget):
-        return f"{rows}: {describe(found)}; it runs in the fast form{effects}"
+        return f"{rows}: {describe(found)}; it runs in the fast form; {explain_rows(found)}{effects}"
     slow = "the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
     return f"{rows}: {found}; {slow}{effects}"
 

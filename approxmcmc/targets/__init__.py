@@ -2,6 +2,7 @@
 
 from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood
+from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
 from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
@@ -19,6 +20,7 @@ from approxmcmc.targets.mode import Mode, find_mode, laplace
 from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
+from approxmcmc.targets.statistics.regression import LinearRegression
 from approxmcmc.targets.user import Target
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "GroupedTarget",
     "Ising",
     "Laplace",
+    "LinearRegression",
     "LogisticRegression",
     "Mode",
     "NormalGroups",
@@ -44,6 +47,7 @@ __all__ = [
     "SoftmaxRegression",
     "Target",
     "alarm_network",
+    "compressed",
     "degree_statistic",
     "find_mode",
     "laplace",

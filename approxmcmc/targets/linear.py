@@ -48,6 +48,16 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
     return y - mean, -mean * (1.0 - mean)
 
 
+def unit_normal(eta: float, y: float) -> float:
+    """Return log p(y | eta) of a normal law with standard deviation 1, up to its constant."""
+    return -0.5 * (y - eta) ** 2
+
+
+def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
+    """Return its first two derivatives in eta."""
+    return y - eta, -1.0
+
+
 @cached_by_content(maxsize=64)
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
     """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.

@@ -108,6 +108,14 @@ class Design:
         whole[:, one.shared] = one.values
         return whole
 
+    def matrix_of(self, one: Predictor, rows: Rows) -> np.ndarray:
+        """Return one predictor of some rows as a matrix (rows, dim + 1); the last column holds offsets."""
+        part = self._part(one, np.asarray(self.X[rows]), self.codes[rows])
+        whole = np.zeros((len(part.dense), self.dim + 1)) if part.sparse is None else part.sparse.toarray()
+        for j, place in enumerate(part.places):
+            whole[:, place] += part.dense[:, j]
+        return whole
+
     def eta(self, theta: np.ndarray, rows: Rows) -> np.ndarray:
         """Return the predictors of some rows; shape (K, rows), contiguous."""
         extended = np.append(theta, 1.0)
