@@ -46,7 +46,7 @@ from approxmcmc.design.contest import (
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
-from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.targets import compressed
 
@@ -136,6 +136,11 @@ def choose_sampler(
         When no candidate fits the target; the message has the reason of each, such as a density that is NaN, infinite
         or improper.
 
+    Warns
+    -----
+    SamplingWarning
+        When a pilot found the posterior improper, and another sampler is taken all the same.
+
     Notes
     -----
     Prices are seconds of counted work (terms, gradients, products of matrices, compilation for a new model) by
@@ -174,6 +179,8 @@ def choose_sampler(
         elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
             measure(entry, trial, known, goal, best, hope)
+        if isinstance(entry.failure, NotFiniteError):
+            known.undefined.append(entry.candidate.name)
         for other in entries:
             look_again(other, known, goal)
     while unfinished := contenders(entries, goal):
@@ -183,6 +190,8 @@ def choose_sampler(
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
+    if known.alarm:
+        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=2)
     _judge(entries, chosen, goal)
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
 

@@ -37,10 +37,14 @@ def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Write the floor and the verdict of a candidate that waits anew, by what has become known."""
-    if not entry.verdict and entry.measured is None:
+    """Write the floor and the verdict of a candidate anew, by what has become known; one may fall after its trial."""
+    if entry.verdict:
+        return
+    entry.verdict = entry.candidate.why_not(known)
+    if entry.verdict:
+        entry.measured = entry.unfinished = None
+    elif entry.measured is None:
         entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
-        entry.verdict = entry.candidate.why_not(known)
 
 
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
@@ -90,7 +94,7 @@ def count(entry: Entry, known: Situation, goal: Wanted) -> None:
     try:
         entry.setting = entry.candidate.make(known)
     except FAILURES as error:
-        entry.verdict = why_not_possible(error)
+        entry.verdict, entry.failure = why_not_possible(error), error
         return
     floor = entry.candidate.floor(known)
     entry.price, entry.set_up = entry.floor, floor.set_up
@@ -124,7 +128,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
                 hopeless=hopeless,
             )
     except FAILURES as error:
-        entry.verdict = why_not_possible(error)
+        entry.verdict, entry.failure = why_not_possible(error), error
         return None
     entry.trial_seconds = trial.clock_seconds
     entry.trial = trial.spent
@@ -155,7 +159,8 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
     try:
         found = trial.measure(worth, audited=not entry.exact)
     except FAILURES as error:
-        entry.verdict, entry.measured, entry.unfinished = why_not_possible(error), None, None
+        entry.verdict, entry.failure = why_not_possible(error), error
+        entry.measured, entry.unfinished = None, None
         return
     entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
     left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step

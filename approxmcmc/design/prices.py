@@ -88,6 +88,7 @@ class Entry:
     setting: Pairing | None = None
     measured: Measured | None = None
     unfinished: Trial | None = None
+    failure: Exception | None = None
     set_up: float = 0.0
     trial: float = 0.0
     set_up_seconds: float = 0.0

@@ -37,6 +37,10 @@ ONE_BY_ONE = 20.0  # times a term: a gradient of PyTensor's code of a single row
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
 
 
+class ImproperError(IncompatibleError):
+    """A pilot found that a posterior seems improper."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Situation:
     """What is known of a target before anything is tried, and what is made on the way.
@@ -49,12 +53,17 @@ class Situation:
         Of pilot chains.
     chains
         Of the run that follows.
+    compiled
+        What a candidate that was made has compiled of the model: "terms", "gradient", "expansion".
+    undefined
+        Candidates that met a density that is NaN or infinite.
     """
 
     target: Target
     seed: int = 0
     chains: int = 4
     compiled: set[str] = dataclasses.field(default_factory=set)
+    undefined: list[str] = dataclasses.field(default_factory=list)
     _found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -132,6 +141,12 @@ class Situation:
         return self.why_no_mode or (str(failed) if isinstance(failed, Exception) else "")
 
     @property
+    def alarm(self) -> str:
+        """What a pilot says of a posterior that seems improper; else nothing."""
+        failed = self._found.get("pilot")
+        return str(failed) if isinstance(failed, ImproperError) else ""
+
+    @property
     def core_rows(self) -> CoreRows:
         """The posterior with its core rows, shared by the candidates that differ in the test alone."""
         return self._once(  # type: ignore[no-any-return]  # likewise
@@ -153,7 +168,7 @@ class Situation:
             try:
                 return normal_by_pilot(self.target, random_seed=self.seed)
             except SamplingWarning as improper:
-                raise IncompatibleError(str(improper)) from improper
+                raise ImproperError(str(improper)) from improper
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what is made, once; what failed fails again without being tried."""
@@ -230,8 +245,10 @@ class Situation:
 
     @property
     def why_no_rows(self) -> str:
-        """Say that the numbers of all rows' expansions would take too much memory, or nothing."""
+        """Say why rows cannot be expanded: a density that is not finite, which no expansion notices, or memory."""
         target, dim = self.target, self.dim
+        if self.undefined:
+            return f"a density that is not finite ({self.undefined[0]}) goes unnoticed where rows are expanded"
         if isinstance(target, LinearTarget):
             numbers = 4.0
         elif isinstance(target, PredictorsTarget):

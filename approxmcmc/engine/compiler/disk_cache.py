@@ -17,6 +17,7 @@ import pickle
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,24 @@ def _spelled(numba_type: Any) -> str:
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
         items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
         return f"({', '.join(items)})"
+    if isinstance(numba_type, types.FunctionType):
+        return f"{numba_type} {sorted(_modules_of(numba_type.signature.args))}"
     return str(numba_type)
+
+
+def _modules_of(numba_types: Iterable[Any]) -> set[str]:
+    """Return the modules of the named tuples among some types, and inside them.
+
+    A kernel that reads a function pointer holds the types of its arguments as a pickle, which names their classes by
+    module: it cannot run once a class has moved.
+    """
+    found: set[str] = set()
+    for numba_type in numba_types:
+        if isinstance(numba_type, types.BaseTuple):
+            found |= _modules_of(numba_type)
+        if isinstance(numba_type, types.BaseNamedTuple):
+            found.add(numba_type.instance_class.__module__)
+    return found
 
 
 class _Unpickler(pickle.Unpickler):
