@@ -19,45 +19,26 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.design import nuts
+from approxmcmc.design.floors import (
+    Floor,
+    of_few_rows,
+    of_few_rows_exactly,
+    of_gradient_steps,
+    of_trajectory,
+    of_walks,
+    seconds_of_trajectories,
+    seconds_with_a_core,
+    seconds_with_products,
+)
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
-from approxmcmc.design.work import (
-    NUMBER,
-    PRODUCT,
-    RESIDUAL,
-    STEP,
-    TRANSITION_STEP,
-    Counted,
-    seconds_of_steps,
-    seconds_of_transitions,
-)
+from approxmcmc.design.work import Counted
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.linear import LinearTarget
 
-TRIAL_STEPS = 400  # of four chains, half of them to burn in
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
-FEWEST_READ = 64.0  # residuals, in a decision of a t-test
-
-
-class Floor(NamedTuple):
-    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
-
-    Laws that are shared, such as the mode, and compilation are not in it. `foretold` says that the set-up will hardly
-    take longer. `per_step` are the seconds of a step, of which a trial makes some hundred.
-    """
-
-    set_up: float
-    per_draw: float
-    foretold: bool = True
-    per_step: float = 0.0
-
-    @property
-    def trial(self) -> float:
-        """Seconds of the shortest trial, after which an answer is so much later."""
-        return TRIAL_STEPS * self.per_step
 
 
 class Pairing(NamedTuple):
@@ -105,7 +86,7 @@ class Candidate:
     why_not: Callable[[Situation], str] = lambda known: ""
     law: str = ""
     parts: frozenset[str] = frozenset()
-    seconds: Callable[[Situation, Counted], float] = lambda known, counted: _seconds(known, counted, 0.0)
+    seconds: Callable[[Situation, Counted], float] = lambda known, counted: seconds_with_products(known, counted, 0.0)
     is_counted: bool = False
 
 
@@ -169,129 +150,66 @@ def _no_expansion(known: Situation) -> str:
     return known.why_no_expansion or known.why_no_rows
 
 
-# --- what a step and an effective draw take at best ---
-
-
-def _step(known: Situation, products: float, alone: float = STEP) -> float:
-    """Return the seconds of a step beside the rows that it reads."""
-    return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
-
-
-def _walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
-    """Return the floor of steps that read all data once, `draws(dim)` of them for an effective draw."""
-
-    def floor(known: Situation) -> Floor:
-        step = known.pass_seconds + _step(known, 1.0)
-        return Floor(0.0, step * draws(known.dim), per_step=step)
-
-    return floor
-
-
-def _gradient_steps(known: Situation) -> Floor:
-    """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
-    step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
-    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, per_step=step)
-
-
-def _trajectory(known: Situation) -> Floor:
-    """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
-    leapfrogs = known.dim**0.25
-    step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * PRODUCT * known.dim**2) + _step(known, 1.0)
-    return Floor(0.0, step, per_step=step)
-
-
-def _few_rows(known: Situation) -> Floor:
-    """Return the floor of core rows: their set-up, and for a draw the rows that decide it."""
-    step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
-    set_up = 0.0 if known.has("core rows") else known.expansion_seconds
-    return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
-
-
-def _few_rows_exactly(known: Situation) -> Floor:
-    """Return the floor with an exact test, which reads all rows where nothing bounds the single terms."""
-    floor = _few_rows(known)
-    if isinstance(known.target, LinearTarget):
-        return floor
-    step = floor.per_draw + RESIDUAL * known.pass_seconds
-    return floor._replace(per_draw=step, per_step=step)
-
-
-# --- what counted work takes ---
-
-
-def _seconds(known: Situation, counted: Counted, products: float) -> float:
-    return seconds_of_steps(known.rates, known.dim, counted, products)
-
-
-def _of_trajectories(known: Situation, counted: Counted) -> float:
-    """Return the seconds with two products for each gradient of all rows, and one for the momentum."""
-    return _seconds(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
-
-
-def _of_transitions(known: Situation, counted: Counted) -> float:
-    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core))
-
-
 # Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
 TALL = (
     Candidate(
         "independent draws and a walk, exact test",
         True,
         _independent_draws,
-        _walks(lambda dim: 1.0),
+        of_walks(lambda dim: 1.0),
         _no_mode,
         law="mode",
-        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
+        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
     ),
     Candidate(
         "Langevin steps, exact test",
         True,
         _langevin,
-        _gradient_steps,
+        of_gradient_steps,
         _no_mode_or_gradient,
         law="mode",
         parts=frozenset({"gradient"}),
-        seconds=lambda known, counted: _seconds(known, counted, 3.0 * counted.steps),
+        seconds=lambda known, counted: seconds_with_products(known, counted, 3.0 * counted.steps),
     ),
     Candidate(
         "Hamiltonian trajectories, exact test",
         True,
         _trajectories,
-        _trajectory,
+        of_trajectory,
         _no_gradient,
         law="pilot",
         parts=frozenset({"gradient"}),
-        seconds=_of_trajectories,
+        seconds=seconds_of_trajectories,
     ),
     # Best efficiencies of walks are near .33 / d.
     Candidate(
         "random walk, exact test",
         True,
         _exact_walk,
-        _walks(lambda dim: max(1.0, float(dim))),
+        of_walks(lambda dim: max(1.0, float(dim))),
         _no_covariance,
         law="fit",
-        seconds=lambda known, counted: _seconds(known, counted, counted.steps),
+        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
     ),
     Candidate(
         "core rows, surrogate transitions, exact test",
         True,
         _surrogate(None),
-        _few_rows_exactly,
+        of_few_rows_exactly,
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        seconds=_of_transitions,
+        seconds=seconds_with_a_core,
     ),
     Candidate(
         "core rows, surrogate transitions, t-test",
         False,
         _surrogate(SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)),
-        _few_rows,
+        of_few_rows,
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        seconds=_of_transitions,
+        seconds=seconds_with_a_core,
     ),
     Candidate(
         nuts.name(),

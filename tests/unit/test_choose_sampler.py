@@ -214,6 +214,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         n_obs=n_obs,
         normal_prior=(),
         compile=lambda: SimpleNamespace(data=()),
+        reads_rows=True,
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
     return Situation(target, _found=dict(made))

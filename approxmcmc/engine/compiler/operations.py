@@ -76,7 +76,7 @@ def _functions_named(
             value = cells[each.argval].cell_contents
         elif each.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, types.ModuleType):
             value = getattr(value, each.argval, None)
-        elif each.opname not in ("PUSH_NULL", "CACHE"):
+        else:
             value = None
         if callable(value) and not isinstance(value, type):
             yield each, value
