@@ -10,6 +10,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.diagnostics.importance import importance_diagnostics
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -198,13 +199,13 @@ def sample(
             asked = what_was_asked(target, sampler, settings, initvals)
             book = open_book(checkpoint, asked, any_seed=random_seed is None)
             if book.trace is not None:
-                return book.trace
+                return with_latents(book.trace, target)
             settings = settings._replace(seed=book.asked["seed"])
         plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return trace
+    return with_latents(trace, target)
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:

@@ -8,6 +8,7 @@ import xarray as xr
 
 from approxmcmc.api import checked_cores, checked_time_limit, warn_of
 from approxmcmc.contracts import Component, Target
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -91,7 +92,7 @@ def resume(
         {"target": described(target), "version": versions()},
     )
     if book.trace is not None and draws is None:
-        return book.trace
+        return with_latents(book.trace, target)
     settings = _with_more(book, draws)
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
@@ -101,7 +102,7 @@ def resume(
         plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return trace
+    return with_latents(trace, target)
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:

@@ -166,6 +166,8 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
     left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step
     price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
     entry.measured, entry.price = found, price
+    if entry.candidate.law == "pilot" and found.effective >= TELLING:
+        known.trajectories.append(found.seconds_per_step)
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 

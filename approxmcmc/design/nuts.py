@@ -41,8 +41,12 @@ def sampler(target: Target) -> NUTS:
 
 
 def seconds_per_draw(known: Situation) -> float:
-    """Return the seconds of a draw: of its leapfrog steps."""
-    return float(4.0 * known.dim**0.25 * GRADIENT * known.pass_seconds)
+    """Return the seconds of a draw: of its leapfrog steps, of which it makes no fewer than a trajectory of a trial.
+
+    On a horseshoe of 63 parameters tuning took 36 million gradients of 2000 rows in a chain, where 11 for each draw had
+    been counted.
+    """
+    return float(max(4.0 * known.dim**0.25 * GRADIENT * known.pass_seconds, *known.trajectories, 0.0))
 
 
 def set_up_seconds(known: Situation) -> float:

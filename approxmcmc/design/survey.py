@@ -57,6 +57,8 @@ class Situation:
         What a candidate that was made has compiled of the model: "terms", "gradient", "expansion".
     undefined
         Candidates that met a density that is NaN or infinite.
+    trajectories
+        Seconds of a trajectory in the metric of the pilot, once trials have found steps that are short enough.
     """
 
     target: Target
@@ -64,6 +66,7 @@ class Situation:
     chains: int = 4
     compiled: set[str] = dataclasses.field(default_factory=set)
     undefined: list[str] = dataclasses.field(default_factory=list)
+    trajectories: list[float] = dataclasses.field(default_factory=list)
     _found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property

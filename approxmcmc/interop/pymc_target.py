@@ -197,7 +197,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
 
     @functools.cached_property
     def _compiled_prior_gradient(self) -> Any:
-        slope = pt.grad(self._prior, self._theta)
+        slope = pt.grad(self._prior, self._theta, disconnected_inputs="ignore")  # a flat prior is a constant
         return prior_gradient_kernel(numba_function([self._theta], [slope], (self.initial_point(),)))
 
 

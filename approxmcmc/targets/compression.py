@@ -1,6 +1,9 @@
 """The same posterior with fewer terms than rows, where that is exact."""
 
 from approxmcmc.contracts import Target
+from approxmcmc.targets.distinct_rows import distinct_rows
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.stands_for_rows import StandsForRows
 from approxmcmc.targets.statistics.model import MOST_WORK, normal_outcomes
 from approxmcmc.targets.statistics.target import NormalStatistics
 
@@ -17,7 +20,8 @@ def compressed(target: Target) -> Target:
     -------
     Target
         `NormalStatistics` of normal rows whose mean is a linear predictor and whose scale is known, up to weights, or a
-        parameter. Its ``plain`` is the target of single rows.
+        parameter; `DistinctRows` of a generalised linear model of which half of the rows or more repeat others. Their
+        ``plain`` is the target of single rows.
 
     Notes
     -----
@@ -35,12 +39,12 @@ def compressed(target: Target) -> Target:
     outcomes = normal_outcomes(target)
     if outcomes and sum(one.work for one in outcomes) < MOST_WORK:
         return NormalStatistics(target)
-    return target
+    return (distinct_rows(target) if isinstance(target, LinearTarget) else None) or target
 
 
 def explain_rows(target: Target) -> str:
     """Say what stands for the rows of a target where the library chooses the sampler, and what a step then reads."""
     found = compressed(target)
-    if isinstance(found, NormalStatistics):
+    if isinstance(found, StandsForRows):
         return found.found
     return f"a step with all data reads {target.n_rows or target.n_obs:,} rows"

@@ -59,7 +59,8 @@ class Target(TallDataTarget):
     difference_bound
         ``(rates, reach)`` with ``abs(l_i) <= rates[i] * reach(theta, proposed)`` for every datum and pair of states:
         positive `rates` of shape (n_obs,), and a function that is symmetric in the two states and infinite where
-        nothing is known. :class:`PoissonTest` and its kin need it.
+        nothing is known. :class:`PoissonTest` and its kin need it, and refuse it where terms at some pairs of states
+        break it.
     var_names
         Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
         scalars, or several names with `dims` and `coords`. Default ``"theta"``, a vector.

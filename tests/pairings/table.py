@@ -92,7 +92,7 @@ def of_mixtures() -> Iterator[Pairing]:
     for p, one in enumerate(remembering):
         for k, other in enumerate(PROPOSALS):
             if other not in (one, "Mixture", "SingleSite"):
-                mixture = amc.Mixture([PROPOSALS[one][0], PROPOSALS[other][0]])
+                mixture = amc.Mixture([PROPOSALS[one][-1], PROPOSALS[other][0]])  # the last example remembers longest
                 yield Pairing("Mixture", amc.MetropolisHastings(mixture, amc.ExactTest()), rotated(FORMS, p + k))
 
 

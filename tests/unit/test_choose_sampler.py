@@ -12,7 +12,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import TermWork
-from approxmcmc.design import choose_sampler, contest, memory, prices
+from approxmcmc.design import choose_sampler, contest, memory, nuts, prices
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
@@ -419,6 +419,15 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     effective = 100.0
     contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
     assert entries[0].unfinished is None  # it has seen enough
+
+
+def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried():
+    known = _known()
+    counted = nuts.seconds_per_draw(known)
+    known.trajectories.append(10.0 * counted)
+    assert nuts.seconds_per_draw(known) == 10.0 * counted
+    known.trajectories[:] = [0.1 * counted]
+    assert nuts.seconds_per_draw(known) == counted
 
 
 def test_a_trial_that_says_nothing_wins_against_none_that_does():

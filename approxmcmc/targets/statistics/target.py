@@ -2,13 +2,12 @@
 
 import functools
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import Target, content_hash
+from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, kernel, type_of
 from approxmcmc.engine.terms.batches import log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
@@ -16,12 +15,13 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteErr
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
+from approxmcmc.targets.stands_for_rows import StandsForRows
 from approxmcmc.targets.statistics.kernels import add_gradient, log_terms, make_expand
 from approxmcmc.targets.statistics.model import NormalOutcome, normal_outcomes
 from approxmcmc.targets.tall_data import TallDataTarget
 
 
-class NormalStatistics(TallDataTarget, ExpandsItself):
+class NormalStatistics(StandsForRows, ExpandsItself):
     r"""The posterior of a model of normal rows, by its sufficient statistics.
 
     .. math:: \ell(\theta) = b - n \lambda - \tfrac12 (s + |R (\beta - \hat\beta)|^2) e^{-2 \lambda}
@@ -71,15 +71,10 @@ class NormalStatistics(TallDataTarget, ExpandsItself):
                 f"NormalStatistics needs rows that are normal, with means that are linear in the parameters and one "
                 f"scale for each outcome, known up to weights or a parameter; found {rows!r}"
             )
-        self._rows, self.n_rows = rows, rows.n_obs
-        self.variables, self.prior, self.n_obs = rows.variables, rows.prior, len(outcomes)
+        super().__init__(rows)
+        self.n_obs = len(outcomes)
         self.data, self.passes = _statistics(outcomes)
         self.seconds = time.perf_counter() - began
-
-    @property
-    def plain(self) -> Target:
-        """The model of single rows."""
-        return self._rows
 
     def _log_terms(self) -> Any:
         return kernel(log_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
@@ -116,37 +111,10 @@ class NormalStatistics(TallDataTarget, ExpandsItself):
             return None
 
     @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, row by row."""
-        return self._rows.observed_data
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors, row by row."""
-        return self._rows.constant_data
-
-    @property
-    def setup_attrs(self) -> Mapping[str, Any]:
-        """What stands for the rows, and what the passes over them took."""
-        own = {"compression": self.found, "setup_statistics_passes": self.passes}
-        return {**self._rows.setup_attrs, **own, "setup_statistics_seconds": self.seconds}
-
-    @property
     def found(self) -> str:
         """Say in a sentence what stands for the rows."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
         return f"normal rows: sufficient statistics{outcomes} stand for {self.n_rows:,} rows, and a step reads none"
-
-    def to_pymc(self) -> Any:
-        """Return the model of PyMC that the model of single rows has."""
-        return self._rows.to_pymc()
-
-    def content_hash(self) -> str:
-        """Return a hash of model and data."""
-        return content_hash(type(self).__name__, self._rows.content_hash())
-
-    def _identity(self) -> str:
-        return self._rows._identity()
 
     def __repr__(self) -> str:
         """Say the sizes."""
