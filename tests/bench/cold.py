@@ -3,8 +3,8 @@
 ``python -m tests.bench.cold [MODEL ...] [--write FILE]``. A process imports, makes the model, samples by default until
 bulk and tail ESS of the worst parameter are 400, and exits; its CPU time is what the system charges for it, so that
 other work on the machine counts little. *Cold*: no kernel of ours and nothing of PyTensor's on disk; *warm*: the
-second process on the same folders. nutpie has a process of its own for PyMC models, with its caches full; it draws 100 more per
-chain, from 100 on, until it has 400, too, and only its last run counts.
+second process on the same folders. nutpie has a process of its own for PyMC models, with its caches full; it draws 100
+more per chain, from 100 on, until it has 400, too, and only its last run counts.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def seconds_of(*arguments: str, environment: Mapping[str, str]) -> tuple[float, 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-W", "ignore", "-m", "tests.bench.cold", "--only", *arguments]
     settings = {"env": {**os.environ, **environment}, "timeout": LONGEST, "check": False}
-    run = subprocess.run(command, capture_output=True, text=True, **settings)
+    run = subprocess.run(command, capture_output=True, text=True, **settings)  # noqa: PLW1510 (among the settings)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if run.returncode:
         raise RuntimeError(run.stderr[-2000:])
@@ -69,9 +69,6 @@ def seconds_of(*arguments: str, environment: Mapping[str, str]) -> tuple[float, 
 def row(model: str) -> str:
     """Measure one model, and return its row of the table."""
     with tempfile.TemporaryDirectory() as folder:
-        threads = dict.fromkeys(
-            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"
-        )
         place = {"APPROXMCMC_CACHE_DIR": f"{folder}/ours", "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor"}
         environment = {**dict.fromkeys(THREADS, "1"), **place}
         cold, warm = (seconds_of(model, "0", environment=environment)[0] for _ in range(2))
