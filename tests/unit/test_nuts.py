@@ -73,12 +73,12 @@ def test_a_model_without_free_variables_has_nothing_to_sample():
 
 
 def test_a_whole_model_describes_itself():
-    target = as_target(eight_schools())
+    target = WholeModel(eight_schools(), "by hand")
     assert dict(target.variables.shapes) == {"mu": (), "tau": (), "z": (8,)} and target.n_obs == 8
     assert target.variables.dims["z"] == ("school",) and target.variables.coords["school"] == list("abcdefgh")
     np.testing.assert_array_equal(target.observed_data["y"], TREATMENT)
     np.testing.assert_array_equal(target.constant_data["error"], ERROR)
-    assert target.content_hash() == as_target(eight_schools()).content_hash()
+    assert target.content_hash() == WholeModel(eight_schools(), "again").content_hash()
     assert target.content_hash() != as_target(zoo.build(zoo.nothing_observed)).content_hash()
 
 
@@ -290,7 +290,7 @@ def test_a_model_that_cannot_start_has_pymcs_diagnosis():
 @pytest.fixture(scope="module")
 def model():
     pytest.importorskip("nutpie")
-    return eight_schools()
+    return WholeModel(eight_schools(), "by hand")
 
 
 @pytest.fixture(scope="module")
