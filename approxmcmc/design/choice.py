@@ -186,6 +186,8 @@ def choose_sampler(
     while unfinished := contenders(entries, goal):
         for entry, trial in unfinished:
             measure(entry, trial, known, goal, best_of(entries, goal), math.inf)
+        for other in entries:
+            look_again(other, known, goal)
     chosen = best_of(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)

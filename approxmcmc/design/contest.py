@@ -43,8 +43,10 @@ def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
     entry.verdict = entry.candidate.why_not(known)
     if entry.verdict:
         entry.measured = entry.unfinished = None
-    elif entry.measured is None:
+    elif entry.measured is None or entry.candidate.is_counted:
         entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
+        if entry.measured is not None:
+            count(entry, known, goal)
 
 
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:

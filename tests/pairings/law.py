@@ -38,6 +38,8 @@ class Posterior:
         log_weights = world.log_likelihood(self.points, data)
         self.weights = np.exp(log_weights - log_weights.max())
         self.weights /= self.weights.sum()
+        effective = 1.0 / (self.weights**2).sum()
+        assert effective > min(500.0, 0.01 * len(self.points)), f"{effective:.0f} points hold the posterior: too few"
         self.mean = self.weights @ self.points
         centred = self.points - self.mean
         self.whiten = np.linalg.inv(np.linalg.cholesky((centred * self.weights[:, None]).T @ centred))

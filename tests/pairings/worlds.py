@@ -225,6 +225,12 @@ def own_law(make, scales, burn=0):
     )  # fmt: skip
 
 
+def noisy_groups():
+    """Return normal rows in six groups; those of the examples are fitted exactly, so that their noise tends to 0."""
+    y = X[:12, 0] + np.random.default_rng(5).normal(size=12)
+    return amc.targets.NormalGroups(X[:12], y, np.arange(12) // 2)
+
+
 def discrete(make):
     """Return a target of finitely many states, which are all weighed."""
     target = functools.cache(make)
@@ -280,7 +286,7 @@ WORLDS = {
     "PseudoLikelihood": own_law(TARGETS["PseudoLikelihood"], [1.0, 1.0]),
     "GaussianMixture": own_law(TARGETS["GaussianMixture"], [10.0**0.5, 1.0]),
     "GroupedTarget": own_law(TARGETS["GroupedTarget"], [1.0] * 3),
-    "NormalGroups": own_law(TARGETS["NormalGroups"], [1.0, 1.0, 1.0, 1.5]),
+    "NormalGroups": own_law(noisy_groups, [1.0, 1.0, 1.0, 1.5]),
     "BinaryMRF": discrete(TARGETS["BinaryMRF"]),
     "BayesianNetwork": discrete(TARGETS["BayesianNetwork"]),
 }

@@ -430,6 +430,17 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried():
     assert nuts.seconds_per_draw(known) == counted
 
 
+def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):
+    known, goal = Situation(logistic), prices.checked_goal(None, None, None)
+    [one] = [one for one in TALL if one.is_counted]
+    entry = contest.enter(one, known, goal)
+    contest.count(entry, known, goal)
+    before = entry.price
+    known.trajectories.append(1.0)  # seconds
+    contest.look_again(entry, known, goal)
+    assert entry.price > before + 400.0 and entry.measured.seconds_per_draw == 1.0
+
+
 def test_a_trial_that_says_nothing_wins_against_none_that_does():
     goal, entries = prices.checked_goal(None, None, None), []
     for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
