@@ -59,7 +59,7 @@ _reveal_interpreters()
 
 
 def _install(session: nox.Session, *selection: str) -> None:
-    """Install the locked dependencies and those selected besides (``--group test``, ``--extra nutpie``)."""
+    """Install the locked dependencies and those selected besides (``--group test``, ``--extra studies``)."""
     session.run_install(
         "uv",
         "sync",
@@ -119,7 +119,7 @@ def reproduce(session: nox.Session) -> None:
     The data come from the folder named by APPROXMCMC_DATA_DIR, from the user's cache or from OpenML; with none of
     them the study runs on a synthetic stand-in, and the report says so. Options after ``--`` go to the run.
     """
-    _install(session, "--extra", "studies", "--extra", "nutpie")
+    _install(session, "--extra", "studies")
     study = ["studies/austerity_mnist", "--preset", "quick", "--store", "results"]
     try:
         session.run("approxmcmc", "run", *study, *session.posargs, env=ONE_THREAD)
@@ -137,7 +137,7 @@ def tests(session: nox.Session) -> None:
     equivalences and planted bugs, and there alone the tests marked `recompiles`. Options after ``--`` go to pytest,
     instead of these choices.
     """
-    _install(session, "--extra", "studies", "--extra", "nutpie", "--group", "test")  # nutpie: an adapter of studies
+    _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
@@ -201,7 +201,7 @@ def publish(session: nox.Session) -> None:
 @nox.session(python=MAIN)
 def statistical(session: nox.Session) -> None:
     """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run."""
-    _install(session, "--extra", "studies", "--group", "test", "--extra", "nutpie")
+    _install(session, "--extra", "studies", "--group", "test")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
     _pytest(session, "-m", "statistical or recompiles", *seed, *session.posargs)

@@ -22,7 +22,7 @@ _HOMES = {
         "TunaTest",
     ),
     "approxmcmc.acceptance.annealing_rule": ("annealing_schedule",),
-    "approxmcmc.acceptance.laws.barker_error": ("minibatch_barker_error_bound",),
+    "approxmcmc.acceptance.laws.barker_law": ("minibatch_barker_error_bound",),
     "approxmcmc.acceptance.laws.correction": ("correction_distribution",),
     "approxmcmc.acceptance.laws.recursion": ("acceptance_probability_error",),
     "approxmcmc.api": ("importance_sampling", "sample"),
@@ -42,6 +42,7 @@ _HOMES = {
         "loo_subsample",
         "risk",
     ),
+    "approxmcmc.nuts.settings": ("NUTS",),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": (

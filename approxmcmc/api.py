@@ -10,14 +10,19 @@ import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.diagnostics.importance import importance_diagnostics
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.output.book import Settings, open_book, what_was_asked
+from approxmcmc.interop.any_model import as_target
+from approxmcmc.output.book import open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.runs import carry_out, judge, make_plan
+from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.samplers.importance import weighted_draws
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
+from approxmcmc.sampling.progress import told_of_compiling
 from approxmcmc.targets.names import check_names
 
 
@@ -54,8 +59,10 @@ def sample(
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: without limit
         where `target_ess` is given, for which a number is a cap; else 1000. With neither sampler nor `time_limit`
-        given, those 1000 are thinned by 1, 2, 4, 8 or 16 until they hold 400 effective ones of all chains: cheap steps
-        that say little each answer as well as dear ones. The attribute ``thinned_by`` says by how much.
+        given, those 1000 are thinned by 1, 2, 4, ... until R-hat passes and they hold 400 effective ones of all chains,
+        and 100 for each: cheap steps that say little each answer as well as expensive ones. They are thinned by 16 at
+        the most, or up to 1024 as long as the steps of all chains take 60 seconds of counted work (see
+        `choose_sampler`), whatever the clock says. The attribute ``thinned_by`` says by how much.
     tune
         Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
         after. None: 1000, or with a sampler of our choice as many as its trial asks for.
@@ -97,7 +104,7 @@ def sample(
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
-        A bar on a terminal, plain lines elsewhere.
+        A bar on a terminal, plain lines elsewhere. What takes more than a second to compile is told, too.
     checkpoint
         A netCDF file from which the run goes on. It is written when the run begins, at most every 30 s and for at most
         2 % of the time, and when the run ends or is interrupted; whole or not at all. Killed and called again with the
@@ -151,7 +158,9 @@ def sample(
     >>> dict(trace.posterior.sizes)
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
-    target = as_target(target)
+    compiled_before = compiled_so_far().seconds
+    with told_of_compiling(progressbar):
+        target = as_target(target)
     nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
     if draws is None and target_ess is None:
         draws = 1000
@@ -173,7 +182,7 @@ def sample(
     _check_roles(target, sampler)
     settings = Settings(
         draws=draws,
-        tune=1000 if tune is None and sampler is not None else tune,
+        tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
         chains=chains,
         thin=thin,
         seed=seed_sequences(random_seed, chains)[1],
@@ -184,18 +193,19 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         enough=ENOUGH if nothing_asked else None,
     )
-    with arrays_hashed_once():  # nobody changes the data during this call
+    with arrays_hashed_once(), told_of_compiling(progressbar):  # nobody changes the data during this call
         book = None
         if checkpoint is not None:
             asked = what_was_asked(target, sampler, settings, initvals)
             book = open_book(checkpoint, asked, any_seed=random_seed is None)
             if book.trace is not None:
-                return book.trace
+                return with_latents(book.trace, target)
             settings = settings._replace(seed=book.asked["seed"])
-        plan = make_plan(target, sampler, settings, initvals, book, cores=cores, say=progressbar)
+        plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
+        plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return trace
+    return with_latents(trace, target)
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
@@ -285,15 +295,6 @@ def checked_time_limit(time_limit: Any) -> float | None:
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)
-
-
-def as_target(target: Any) -> Any:
-    """Return a PyMC model as a target, anything else as it is; `pymc` is not imported to find out."""
-    if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(target).__mro__):
-        from approxmcmc.interop.pymc import from_pymc
-
-        return from_pymc(target)
-    return target
 
 
 def _check_roles(target: Any, sampler: Any) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.api import as_target, told
-from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target
+from approxmcmc.api import told
+from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target, WholeSampler
 from approxmcmc.contracts.records import AUDIT_COUNTS
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.flat import flat_draws
 from approxmcmc.output.origin import adapted_by_chain, check_origin
 from approxmcmc.output.schema import BY_NAME
@@ -133,6 +134,7 @@ def _auditors(
     """Return an auditor for each chain: of the sampler's steps, or of a walk."""
     if sampler is not None:
         check_origin(trace, target, sampler, who="audit")
+    if sampler is not None and not isinstance(sampler, WholeSampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)
         made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]

@@ -6,14 +6,19 @@ from typing import Any
 
 import xarray as xr
 
-from approxmcmc.api import as_target, checked_cores, checked_time_limit, warn_of
+from approxmcmc.api import checked_cores, checked_time_limit, warn_of
 from approxmcmc.contracts import Component, Target
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.book import Book, Settings, book_of, described, refuse_another_run, versions
+from approxmcmc.interop.any_model import as_target
+from approxmcmc.output.book import Book, book_of, described, refuse_another_run, versions
 from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.runs import carry_out, make_plan
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws
+from approxmcmc.sampling.progress import told_of_compiling
 
 
 def resume(
@@ -46,7 +51,8 @@ def resume(
     xarray.DataTree
         The trace of the whole run, as `sample` with the sum of draws would have returned it, bit for bit: tuning, old
         draws and new ones. Audits after the run are made anew, from all draws. Of a run to a `target_ess` that had
-        dropped every second draw, `draws` counts those that are kept.
+        dropped every second draw, `draws` counts those that are kept. Chains of `NUTS` cannot be taken up: they are
+        drawn again from their start, and are the same, longer.
 
     Raises
     ------
@@ -69,6 +75,7 @@ def resume(
     >>> longer.posterior.sizes["draw"]
     150
     """
+    compiled_before = compiled_so_far().seconds
     target = as_target(target)
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
@@ -85,15 +92,17 @@ def resume(
         {"target": described(target), "version": versions()},
     )
     if book.trace is not None and draws is None:
-        return book.trace
+        return with_latents(book.trace, target)
     settings = _with_more(book, draws)
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    plan = make_plan(target, _sampler_of(book), settings, None, book, cores=cores, say=progressbar)
-    trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+    with told_of_compiling(progressbar):
+        plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
+        plan = plan._replace(compiled_before=compiled_before)
+        trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return trace
+    return with_latents(trace, target)
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:
@@ -110,8 +119,12 @@ def _with_more(book: Book, draws: int | None) -> Settings:
             )
         return settings
     assert draws is not None
-    every = max(chain["every"] for chain in book.begun.chains)
-    kept = min(chain["done"][1] for chain in book.begun.chains)
+    if book.begun.chains:
+        every = max(chain["every"] for chain in book.begun.chains)
+        kept = min(chain["done"][1] for chain in book.begun.chains)
+    else:  # the chains of a `WholeSampler` cannot be taken up
+        every = int(book.trace["posterior"].attrs.get("thinned_by", 1))
+        kept = book.trace["posterior"].sizes["draw"]
     settings = settings._replace(draws=kept + draws, every=every, enough=None, target_ess=None, time_limit=None)
     goal = FixedDraws(kept + draws, every).first()
     book.begun = book.begun._replace(goal=goal, goals={}, stopped="")

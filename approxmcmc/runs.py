@@ -12,24 +12,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Program, Target
+from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
+from approxmcmc.contracts.records import ENOUGH_AUDITS
+from approxmcmc.diagnostics.convergence import LEAST_ESS
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
-from approxmcmc.diagnostics.target_ess import smallest_ess
+from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
+from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
+from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.output.book import Book, Settings, described, plain, refuse_another_run
-from approxmcmc.output.datatree import build_trace
-from approxmcmc.sampling.assembly import assemble
-from approxmcmc.sampling.audits import audit_draws, time_for_draws
+from approxmcmc.output.book import Book, described, plain, refuse_another_run
+from approxmcmc.output.datatree import build_trace, named_trace
+from approxmcmc.sampling.assembly import Settings, assemble
+from approxmcmc.sampling.audits import FEWEST, audit_draws, time_for_draws
+from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws
+from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
 from approxmcmc.sampling.progress import progress
+
+TUNE = 1000  # steps of a chain where the user asks for no number
 
 
 class RunPlan(NamedTuple):
     """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
 
-    `content` is the hash of the target: seconds where there are many data, so that it is made once.
+    `content` is the hash of the target: seconds where there are many data, so that it is made once. `compiled_before`:
+    seconds that this process had spent compiling when the run was asked for.
     """
 
     target: Target
@@ -38,10 +46,16 @@ class RunPlan(NamedTuple):
     content: str
     initvals: Any = None
     attrs: Mapping[str, Any] = {}
+    compiled_before: float = 0.0
+
+
+def tuning_steps(sampler: Sampler, target: Target) -> int:
+    """Return the tuning steps of a run whose user asked for no number."""
+    return sampler.tuning_steps(target) if isinstance(sampler, WholeSampler) else TUNE
 
 
 def make_plan(
-    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, cores: int, say: bool
+    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
 ) -> RunPlan:
     """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
     if sampler is not None:
@@ -55,7 +69,8 @@ def make_plan(
     from approxmcmc.design.choice import choose_sampler
 
     wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
-    choice = choose_sampler(target, random_seed=_first(settings.seed), cores=cores, **wanted)
+    steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
+    choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
@@ -91,7 +106,9 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
     Raises what `sample` raises.
     """
-    target, sampler, settings, content, initvals, chosen = plan
+    if isinstance(plan.sampler, WholeSampler):
+        return _carry_out_whole(plan, book, cores=cores, progressbar=progressbar)
+    target, sampler, settings, _, initvals, chosen, compiled_before = plan
     tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
     begun = book.begun if book else None
     audit_every = settings.audit_every
@@ -113,7 +130,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         found_rate = program.attrs.get("audit_every") or audit_every
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
-    goals = _goals(settings, target, program)
+    goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
     began = time.perf_counter() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = book.checkpoints() if book else None
@@ -136,16 +153,15 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         )
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
+    fewest = ENOUGH_AUDITS if chosen else FEWEST
     result = audit_draws(
-        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline
+        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
+    if not target.reads_rows:
+        result = _without_rows(result)
     attrs = {
-        "n_obs": target.n_obs,
-        "seed": settings.seed,
-        "target_content_hash": content,
-        "why_not_invariant": sampler.why_not_invariant(target),
-        "distance_to_model": math.nan if target.distance_to_model is None else target.distance_to_model,
-        "setup_compile_seconds": made.compile_seconds,
+        **_origin(plan),
+        "setup_compile_seconds": compiled_so_far().seconds - compiled_before,
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
@@ -168,6 +184,73 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     return trace, block
 
 
+def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+    """Let a sampler draw all chains by itself. Its file holds the finished trace; what was interrupted starts again."""
+    target, sampler, settings, _, initvals, chosen, _ = plan
+    if book:
+        if book.begun:
+            tell("%s: %r cannot take up a run, so that it starts again and repeats its draws", book.path, sampler)
+        book.write(Snapshot(None, {}, 0.0, "", []))
+    if not sampler.continues(target):
+        settings = settings._replace(enough=None)
+    goals = _goals(settings, Variables(dict(target.variables.shapes)), chosen, weighted=False)
+    sequences, _ = seed_sequences(settings.seed, settings.chains)
+    asked = WholeRun(
+        goals=goals,
+        tune=settings.tune or 0,
+        thin=settings.thin,
+        seeds=[int(sequence.generate_state(1)[0]) for sequence in sequences],
+        cores=cores,
+        initvals=initvals,
+        time_limit=settings.time_limit,
+        progressbar=progressbar,
+    )
+    drawn = sampler.run(target, asked)
+    keep_warmup = not settings.discard_tuned_samples
+    trace = named_trace(
+        drawn.posterior,
+        drawn.stats,
+        variables=drawn.variables,
+        tuning_totals=drawn.tuning_totals,
+        attrs={**_origin(plan), **chosen, **goals.found(drawn.flat), **target.setup_attrs, **drawn.attrs},
+        settings=sampler.to_dict(),
+        warmup_posterior=drawn.warmup_posterior if keep_warmup else None,
+        warmup_stats=drawn.warmup_stats if keep_warmup else None,
+        observed_data=target.observed_data,
+        constant_data=target.constant_data,
+    )
+    block = judge(trace)
+    if book and drawn.attrs["stopped"] != "interrupt":
+        book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace)
+    return trace, block
+
+
+def _origin(plan: RunPlan) -> dict[str, Any]:
+    """Return what a trace says of its seed, its target, and how far its law lies from the model's."""
+    target, distance = plan.target, plan.target.distance_to_model
+    return {
+        "n_obs": target.n_obs,
+        "n_rows": target.n_rows or target.n_obs,
+        "seed": plan.settings.seed,
+        "target_content_hash": plan.content,
+        "why_not_invariant": plan.sampler.why_not_invariant(target),
+        "distance_to_model": math.nan if distance is None else distance,
+    }
+
+
+def _without_rows(result: SamplingResult) -> SamplingResult:
+    """Return the result of a run whose terms are made of no rows: what it touched were terms, not data."""
+
+    def untouched(stats: Any) -> Any:
+        return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}
+
+    return result._replace(
+        stats=untouched(result.stats),
+        warmup_stats=untouched(result.warmup_stats),
+        tuning_totals=untouched(result.tuning_totals),
+    )
+
+
 def judge(trace: xr.DataTree) -> str:
     """Write what is wrong with a run into its trace; return the words for a warning, empty where all is well."""
     found = findings(trace)
@@ -175,19 +258,22 @@ def judge(trace: xr.DataTree) -> str:
     return report(found)
 
 
-def _goals(settings: Settings, target: Target, program: Program) -> Goals:
-    """Return how long the chains run: to an ESS as ArviZ sees it in the target's variables, or `draws` each."""
+def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
+    """Return how long the chains run: to an ESS as ArviZ sees it in these variables, or `draws` each."""
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:
-            return ThinnedDraws(settings.draws, settings.enough, smallest_ess(target.variables, settings.draws))
+            enough, steps = max(settings.enough, LEAST_ESS * settings.chains), settings.draws * settings.thin
+            longest = most_thinning(chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains)
+            measures = smallest_ess(variables, settings.draws), chains_agree(variables)
+            return ThinnedDraws(settings.draws, enough, *measures, longest)
         return FixedDraws(settings.draws, settings.every)
-    if "weight" in program.value_names:
+    if weighted:
         raise IncompatibleError(
             "sample: target_ess counts draws of equal weight, and this sampler weighs its draws; give draws= "
             "or time_limit="
         )
     chains, wanted = settings.chains, settings.target_ess
-    measure = smallest_ess(target.variables, KEPT_PER_EFFECTIVE * wanted / chains)
+    measure = smallest_ess(variables, KEPT_PER_EFFECTIVE * wanted / chains)
     most = math.inf if settings.draws is None else settings.draws
-    return EffectiveDraws(wanted, most, chains=chains, dim=target.variables.size, smallest_ess=measure)
+    return EffectiveDraws(wanted, most, chains=chains, dim=variables.size, smallest_ess=measure)

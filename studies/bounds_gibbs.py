@@ -17,9 +17,9 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.diagnostics import influence_bound, influence_matrix
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Table
+from studies.tools.discrete import influence_bound, influence_matrix
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 BATCH_SIZE, LARGE_BATCH_SIZE = 5, 500

@@ -16,7 +16,13 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.contracts import content_hash
-from approxmcmc.diagnostics import (
+from approxmcmc.reference.cache import cached
+from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.report import Figure, Note, Table
+from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from studies.tools import austerity_paper
+from studies.tools.discrete import (
     all_states,
     clique_error,
     clique_errors_over_draws,
@@ -27,12 +33,6 @@ from approxmcmc.diagnostics import (
     influence_bound,
     random_cliques,
 )
-from approxmcmc.reference.cache import cached
-from approxmcmc.study import Budget, Study, knob, vary
-from approxmcmc.study.report import Figure, Note, Table
-from approxmcmc.study.report.intervals import mean_interval
-from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from studies.tools import austerity_paper
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014

@@ -87,7 +87,7 @@ def smoke_posterior():
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class InLaplaceMetric(Component, Proposal):
+class LangevinInLaplaceMetric(Component, Proposal):
     """SGLD steps alpha times the covariance of the Laplace approximation, which is found when the chain is set up."""
 
     step_size: float
@@ -107,24 +107,24 @@ class InLaplaceMetric(Component, Proposal):
 
 def sgld(step_size: float, batch_size: int):
     """Return SGLD without a test."""
-    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), amc.AlwaysAccept())
+    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), amc.AlwaysAccept())
 
 
 def corrected(step_size: float, epsilon: float, batch_size: int, test_batch_size: int):
     """Return the paper's sampler; epsilon = 0 reads all data."""
     test = amc.SequentialTTest(epsilon=epsilon, batch_size=test_batch_size)
-    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), test)
+    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), test)
 
 
 def schedule(step_size: float, steps: tuple[int, ...], batch_size: int, test_batch_size: int):
     """Return SGLD without a test for a while, then with tests whose epsilon falls to 0."""
     test = amc.AnnealedEpsilon(EPSILONS, steps[1:], amc.SequentialTTest(batch_size=test_batch_size), untested=steps[0])
-    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), test)
+    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), test)
 
 
 def exact(step_size: float, batch_size: int):
     """Return SGLD steps with the exact test."""
-    return amc.MetropolisHastings(InLaplaceMetric(step_size, batch_size), amc.ExactTest())
+    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), amc.ExactTest())
 
 
 def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = LONG_SCHEDULE) -> dict:

@@ -51,12 +51,18 @@ def estimate_ratio(rng, theta, proposed, data):
     return estimate(rng, proposed, data) - estimate(rng, theta, data)
 
 
+def reach(theta, proposed):
+    """Return the distance of two states, in which terms of `book.loglik` change by less than ten times as much."""
+    largest = max(np.abs(theta).max(), np.abs(proposed).max())
+    return np.abs(proposed - theta).sum() if largest < 5.0 else np.inf
+
+
 def user_target(loglik=book.loglik):
     """Return two normal means from functions of the user's, which know all that a target can."""
     return amc.Target(
         loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
         term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),
-        difference_bound=(np.full(N, 10.0), lambda theta, proposed: np.abs(proposed - theta).sum()),
+        difference_bound=(np.full(N, 10.0), reach),
     )  # fmt: skip
 
 
@@ -68,11 +74,11 @@ def friends():
     return amc.targets.ERGM(graph, ["edges", "two_stars"], prior_scale=1.0)
 
 
-FIT = {"center": np.zeros(2), "cov": 0.1 * np.eye(2)}
+FIT = {"center": np.zeros(2), "cov": 0.2 * np.eye(2)}
 PROPOSALS = {
     "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
     "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
-    "Independence": [amc.Independence(np.zeros(2), 0.1 * np.eye(2))],
+    "Independence": [amc.Independence(np.zeros(2), 0.2 * np.eye(2))],
     "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
     "Mixture": [
         amc.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),
@@ -146,6 +152,7 @@ TARGETS = {
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
+    "LinearRegression": lambda: amc.targets.LinearRegression(X, X[:, 0] + np.arange(N) % 2, sigma=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
     "PredictorTarget": lambda: amc.PredictorTarget(
@@ -200,6 +207,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
         amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
     "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
+    "NUTS": [amc.NUTS(), amc.NUTS(tune=200, target_accept=0.9, backend="pymc")],
     "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
     "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
     "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance.barker_decision import BarkerState, audit, decide, threshold_form
+from approxmcmc.acceptance.laws import barker_law
 from approxmcmc.acceptance.laws.correction import LARGEST_SIGMA, METHODS, SMALLEST_SIGMA, correction_distribution
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import BARKER
@@ -143,14 +144,10 @@ class MinibatchBarker(AcceptanceTest):
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
         """Return the smoothed correction distribution at Lambda, or Barker's rule where tau makes it read all data."""
-        from approxmcmc.acceptance.laws import barker_law
-
         return barker_law.gaussian_probability(log_ratio, tau, self.looks(n_obs), rule=rule, **self._noise())
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the mean of A over all ways to draw the looks."""
-        from approxmcmc.acceptance.laws import barker_law
-
         looks = self.looks(differences.shape[1])
         return barker_law.enumerated_probability(differences, log_rest, looks, rule=rule, **self._noise())
 

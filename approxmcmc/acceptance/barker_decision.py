@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.barker_error import bound_from_moments
+from approxmcmc.acceptance.laws.barker_law import bound_from_moments
 from approxmcmc.acceptance.rules import barker_probability
 from approxmcmc.contracts.records import (
     AUDIT_ERROR,

@@ -29,9 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.threshold_form import make_threshold_form
+from approxmcmc.acceptance.true_bounds import checked_range
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedTermsTarget,
@@ -194,19 +196,15 @@ class BernsteinTest(AcceptanceTest):
         look_sizes(2, self.batch_size, self.growth)
         check_order(self.order, who="BernsteinTest")
         number = isinstance(self.range, (int, float, np.number)) and not isinstance(self.range, bool)
-        for name, value, fits, needed in (
-            ("delta", self.delta, 0.0 <= self.delta < 1.0, "be at least 0 (exact) and below 1"),
-            ("p", self.p, 1.0 < self.p < math.inf, "be finite and over 1"),
-            ("bound", self.bound, self.bound in BOUNDS, f"be one of {BOUNDS}"),
-            (
-                "range",
-                self.range,
-                self.range > 0.0 if number else self.range in ("target", "observed"),
-                "be 'target', 'observed' or a positive number",
-            ),
+        range_fits = self.range > 0.0 if number else self.range in ("target", "observed")
+        for name, fits, needed in (
+            ("delta", 0.0 <= self.delta < 1.0, "be at least 0 (exact) and below 1"),
+            ("p", 1.0 < self.p < math.inf, "be finite and over 1"),
+            ("bound", self.bound in BOUNDS, f"be one of {BOUNDS}"),
+            ("range", range_fits, "be 'target', 'observed' or a positive number"),
         ):
             if not fits:
-                raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {value!r}")
+                raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {getattr(self, name)!r}")
 
     def reads_all(self, n_obs: int) -> bool:
         """Return whether it never stops early, or has one look."""
@@ -225,17 +223,15 @@ class BernsteinTest(AcceptanceTest):
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
-        from approxmcmc.acceptance.laws.audits import wrong_decisions
-
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
             sentence = (
-                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is "
+                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is too "
+                "small"
             )
             advice = "give an upper bound of max l - min l"
-            wrong = Finding("wrong decisions", "warning", sentence + "too small", advice, found.lower, self.delta)
-            problems.append(wrong)
+            problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, self.delta))
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
             sentence = (
@@ -271,7 +267,7 @@ class BernsteinTest(AcceptanceTest):
                 f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
                 "range=<number>, an upper bound of max l - min l, or range='observed', which guarantees nothing"
             )
-        return target.compile_term_range()
+        return checked_range(target, who=type(self).__name__)
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:

@@ -27,18 +27,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.heavy_tails import SHARE_OF_HEAVY_DRAWS, share_of_heavy_draws
+from approxmcmc.acceptance.laws import sequential_law
+from approxmcmc.acceptance.laws.audits import (
+    SHARE_OF_HEAVY_DRAWS,
+    expected_errors,
+    share_of_heavy_draws,
+    wrong_decisions,
+)
+from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
+from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.threshold_form import make_threshold_form
-from approxmcmc.contracts import (
-    AcceptanceTest,
-    CompiledTest,
-    DecisionLaw,
-    Finding,
-    Population,
-    Target,
-)
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, DecisionLaw, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLERANCE_STOPS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
@@ -198,8 +199,6 @@ class SequentialTTest(AcceptanceTest):
         >>> round(test.epsilon, 4)
         0.0055
         """
-        from approxmcmc.acceptance.laws.type_one_error import epsilon_for_type_one_error
-
         looks: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
         epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)
         return cls(epsilon=epsilon, **looks)
@@ -235,22 +234,16 @@ class SequentialTTest(AcceptanceTest):
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
         """Return the probability to accept by the recursion, see `acceptance_probability_error`."""
-        from approxmcmc.acceptance.laws import sequential_law
-
         return sequential_law.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the probability to accept over all ways to draw the looks."""
-        from approxmcmc.acceptance.laws import sequential_law
-
         looks = self.looks(differences.shape[1])
         settings = {"epsilon": self.epsilon, "tol": self.tol, "boundary_shape": self.boundary_shape}
         return sequential_law.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
         """Return error and data fraction by the recursion, see `sequential_test_error`; None with ``tol > 0``."""
-        from approxmcmc.acceptance.laws.recursion import sequential_test_error
-
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
@@ -258,23 +251,14 @@ class SequentialTTest(AcceptanceTest):
 
     @property
     def _boundary(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "batch_size": self.batch_size,
-            "growth": self.growth,
-            "boundary_shape": self.boundary_shape,
-        }
+        return {name: getattr(self, name) for name in ("epsilon", "batch_size", "growth", "boundary_shape")}
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
         """Return the error of the recursion at the audited decisions."""
-        from approxmcmc.acceptance.laws.audits import expected_errors
-
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""
-        from approxmcmc.acceptance.laws.audits import wrong_decisions
-
         problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
             sentence = (

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.acceptance.true_bounds import checked_differences
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedDifferencesTarget,
@@ -187,8 +188,11 @@ class ThinnedTest(AcceptanceTest):
 
     def difference_bound(self, target: Target | Population) -> CompiledDifferenceBound:
         """Return the target's bound of its single terms, or say what would give one."""
+        return self._bounding(target).compile_difference_bound()
+
+    def _bounding(self, target: Target | Population) -> BoundedDifferencesTarget:
         if isinstance(target, BoundedDifferencesTarget):
-            return target.compile_difference_bound()
+            return target
         raise IncompatibleError(
             f"{type(self).__name__} needs a target that bounds each of its terms, found {target!r}; give a generalised "
             "linear model to CoreRows or ControlVariate, or use ExactTest"
@@ -216,8 +220,8 @@ class ThinnedTest(AcceptanceTest):
         return float(np.where(per_pair <= LARGEST_SHARE * n_obs, per_pair, n_obs).mean())
 
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
-        """Compile the test with counts of this rate."""
-        bound = self.difference_bound(target)
+        """Compile the test with counts of this rate; bounds that some terms break are refused."""
+        bound = checked_differences(self._bounding(target), who=type(self).__name__)
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:
@@ -252,5 +256,5 @@ class ThinnedTest(AcceptanceTest):
             f"in {violations} of {int(stats['decisions_made'].sum())} decisions a term changed by more than the bound "
             f"that {type(self).__name__} was told: the chain is not exact"
         )
-        advice = "give the GLMTarget a larger slope_bound or third_derivative_bound, or use ExactTest"
+        advice = "give the target a larger difference_bound, slope_bound or third_derivative_bound, or use ExactTest"
         return [Finding("bounds of the terms", "warning", sentence, advice, violations, 0.0)]

@@ -29,8 +29,8 @@ import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix
 from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
-from approxmcmc.couplings.finite import CoupledStates
 from approxmcmc.couplings.kernels import coupling_of
+from approxmcmc.couplings.meeting import CoupledStates
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
-from approxmcmc.engine.arguments import naming_the_arguments
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:

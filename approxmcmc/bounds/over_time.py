@@ -22,7 +22,7 @@ import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix, contraction, contractions, row_distances, stationary_law
 from approxmcmc.bounds.statements import bound_factors
-from approxmcmc.engine.arguments import naming_the_arguments
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import checked_matrix, contractions, row_distances, stationary_law, total_variation
-from approxmcmc.engine.arguments import naming_the_arguments
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from approxmcmc.cli import verbs
+from approxmcmc.cli.warm import warm
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -55,6 +56,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     comparison.add_argument("second", metavar="B", type=Path)
     checking = verb("verify", verbs.verify, "draw random finished cells again and compare the draws bit by bit")
     checking.add_argument("-n", "--number", type=int, default=3, help="how many cells (default: 3)")
+    warming = "compile what the defaults of the built-in targets need, once for this machine"
+    choices.add_parser("warm", help=warming, description=warming, allow_abbrev=False).set_defaults(act=warm)
     verb("doctor", verbs.doctor, "threads, linear algebra, clock, cores, versions, caches", study=False)
 
     if argv and not argv[0].startswith("-") and argv[0] not in choices.choices:

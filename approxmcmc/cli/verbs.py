@@ -242,7 +242,7 @@ def doctor(args: Arguments) -> int:
     """Print what speed and equal draws depend on: this machine, its threads and its software."""
     import time
 
-    from approxmcmc.study.doctor import caches
+    from approxmcmc.engine.files.paths import caches
     from approxmcmc.study.provenance import collect
     from approxmcmc.study.timing import speed_probe
 

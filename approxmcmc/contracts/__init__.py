@@ -8,14 +8,13 @@ target: compiled functions, and a named tuple of numbers and arrays which they r
 travel between processes and into files; what is compiled never does.
 """
 
-from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw
+from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw, Population
 from approxmcmc.contracts.compiled import CompiledCoupling, CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.foreign import ForeignSampler
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
 from approxmcmc.contracts.latents import LatentTarget
-from approxmcmc.contracts.population import Population
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
@@ -51,9 +50,11 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
+    TermWork,
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
+from approxmcmc.contracts.whole import NamedDraws, WholeRun, WholeSampler
 
 __all__ = [
     "CORE_COUNTS",
@@ -88,6 +89,7 @@ __all__ = [
     "Finding",
     "ForeignSampler",
     "LatentTarget",
+    "NamedDraws",
     "Population",
     "Program",
     "Proposal",
@@ -98,11 +100,14 @@ __all__ = [
     "Streams",
     "SurrogateTarget",
     "Target",
+    "TermWork",
     "TestedSampler",
     "TransitionMatrix",
     "TwinnedTarget",
     "Variables",
     "Verdict",
+    "WholeRun",
+    "WholeSampler",
     "arrays_hashed_once",
     "content_hash",
 ]

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
@@ -20,9 +21,18 @@ class Component:
     """
 
     _registry: ClassVar[dict[str, type["Component"]]] = {}
+    _homes: ClassVar[dict[str, set[str]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        homes = _homes_of(cls)
+        if not homes & Component._homes.setdefault(cls.__name__, homes):
+            known = Component._registry[cls.__name__]
+            raise TypeError(
+                f"{cls.__module__}.{cls.__qualname__}: there is another component of that name, "
+                f"{known.__module__}.{known.__qualname__}, and stored settings know a component by its class name "
+                "alone; rename one of the two"
+            )
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
             cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[attr-defined]  # just found
@@ -72,6 +82,16 @@ class Component:
     def __hash__(self) -> int:
         """Equal components hash alike."""
         return hash(json.dumps(self.to_dict(), sort_keys=True))
+
+
+def _homes_of(cls: type) -> set[str]:
+    """Return the name and the file of the module of a class.
+
+    A class that is defined again, in a notebook's cell that runs twice or in a study that is loaded under two names,
+    shares one of them with the first, and takes its place.
+    """
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return {cls.__module__} if file is None else {cls.__module__, str(file)}
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:

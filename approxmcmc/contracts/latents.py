@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+EFFECT, GROUP = "effect", "group"
+
 
 class LatentTarget(abc.ABC):
     """A target that integrates an effect of each group out, and can draw it."""
@@ -20,6 +22,30 @@ class LatentTarget(abc.ABC):
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
         """Labels of the axes of one group's effect, by name; empty where that is one number."""
 
+    latents_wanted: Any = None
+    """Which effects `sample` puts into the trace: None, "auto" (all, if few), a list of groups."""
+
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return an exact draw of the effects of these groups at each theta; shape (thetas, groups, ...)."""
+
+    def name_latents(
+        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
+    ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Return what was drawn for these groups under its names: dims, and values of shape (thetas, ...)."""
+        return {EFFECT: ((GROUP, *self.latent_coords), drawn)}
+
+    @property
+    def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
+        """Labels of the axes that `name_latents` names, all groups."""
+        return {GROUP: list(self.group_labels), **self.latent_coords}
+
+    @property
+    def group_dim(self) -> str:
+        """Name of the axis that counts groups."""
+        return GROUP
+
+    @property
+    def latent_roots(self) -> Sequence[str]:
+        """Names of the effects themselves, from which a model computes all else."""
+        return [EFFECT]

@@ -4,9 +4,13 @@ What a function or a component knows of its values it checks, in sentences of it
 even compare fails in the comparison: that error gets a note.
 """
 
+import functools
+import inspect
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from approxmcmc.errors import ApproxMCMCError
 
 WRONG_KIND = (TypeError, ValueError, OverflowError)
 
@@ -16,3 +20,20 @@ def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: s
     if not str(error).startswith(owner):
         shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
         error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
+
+
+def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that notes its arguments on an error that is none of the package's."""
+    names = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def named(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except WRONG_KIND as error:
+            if not isinstance(error, ApproxMCMCError):
+                given = dict(zip(names, args, strict=False)) | kwargs
+                note_values(error, function.__name__, given, "an argument")
+            raise
+
+    return named

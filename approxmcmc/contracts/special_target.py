@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts.target import Target
+from approxmcmc.contracts.target import Target, TermWork
 
 
 class CompiledConditionals(NamedTuple):
@@ -84,6 +84,11 @@ class DoublyIntractableTarget(Target):
     """
 
     @property
+    def term_work(self) -> TermWork:
+        """Nothing: its likelihood is no sum of terms that a step could evaluate."""
+        return TermWork(0.0, None, 0.0)
+
+    @property
     @abc.abstractmethod
     def observed_statistics(self) -> np.ndarray:
         """s(y); float64, shape (dim,)."""
@@ -125,6 +130,11 @@ class CompiledEstimator(NamedTuple):
 
 class EstimatedTarget(Target):
     """A posterior whose likelihood is known through random estimates alone."""
+
+    @property
+    def term_work(self) -> TermWork:
+        """Nothing: its likelihood is no sum of terms that a step could evaluate."""
+        return TermWork(0.0, None, 0.0)
 
     @abc.abstractmethod
     def compile_log_prior(self) -> Any:

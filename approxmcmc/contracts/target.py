@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,20 @@ class CompiledTarget(NamedTuple):
     prior_rows: int = 0
 
 
+class TermWork(NamedTuple):
+    """What a term of a target takes, counted and never timed, so that a choice that follows from it is repeatable.
+
+    `operations` are scalar ones, of a term, `gradient` those of its gradient, None where the target has none; `bytes`
+    of data are read for it. `code` says who wrote it: the ``"library"``, whose kernels are compiled once per machine, a
+    user in ``"python"``, or PyTensor, from a ``"graph"``; these are compiled for each new model.
+    """
+
+    operations: float
+    gradient: float | None
+    bytes: float
+    code: Literal["library", "python", "graph"] = "library"
+
+
 class Target(abc.ABC):
     """A posterior distribution whose likelihood is a product of `n_obs` terms.
 
@@ -44,11 +58,20 @@ class Target(abc.ABC):
     n_obs: int
     """Number of terms N."""
 
+    n_rows: int | None = None
+    """Rows that the user gave, where a term is not a row; None: `n_obs`."""
+
+    reads_rows: bool = True
+    """Whether who reads a term reads rows of the data; False where numbers made at set-up stand for them."""
+
     variables: Variables
     """Names and shapes of the parameters."""
 
     terms_are_likelihood: bool = True
     """Whether the terms add up to the whole log-likelihood; see `Population`."""
+
+    why_no_terms: str = ""
+    """Why its log density cannot be read term by term, so that only a `WholeSampler` takes it; "" where it can."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -88,8 +111,16 @@ class Target(abc.ABC):
         return None
 
     @property
+    def term_work(self) -> TermWork:
+        """What a term takes: by default two operations for each number of its data, and three times that a gradient."""
+        data = self.compile().data
+        numbers = sum(array.size for array in data) / self.n_obs
+        gradient = 6.0 * numbers if isinstance(self, DifferentiableTarget) else None
+        return TermWork(2.0 * numbers, gradient, sum(array.nbytes for array in data) / self.n_obs)
+
+    @property
     def plain(self) -> "Target":
-        """The same posterior as its user gave it: this target, unless its terms are an expansion of another's."""
+        """The same posterior, a row a term: this target, unless its terms expand another's or stand for rows."""
         return self
 
     @property
@@ -135,6 +166,10 @@ class DifferentiableTarget(abc.ABC):
     @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
+
+    def compile_prior_gradient(self) -> Any:
+        """Compile ``add_prior_gradient(theta, out)`` alone, where that needs no gradient of the terms; for modes."""
+        return self.compile_gradient().add_prior_gradient
 
 
 class CompiledBound(NamedTuple):

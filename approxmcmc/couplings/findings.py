@@ -8,10 +8,10 @@ import xarray as xr
 from scipy.stats import norm
 
 from approxmcmc.couplings.debiasing import optimal_share
-from approxmcmc.couplings.forms import Record
-from approxmcmc.couplings.measure import AtDraws, Draws, Measure, at_draws
-from approxmcmc.couplings.summands import Average, Drift, average, shares, unknown
-from approxmcmc.couplings.verdict import Evidence, verdict
+from approxmcmc.couplings.forms import AuditRecord
+from approxmcmc.couplings.measure import AtDraws, Draws, Quantities, at_draws
+from approxmcmc.couplings.summands import Average, DriftCurve, average, shares, unknown
+from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.diagnostics.gates import distance
 
 MEANINGS = {
@@ -41,28 +41,32 @@ MEANINGS = {
 }
 
 
-class Finished(NamedTuple):
-    """A finished run of audits; `audited` are their places among all draws, `rows` and `drift` what couplings gave."""
+class FinishedAudits(NamedTuple):
+    """A finished run of audits; `audited` are their places among all draws, `rows` and `drift` what couplings gave.
+
+    `unseen` says which part of the bias its form does not see.
+    """
 
     trace: xr.DataTree
-    measure: Measure
+    measure: Quantities
     draws: Draws
     audited: np.ndarray
-    records: list[Record]
+    records: list[AuditRecord]
     rows: np.ndarray
-    drift: Drift
+    drift: DriftCurve
     audit_seconds: float
     seconds: float
     confidence: float
     max_steps: int
     other_passes: float
     forgetting_time: float
+    unseen: str
 
 
-def as_dataset(run: Finished) -> xr.Dataset:
+def as_dataset(run: FinishedAudits) -> xr.Dataset:
     """Return all figures of a run; see `bias`."""
     columns = {
-        name: np.array(values) for name, values in zip(Record._fields, zip(*run.records, strict=True), strict=True)
+        name: np.array(values) for name, values in zip(AuditRecord._fields, zip(*run.records, strict=True), strict=True)
     }
     confidence, launched = run.confidence, columns["weight"] != 0.0
     has_delta = bool(np.isfinite(columns["delta"]).all())
@@ -87,7 +91,7 @@ def as_dataset(run: Finished) -> xr.Dataset:
         "seconds": run.seconds,
         "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
         "verdict": told,
-        "reasons": "; ".join(reasons),
+        "reasons": "; ".join([*reasons, *([run.unseen] if run.unseen else [])]),
     }
     per_audit = {
         name: ("audit", columns[name]) for name in ("delta", "alpha", "alpha_hat", "weight", "meeting_time", "met")
@@ -100,7 +104,7 @@ def as_dataset(run: Finished) -> xr.Dataset:
     return dataset
 
 
-def _by_estimand(run: Finished, found: Average, at: AtDraws) -> dict[str, Any]:
+def _by_estimand(run: FinishedAudits, found: Average, at: AtDraws) -> dict[str, Any]:
     lower, upper = found.interval(run.confidence)
     margin = norm.ppf(0.5 + 0.5 * run.confidence) * np.hypot(found.error, np.nan_to_num(at.error))
     debiased = at.mean - found.mean
@@ -120,7 +124,7 @@ def _by_estimand(run: Finished, found: Average, at: AtDraws) -> dict[str, Any]:
     return {name: ("estimand", value) for name, value in values.items()}
 
 
-def _drift(run: Finished) -> dict[str, Any]:
+def _drift(run: FinishedAudits) -> dict[str, Any]:
     longest = max((record.meeting_time for record in run.records), default=0)
     drift = run.drift.until(max(longest, 1))
     margin = norm.ppf(0.5 + 0.5 * run.confidence) * drift.error
@@ -132,11 +136,17 @@ def _drift(run: Finished) -> dict[str, Any]:
 
 
 def _evidence(
-    run: Finished, found: Average, at: AtDraws, launched: np.ndarray, met: np.ndarray, strain: np.ndarray, scalars: Any
-) -> Evidence:
+    run: FinishedAudits,
+    found: Average,
+    at: AtDraws,
+    launched: np.ndarray,
+    met: np.ndarray,
+    strain: np.ndarray,
+    scalars: Any,
+) -> AuditSummary:
     usable = (at.sd > 0.0) & np.isfinite(found.mean)
     sd = at.sd[usable]
-    return Evidence(
+    return AuditSummary(
         [label for label, kept in zip(run.measure.labels, usable, strict=True) if kept],
         found.mean[usable] / sd,
         found.error[usable] / sd,

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.threshold import exact_probability
-from approxmcmc.couplings.kernels import Kernel, coupling_of
+from approxmcmc.acceptance.laws.probability import exact_probability
+from approxmcmc.couplings.kernels import ExactKernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.order import is_reshuffled
 
 
-class Record(NamedTuple):
+class AuditRecord(NamedTuple):
     """What is known of one audit; NaN where it does not apply.
 
     `weight` multiplies the sum over the coupled chains, 0 where none was launched, `meeting_time` is the length of
@@ -46,7 +47,7 @@ class Record(NamedTuple):
     met: bool = True
 
 
-class Streams(NamedTuple):
+class AuditStreams(NamedTuple):
     """Random numbers of the audits, none of which a chain has used: proposals and orders, roulette, coupled chains."""
 
     audit: np.random.Generator
@@ -54,7 +55,7 @@ class Streams(NamedTuple):
     coupling: np.random.Generator
 
 
-Audit = tuple[Record, Meeting | None]
+Audit = tuple[AuditRecord, Meeting | None]
 
 
 class AuditForm:
@@ -78,7 +79,17 @@ class AuditForm:
         self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
-    def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
+    def unseen(self, attrs: Mapping[Any, Any]) -> str:
+        """Say which part of the bias of a run, known by its attributes, audits do not see; "" if they see all."""
+        size = int(attrs.get("block_size", 0))
+        if not size or is_reshuffled(self.target.n_obs, size):
+            return ""
+        return (
+            f"the run read its rows in {-(-self.target.n_obs // size)} blocks of one partition, and audits average "
+            "over partitions: the bias of that one is not in these figures; form='drift' sees it"
+        )
+
+    def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Audit one step; None where a log density was NaN."""
         found = self.auditors[chain].look(theta, number, self.orders)
         if found is None:
@@ -88,7 +99,7 @@ class AuditForm:
         delta = float(each.mean()) - alpha
         noise = float(each.std(ddof=1)) / math.sqrt(each.size) if each.size > 1 else math.inf
         log_density = float(self.target.log_prior(theta)) + found.log_likelihood
-        record = Record(
+        record = AuditRecord(
             delta, noise, alpha, alpha + delta, float(np.abs(each - alpha).mean()), found.log_ratio,
             found.energy_change, log_density, 2.0,
         )  # fmt: skip
@@ -101,7 +112,7 @@ class AuditForm:
         )
         return _with(record, meeting, delta / chance), meeting
 
-    def learn(self, records: Sequence[Record]) -> None:
+    def learn(self, records: Sequence[AuditRecord]) -> None:
         """Set the roulette's constant to the size of the deltas that a pilot has seen."""
         self.roulette = float(np.sqrt(np.mean(np.square([record.delta for record in records]))))
 
@@ -112,11 +123,15 @@ class DriftForm:
     name, learns = "drift", False
     roulette = math.nan
 
-    def __init__(self, kernel: Kernel, coupling: Coupling, max_steps: int) -> None:
+    def __init__(self, kernel: ExactKernel, coupling: Coupling, max_steps: int) -> None:
         self.coupling, self.max_steps = coupling, max_steps
         self.target = kernel.target.compile() if coupling.knows_density else None
 
-    def __call__(self, streams: Streams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
+    def unseen(self, attrs: Mapping[Any, Any]) -> str:
+        """Return "": exact steps from the draws see their whole bias."""
+        return ""
+
+    def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Couple the exact chain from theta with itself, one step ahead."""
         known, log_density, passes = math.nan, math.nan, 0.0
         if self.target is not None:
@@ -127,14 +142,14 @@ class DriftForm:
             streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(known, known)
         )
         alpha = float(exact_probability(np.array(meeting.first.log_ratio), self.coupling.rule))
-        record = Record(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)
+        record = AuditRecord(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)
         return _with(record, meeting, -1.0), meeting
 
-    def learn(self, records: Sequence[Record]) -> None:
+    def learn(self, records: Sequence[AuditRecord]) -> None:
         """Learn nothing: each audit has its coupling."""
 
 
-def _with(record: Record, meeting: Meeting, weight: float) -> Record:
+def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
     """Return the record with its coupling; chains that were together at once have nothing between them."""
     steps = meeting.paths.shape[1]
     launched = weight if steps else 0.0
@@ -160,6 +175,6 @@ def _as_key(adapted: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(adapted.items()))
 
 
-def drift_form(kernel: Kernel, max_steps: int) -> DriftForm:
+def drift_form(kernel: ExactKernel, max_steps: int) -> DriftForm:
     """Return form (B) for an exact kernel."""
     return DriftForm(kernel, coupling_of(kernel.target, kernel.sampler), max_steps)

@@ -14,7 +14,7 @@ LARGEST_DIFFERENCE = 1e-6  # of two log densities of one posterior, beyond a con
 POINTS = 10
 
 
-class Kernel(NamedTuple):
+class ExactKernel(NamedTuple):
     """An exact sampler, and the target whose posterior it leaves invariant."""
 
     target: Any
@@ -26,7 +26,7 @@ def coupling_of(target: Target, sampler: Sampler) -> Coupling:
     return Coupling(sampler.coupling(target))
 
 
-def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> Kernel:
+def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKernel:
     """Return the exact kernel that the user names, or the default one; `points` (n, dim) are draws to check it at.
 
     Raises
@@ -35,7 +35,7 @@ def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> Kernel:
         When it is not exact, or its target has another posterior.
     """
     if kernel is None:
-        return Kernel(*default_kernel(target, points))
+        return ExactKernel(*default_kernel(target, points))
     own, sampler = kernel if isinstance(kernel, tuple) and len(kernel) == 2 else (target, kernel)
     why = "it is no sampler" if not isinstance(sampler, Sampler) else sampler.why_not_invariant(own)
     if why:
@@ -46,7 +46,7 @@ def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> Kernel:
         )
     if own is not target:
         _check_same_posterior(own, target, points[np.linspace(0, len(points) - 1, POINTS).astype(int)])
-    return Kernel(own, sampler)
+    return ExactKernel(own, sampler)
 
 
 def _check_same_posterior(own: Any, target: Target, points: np.ndarray) -> None:

@@ -67,7 +67,7 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
     return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace))
 
 
-class Measure(abc.ABC):
+class Quantities(abc.ABC):
     """Estimands: their labels, and ``measure(theta, log_density) -> values`` of shape (n, n_estimands)."""
 
     labels: list[str]
@@ -78,7 +78,7 @@ class Measure(abc.ABC):
         """Return the values at states (n, dim) with these log densities (n,)."""
 
 
-class Moments(Measure):
+class Moments(Quantities):
     """All parameters, their squares about the means of the draws, and the log density; or the parameters alone."""
 
     def __init__(self, target: Target, draws: Draws, with_density: bool) -> None:
@@ -97,7 +97,7 @@ class Moments(Measure):
         return np.hstack([theta, *squares, *([log_density[:, None]] if self.with_density else [])])
 
 
-class Functions(Measure):
+class Functions(Quantities):
     """The user's functions of the posterior Dataset, as in `risk`."""
 
     def __init__(self, estimands: Mapping[str, Estimand], trace: xr.DataTree, target: Target) -> None:
@@ -123,7 +123,7 @@ class Functions(Measure):
 
 def measure_of(
     estimands: Mapping[str, Estimand] | None, trace: xr.DataTree, target: Target, draws: Draws, with_density: bool
-) -> Measure:
+) -> Quantities:
     """Return the estimands of a run; None: all moments."""
     return Moments(target, draws, with_density) if estimands is None else Functions(estimands, trace, target)
 
@@ -136,7 +136,7 @@ class AtDraws(NamedTuple):
     sd: np.ndarray
 
 
-def at_draws(measure: Measure, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
+def at_draws(measure: Quantities, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
     """Return the moments over all draws; where the log density is wanted, over those `audited`, which know theirs."""
     chains, n_draws, _ = draws.theta.shape
     if not measure.with_density:

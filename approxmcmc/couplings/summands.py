@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from approxmcmc.couplings.measure import Measure
+from approxmcmc.couplings.measure import Quantities
 from approxmcmc.couplings.meeting import Meeting
 
 POINTS_AT_ONCE = 20_000
@@ -17,7 +17,7 @@ STEPS = 30  # at which the drift is reported
 class Summands:
     """Collects weight * sum_{t < tau} [h(X_t) - h(Y_t)] of each audit, for all estimands at once."""
 
-    def __init__(self, measure: Measure, max_steps: int) -> None:
+    def __init__(self, measure: Quantities, max_steps: int) -> None:
         self.measure, k = measure, len(measure.labels)
         self.steps = np.unique(np.geomspace(1, max_steps, STEPS).astype(np.int64))
         self.rows: list[np.ndarray] = []
@@ -58,17 +58,19 @@ class Summands:
             self.rows[row] = sums[-1]
         self.waiting, self.points = [], 0
 
-    def finish(self) -> tuple[np.ndarray, "Drift"]:
+    def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
         """Return the summands (n_audits, n_estimands), and the drift up to the longest coupling."""
         self._evaluate()
         rows = np.array(self.rows)
         n = len(rows)
         mean = self.partial / n
         variance = np.maximum(self.partial_squares / n - mean**2, 0.0) / max(n - 1, 1)
-        return rows, Drift(np.append(0, self.steps), *(np.vstack([0.0 * m[:1], m]) for m in (mean, np.sqrt(variance))))
+        return rows, DriftCurve(
+            np.append(0, self.steps), *(np.vstack([0.0 * m[:1], m]) for m in (mean, np.sqrt(variance)))
+        )
 
 
-class Drift(NamedTuple):
+class DriftCurve(NamedTuple):
     """By how much T exact steps move the mean of each estimand: T (n,), value and standard error (n, n_estimands).
 
     In the sign of a bias: what the exact chain takes off.
@@ -78,10 +80,10 @@ class Drift(NamedTuple):
     value: np.ndarray
     error: np.ndarray
 
-    def until(self, last: int) -> "Drift":
+    def until(self, last: int) -> "DriftCurve":
         """Return the drift without steps at which no coupling was left."""
         kept = slice(int(np.searchsorted(self.steps, last)) + 1)
-        return Drift(self.steps[kept], self.value[kept], self.error[kept])
+        return DriftCurve(self.steps[kept], self.value[kept], self.error[kept])
 
 
 class Average(NamedTuple):

@@ -21,7 +21,7 @@ NOTICED, NEGLIGIBLE = 0.05, 0.1  # posterior standard deviations
 ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
 
 
-class Evidence(NamedTuple):
+class AuditSummary(NamedTuple):
     """What the rules read: figures of a run, see `bias`; `bias`, `error` and `variance` in posterior sds."""
 
     labels: Sequence[str]
@@ -38,10 +38,10 @@ class Evidence(NamedTuple):
     confidence: float
 
 
-Rule = Callable[[Evidence], tuple[str, list[str]] | None]
+Rule = Callable[[AuditSummary], tuple[str, list[str]] | None]
 
 
-def verdict(found: Evidence) -> tuple[str, list[str]]:
+def verdict(found: AuditSummary) -> tuple[str, list[str]]:
     """Return the verdict, and sentences that give its reasons."""
     for rule in (_cut_off, _stood_still, _bound_says_nothing, _one_coupling_rules, _biased, _too_few_to_see, _small):
         told = rule(found)
@@ -50,7 +50,7 @@ def verdict(found: Evidence) -> tuple[str, list[str]]:
     return _inconclusive(found)
 
 
-def _cut_off(found: Evidence) -> tuple[str, list[str]] | None:
+def _cut_off(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.unmet:
         return None
     told = (
@@ -60,7 +60,7 @@ def _cut_off(found: Evidence) -> tuple[str, list[str]] | None:
     return NOT_APPLICABLE, [told]
 
 
-def _stood_still(found: Evidence) -> tuple[str, list[str]] | None:
+def _stood_still(found: AuditSummary) -> tuple[str, list[str]] | None:
     if found.n_couplings or np.isfinite(found.error).any():
         return None
     told = (
@@ -70,7 +70,7 @@ def _stood_still(found: Evidence) -> tuple[str, list[str]] | None:
     return INCONCLUSIVE, [told]
 
 
-def _bound_says_nothing(found: Evidence) -> tuple[str, list[str]] | None:
+def _bound_says_nothing(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.tv_upper >= LARGEST_BOUND:
         return None
     told = (
@@ -81,7 +81,7 @@ def _bound_says_nothing(found: Evidence) -> tuple[str, list[str]] | None:
     return NOT_APPLICABLE, [told]
 
 
-def _one_coupling_rules(found: Evidence) -> tuple[str, list[str]] | None:
+def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.largest_share > LARGEST_SHARE:
         return None
     told = (
@@ -92,7 +92,7 @@ def _one_coupling_rules(found: Evidence) -> tuple[str, list[str]] | None:
     return INCONCLUSIVE, [told]
 
 
-def _biased(found: Evidence) -> tuple[str, list[str]] | None:
+def _biased(found: AuditSummary) -> tuple[str, list[str]] | None:
     margin = norm.ppf(1.0 - 0.5 * (1.0 - found.confidence) / len(found.bias)) * found.error
     seen = np.flatnonzero((np.abs(found.bias) > margin) & (np.abs(found.bias) > NOTICED))
     if not seen.size:
@@ -105,7 +105,7 @@ def _biased(found: Evidence) -> tuple[str, list[str]] | None:
     return BIASED, [told]
 
 
-def _too_few_to_see(found: Evidence) -> tuple[str, list[str]] | None:
+def _too_few_to_see(found: AuditSummary) -> tuple[str, list[str]] | None:
     wanted = SIGHTINGS * found.forgetting_time
     if not found.n_audits < wanted:
         return None
@@ -118,14 +118,14 @@ def _too_few_to_see(found: Evidence) -> tuple[str, list[str]] | None:
     return INCONCLUSIVE, [told]
 
 
-def _small(found: Evidence) -> tuple[str, list[str]] | None:
+def _small(found: AuditSummary) -> tuple[str, list[str]] | None:
     upper = np.abs(found.bias) + norm.ppf(0.5 + 0.5 * found.confidence) * found.error
     if not (upper < NEGLIGIBLE).all():
         return None
     return SMALL, [f"every bias is below {upper.max():.2g} posterior sd (limit {NEGLIGIBLE:g})"]
 
 
-def _inconclusive(found: Evidence) -> tuple[str, list[str]]:
+def _inconclusive(found: AuditSummary) -> tuple[str, list[str]]:
     quantile = norm.ppf(0.5 + 0.5 * found.confidence)
     wanted = float(np.max(found.variance)) * (quantile / NOTICED) ** 2
     upper = np.abs(found.bias) + quantile * found.error

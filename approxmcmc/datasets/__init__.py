@@ -4,12 +4,10 @@ from approxmcmc.datasets.a9a import a9a
 from approxmcmc.datasets.covertype import covertype
 from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.eeg import eeg_eye_state
-from approxmcmc.datasets.florentine import florentine_business
 from approxmcmc.datasets.ijcnn1 import ijcnn1
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99
 from approxmcmc.datasets.mnist import mnist_7v9, mnist_7v9_pca
-from approxmcmc.datasets.molecule import molecule
-from approxmcmc.datasets.network import Network
+from approxmcmc.datasets.networks import Network, florentine_business, molecule
 from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.synthetic import synthetic_logistic, synthetic_stand_in
 from approxmcmc.datasets.tall import TALL_DATA, tall_data, tall_target

@@ -1,6 +1,6 @@
-"""Download through scikit-learn, in a process of its own that can be stopped.
+"""Where data sets are kept on this computer, and how they come there: through scikit-learn, in a process of its own.
 
-A socket that hangs cannot be interrupted from inside its thread, and a download that goes on in the background would
+A socket that hangs cannot be interrupted from inside its thread, and a download that continues in the background would
 disturb what is being timed. So the download is a child process, killed when its time is over.
 """
 
@@ -10,10 +10,52 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from approxmcmc.datasets.places import write_arrays
+import numpy as np
+
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import DatasetError
+
+DATA_VARIABLE = "APPROXMCMC_DATA_DIR"
+
+
+def data_folder() -> Path | None:
+    """Return the folder that ``APPROXMCMC_DATA_DIR`` names, or None."""
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named) if named else None
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloaded data."""
+    return user_cache("datasets")
+
+
+def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Read named arrays from a ``.npz`` file; objects are never unpickled.
+
+    Raises
+    ------
+    DatasetError
+        When the file is damaged or lacks an array. A missing file raises FileNotFoundError.
+    """
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            return {name: stored[name] for name in names}
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged archive fails in many ways: zip, zlib, numpy's header, a missing key
+        raise DatasetError(f"{path} cannot be read as a data set with {', '.join(names)}: {error}") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays whole or not at all: a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as temporary, temporary.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub takes arrays for flags
+
 
 TIME_LIMIT = 20.0  # seconds
 QUIET_PERIOD = 600.0  # seconds after a failure in which no other process tries again

@@ -12,7 +12,7 @@ import numpy as np
 
 from approxmcmc.datasets import downloads
 from approxmcmc.datasets.dataset import Dataset, checksum
-from approxmcmc.datasets.places import DATA_VARIABLE, cache_folder, data_folder, read_arrays
+from approxmcmc.datasets.downloads import DATA_VARIABLE, cache_folder, data_folder, read_arrays
 from approxmcmc.engine.files.paths import CACHE_VARIABLE
 from approxmcmc.errors import DatasetError, DatasetWarning, InvalidInputError
 

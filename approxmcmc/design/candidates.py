@@ -1,8 +1,8 @@
 """What `choose_sampler` can choose from: one entry for each lever, with what it can cost at best.
 
 A candidate says whether a target has what it needs, makes its target and its sampler, and knows a *floor*: no run of it
-is faster than that. A floor is a bound from below, counted in passes over the data, so that a candidate whose floor is
-above what another one was measured to need is never compiled.
+is faster than that. A floor is a bound from below of counted work, so that a candidate whose floor is above what
+another one needs is neither made nor compiled.
 """
 
 import dataclasses
@@ -18,37 +18,33 @@ from approxmcmc.contracts import (
     Sampler,
     Target,
 )
-from approxmcmc.design.normal_by_pilot import trajectories, why_no_gradient
+from approxmcmc.design import nuts
+from approxmcmc.design.floors import (
+    Floor,
+    of_few_rows,
+    of_few_rows_exactly,
+    of_gradient_steps,
+    of_trajectory,
+    of_walks,
+    seconds_of_trajectories,
+    seconds_with_a_core,
+    seconds_with_products,
+)
+from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
+from approxmcmc.design.work import Counted
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.linear import LinearTarget
 
-SURROGATE_STEP = 5e-6  # seconds; no measured transition with its decision was faster
-PILOT_PASSES = 6000  # 750 trajectories, each of some 8 gradients
-TRIAL_STEPS = 400  # of four chains, half of them to burn in
 SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
-
-
-class Floor(NamedTuple):
-    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
-
-    `foretold` says that the set-up will hardly take longer, being nothing but passes over the data. `trial` are the
-    seconds of the shortest trial, after which an answer is so much later.
-    """
-
-    set_up: float
-    per_draw: float
-    foretold: bool = False
-    trial: float = 0.0
 
 
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's.
 
-    `law` is where chains start, where that is not the normal law that all candidates know.
+    `law` is where chains start; None where the target knows better.
     """
 
     target: Target
@@ -71,7 +67,16 @@ class Candidate:
     floor
         What it costs at best.
     why_not
-        Says why a target cannot have it, or nothing.
+        Says why a target cannot have it, or nothing. Asked anew as more becomes known.
+    law
+        Which law of the posterior it needs: the ``"mode"``, a ``"pilot"``, ``"fit"`` (the mode, or a pilot where there
+        is none), or none.
+    parts
+        What it compiles for a new model, beside the terms.
+    seconds
+        What so much counted work takes.
+    is_counted
+        Whether its price is that of its floor, and no trial is made.
     """
 
     name: str
@@ -79,6 +84,10 @@ class Candidate:
     make: Callable[[Situation], Pairing]
     floor: Callable[[Situation], Floor]
     why_not: Callable[[Situation], str] = lambda known: ""
+    law: str = ""
+    parts: frozenset[str] = frozenset()
+    seconds: Callable[[Situation, Counted], float] = lambda known, counted: seconds_with_products(known, counted, 0.0)
+    is_counted: bool = False
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -94,19 +103,19 @@ def _walk(known: Situation) -> RandomWalk:
 
 
 def _exact_walk(known: Situation) -> Pairing:
-    return Pairing(known.target, MetropolisHastings(_walk(known), ExactTest()))
+    return Pairing(known.target, MetropolisHastings(_walk(known), ExactTest()), known.fit)
 
 
 def _independent_draws(known: Situation) -> Pairing:
-    independent = PreconditionedCrankNicolson(0.0, known.law)
+    independent = PreconditionedCrankNicolson(0.0, known.mode)
     proposal = Mixture([independent, _walk(known)], weights=[1.0 - SHARE_OF_WALKS, SHARE_OF_WALKS])
-    return Pairing(known.target, MetropolisHastings(proposal, ExactTest()))
+    return Pairing(known.target, MetropolisHastings(proposal, ExactTest()), known.mode)
 
 
 def _langevin(known: Situation) -> Pairing:
     # 1.65^2 d^(-1/3) and .574 are best in high dimension (Roberts and Rosenthal 1998).
-    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.fit, target_acceptance=0.574)
-    return Pairing(known.target, MetropolisHastings(step, ExactTest()))
+    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.mode, target_acceptance=0.574)
+    return Pairing(known.target, MetropolisHastings(step, ExactTest()), known.mode)
 
 
 def _trajectories(known: Situation) -> Pairing:
@@ -114,75 +123,109 @@ def _trajectories(known: Situation) -> Pairing:
 
 
 def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
-    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
+    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test), known.mode)
+
+
+# --- what a target cannot have ---
+
+
+def _no_covariance(known: Situation) -> str:
+    return known.why_no_covariance
 
 
 def _no_gradient(known: Situation) -> str:
-    """Say why a target has no gradient steps, or nothing."""
-    return why_no_gradient(known.target)
+    return known.why_no_covariance if known.has_gradient else "the target has no gradient"
+
+
+def _no_mode_or_gradient(known: Situation) -> str:
+    """Say why there are no Langevin steps; in the metric of a pilot trajectories forget faster."""
+    return _no_gradient(known) or known.why_no_expansion
 
 
 def _no_mode(known: Situation) -> str:
-    """Say why there is no expansion, or nothing."""
-    return "" if known.has_mode else "the posterior has no mode to expand at"
+    return known.why_no_expansion or known.why_no_covariance
 
 
-def _passes(count: Callable[[int], float], step: int = 1) -> Callable[[Situation], Floor]:
-    """Return the floor of who reads all data `count(dim)` times for an effective draw, and `step` times in a step."""
-
-    def floor(known: Situation) -> Floor:
-        return Floor(0.0, known.pass_seconds * count(known.dim), trial=known.pass_seconds * TRIAL_STEPS * step)
-
-    return floor
-
-
-def _pilot(known: Situation) -> Floor:
-    """Return the floor of trajectories: a pilot, unless there was one, and d^(1/4) gradients and a density for each."""
-    set_up = PILOT_PASSES * known.pass_seconds if known.has_mode else 0.0
-    step = known.pass_seconds * (1.0 + known.dim**0.25)
-    return Floor(set_up, step, foretold=True, trial=TRIAL_STEPS * step)
-
-
-def _expansion(known: Situation) -> Floor:
-    """Return the floor of core rows: passes for first and second derivatives, and next to nothing for a draw."""
-    if known.has_core_rows:
-        return Floor(0.0, SURROGATE_STEP)
-    return Floor(known.expansion_seconds, SURROGATE_STEP)
-
-
-def _exact_expansion(known: Situation) -> Floor:
-    """Return the floor with an exact test, which reads all rows where nothing bounds the single terms."""
-    floor = _expansion(known)
-    if isinstance(known.target, LinearTarget):
-        return floor
-    return floor._replace(per_draw=known.pass_seconds, trial=TRIAL_STEPS * known.pass_seconds)
+def _no_expansion(known: Situation) -> str:
+    return known.why_no_expansion or known.why_no_rows
 
 
 # Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
 TALL = (
-    Candidate("independent draws and a walk, exact test", True, _independent_draws, _passes(lambda dim: 1.0)),
-    # A step reads the data twice, for gradient and density, and forgets at most half its variance.
     Candidate(
-        "Langevin steps, exact test", True, _langevin, _passes(lambda dim: 1.5 * dim ** (1 / 3), 2), _no_gradient
+        "independent draws and a walk, exact test",
+        True,
+        _independent_draws,
+        of_walks(lambda dim: 1.0),
+        _no_mode,
+        law="mode",
+        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
     ),
-    Candidate("Hamiltonian trajectories, exact test", True, _trajectories, _pilot, _no_gradient),
+    Candidate(
+        "Langevin steps, exact test",
+        True,
+        _langevin,
+        of_gradient_steps,
+        _no_mode_or_gradient,
+        law="mode",
+        parts=frozenset({"gradient"}),
+        seconds=lambda known, counted: seconds_with_products(known, counted, 3.0 * counted.steps),
+    ),
+    Candidate(
+        "Hamiltonian trajectories, exact test",
+        True,
+        _trajectories,
+        of_trajectory,
+        _no_gradient,
+        law="pilot",
+        parts=frozenset({"gradient"}),
+        seconds=seconds_of_trajectories,
+    ),
     # Best efficiencies of walks are near .33 / d.
-    Candidate("random walk, exact test", True, _exact_walk, _passes(lambda dim: max(1.0, float(dim)))),
-    Candidate("core rows, surrogate transitions, exact test", True, _surrogate(None), _exact_expansion, _no_mode),
+    Candidate(
+        "random walk, exact test",
+        True,
+        _exact_walk,
+        of_walks(lambda dim: max(1.0, float(dim))),
+        _no_covariance,
+        law="fit",
+        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
+    ),
+    Candidate(
+        "core rows, surrogate transitions, exact test",
+        True,
+        _surrogate(None),
+        of_few_rows_exactly,
+        _no_expansion,
+        law="mode",
+        parts=frozenset({"gradient", "expansion"}),
+        seconds=seconds_with_a_core,
+    ),
     Candidate(
         "core rows, surrogate transitions, t-test",
         False,
         _surrogate(SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)),
-        _expansion,
-        _no_mode,
+        of_few_rows,
+        _no_expansion,
+        law="mode",
+        parts=frozenset({"gradient", "expansion"}),
+        seconds=seconds_with_a_core,
+    ),
+    Candidate(
+        nuts.name(),
+        True,
+        lambda known: Pairing(known.target, nuts.sampler(known.target)),
+        lambda known: Floor(nuts.set_up_seconds(known), step := nuts.seconds_per_draw(known), per_step=step),
+        nuts.why_not,
+        is_counted=True,
     ),
 )
 GIBBS = Candidate(
-    "Gibbs, exact", True, lambda known: Pairing(known.target, Gibbs(ExactTest())), _passes(lambda dim: 0.0)
+    "Gibbs, exact", True, lambda known: Pairing(known.target, Gibbs(ExactTest())), lambda known: Floor(0.0, 0.0)
 )
 EXCHANGE = Candidate(
     "exchange",
     True,
     lambda known: Pairing(known.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
-    _passes(lambda dim: 0.0),
+    lambda known: Floor(0.0, 0.0),
 )

@@ -1,16 +1,21 @@
 """The sampler for a user who named none: the lever that answers first, by what short trials measure.
 
-1. The mode and the curvature there; where there is no mode, mean and covariance of an exact pilot chain.
-2. Every candidate has a floor: seconds below which it cannot answer. The one with the lowest floor is tried first.
-3. A trial measures seconds per step, effective draws per step, and the error of a test. That gives a *price*,
+0. Terms that stand for many rows take the place of rows where that is exact (`targets.compressed`).
+1. Every candidate has a floor: seconds of counted work below which it cannot answer, with what it would have to make
+   first: the mode, a pilot chain, an expansion, compiled code. The one with the lowest floor is tried first.
+2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
+   *price*,
 
-       seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, the risk in squared posterior standard deviations.
+   s the seconds of an effective draw, t those of a step, n the steps that are made whatever they say, the risk in
+   squared posterior standard deviations.
    Trials are short while a rival could be better, see `contest`.
-4. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
+3. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
    the answer is near, or trials have taken their share of the budget.
-5. Exact, where that is nearly as fast; else the fastest whose predicted error is allowed.
+4. Exact, where that is nearly as fast; else the fastest whose predicted error is allowed.
+
+Seconds are those of the constants in `work`: the choice is a function of seed, model, versions and kind of processor.
 """
 
 import dataclasses
@@ -23,14 +28,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from approxmcmc.contracts import Target
-from approxmcmc.design.candidates import Pairing, candidates
-from approxmcmc.design.contest import begin, best_of, contenders, enter, floor_of, measure, spent, why_not_tried
+from approxmcmc.contracts import Target, WholeSampler
+from approxmcmc.design import nuts
+from approxmcmc.design.candidates import TALL, Pairing, candidates
+from approxmcmc.design.contest import (
+    begin,
+    best_of,
+    contenders,
+    count,
+    enter,
+    look_again,
+    measure,
+    spent,
+    tuning_steps,
+    why_not_tried,
+)
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
-from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-
-PILOT_TUNE = (50, 1000)  # tuning steps of the run: ten autocorrelation times of the trial, within these
+from approxmcmc.engine.messages import first_clause
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from approxmcmc.interop.any_model import as_target
+from approxmcmc.targets import compressed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,11 +58,13 @@ class Choice:
     Parameters
     ----------
     target
-        The posterior, in the form that the sampler needs: the user's target, or its `CoreRows`.
+        The posterior, in the form that the sampler needs: the user's target, its `targets.compressed` form, or the
+        `CoreRows` of either.
     sampler
         What to run on it.
     initvals
-        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps.
+        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps. None where
+        there was no trial.
     tune
         Tuning steps that suffice from there.
     table
@@ -59,7 +79,7 @@ class Choice:
 
     target: Target
     sampler: Any
-    initvals: np.ndarray
+    initvals: np.ndarray | None
     tune: int
     table: pd.DataFrame
     sentence: str
@@ -77,8 +97,8 @@ def choose_sampler(
     time_limit: float | None = None,
     target_ess: float | None = None,
     bias: float | str | None = None,
+    draws: int | None = None,
     chains: int = 4,
-    cores: int = 1,
     random_seed: Any = None,
 ) -> Choice:
     """Return the sampler that answers first, and the table of what was measured.
@@ -86,7 +106,7 @@ def choose_sampler(
     Parameters
     ----------
     target
-        A target of the library.
+        A target of the library, or a ``pymc.Model``.
     time_limit
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
@@ -94,7 +114,10 @@ def choose_sampler(
     bias
         ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
         exact sampler wherever one needs at most twice the time of the fastest.
-    chains, cores
+    draws
+        Steps of each chain that the run makes at the least, as `sample` does for the draws that it keeps; None: no more
+        than effective draws take.
+    chains
         Of the run that follows.
     random_seed
         Of the trials.
@@ -108,18 +131,23 @@ def choose_sampler(
     Raises
     ------
     InvalidInputError
-        When an argument is out of range, or the target's initial point has no finite log density.
+        When an argument is out of range.
     IncompatibleError
-        When no candidate fits the target.
-    NotFiniteError
-        When a term or the prior is NaN or infinite on the way to the mode, or in a pilot.
+        When no candidate fits the target; the message has the reason of each, such as a density that is NaN, infinite
+        or improper.
+
+    Warns
+    -----
+    SamplingWarning
+        When a pilot found the posterior improper, and another sampler is taken all the same.
 
     Notes
     -----
-    Prices are measured, so that a choice between two that are equally fast may differ from run to run; what is drawn
-    depends on the seed and on the choice alone. `predicted_error` is E|alpha^ - alpha| times steps per effective draw,
-    which is of the size of the bias of the worst parameter, or above it. A sampler that was not tried has its floor as
-    price, and its verdict says so.
+    Prices are seconds of counted work (terms, gradients, products of matrices, compilation for a new model) by
+    constants that ship; with a `random_seed` the choice is the same in every run on one kind of processor. The columns
+    ``measured_us_per_step`` and those of seconds are what a clock said, and nothing follows from them.
+    `predicted_error` is E|alpha^ - alpha| times steps per effective draw, which is of the size of the bias of the worst
+    parameter, or above it. A sampler that was not tried has its floor as price, and its verdict says so.
 
     References
     ----------
@@ -133,33 +161,48 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = checked_goal(time_limit, target_ess, bias, min(chains, cores))
+    goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
-    known = survey(target, seed)
+    target = as_target(target)
+    if isinstance(target, Target) and target.why_no_terms:
+        return _only_nuts(target)
+    target = compressed(target)
+    known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
         best = best_of(entries, goal)
-        for entry in waiting:
-            entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
         # Who can answer soon needs no better floor: then the first in the table, with less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
         entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
-        if not entry.verdict and (trial := begin(entry, known, goal, best, chains, seed)):
+        if not entry.verdict and entry.candidate.is_counted:
+            count(entry, known, goal)
+        elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
-            measure(entry, trial, goal, best, hope)
+            measure(entry, trial, known, goal, best, hope)
+        if isinstance(entry.failure, NotFiniteError):
+            known.undefined.append(entry.candidate.name)
+        for other in entries:
+            look_again(other, known, goal)
     while unfinished := contenders(entries, goal):
         for entry, trial in unfinished:
-            measure(entry, trial, goal, best_of(entries, goal), math.inf)
+            measure(entry, trial, known, goal, best_of(entries, goal), math.inf)
+        for other in entries:
+            look_again(other, known, goal)
     chosen = best_of(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
+    if known.alarm:
+        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=2)
     _judge(entries, chosen, goal)
     return _choice(entries, chosen, known, goal, time.perf_counter() - began)
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
     """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    if target.why_no_terms:
+        return Pairing(target, nuts.sampler(target))
+    target = compressed(target)
     known = survey(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
@@ -198,15 +241,29 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     beside = f"; {rivals[0].candidate.name} {rivals[0].price:.2g}" if rivals else "; no rival could be faster"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
     sentence = f"{chosen.candidate.name} ({guarantee}): {goal.unit} about {chosen.price:.2g}{beside}"
-    fit = known.fit
+    taken = sum(law.seconds for law in known.laws())
     attrs = {
-        "setup_mode_seconds": fit.seconds if fit else 0.0,
-        "setup_mode_passes": fit.passes if fit else 0,
-        "setup_design_seconds": seconds - (fit.seconds if fit else 0.0),
+        "setup_mode_seconds": taken,
+        "setup_mode_passes": sum(law.passes for law in known.laws()),
+        "setup_design_seconds": seconds - taken,
+        "counted_seconds_per_step": found.seconds_per_step,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
     }
-    low, high = PILOT_TUNE
-    tune = int(np.clip(10.0 * found.memory, low, high))
+    tune = tuning_steps(found)
+    if isinstance(setting.sampler, WholeSampler):
+        tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
+
+
+def _only_nuts(target: Target) -> Choice:
+    """Return NUTS for a model that cannot be read row by row, and why no other candidate fits it."""
+    sampler, name = nuts.sampler(target), nuts.name(target)
+    why = first_clause(target.why_no_terms)
+    others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
+    rows = [(name, True, "chosen"), *others]
+    table = pd.DataFrame([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
+    sentence = f"{name} (exact): {why}"
+    attrs = {"chosen": sentence, "choice": table.to_json(orient="records")}
+    return Choice(target, sampler, None, sampler.tuning_steps(target), table, sentence, attrs, name)

@@ -4,22 +4,29 @@ A trial is short while a rival could be better, by its floor: it goes on once al
 may still be the best.
 """
 
+import functools
 import math
 import time
 import warnings
 
+from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
 from approxmcmc.design.prices import Entry, Wanted
-from approxmcmc.design.survey import Situation
-from approxmcmc.design.trial import ENOUGH, Trial
+from approxmcmc.design.survey import FAILURES, Situation
+from approxmcmc.design.trial import ENOUGH, Measured, Trial
+from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.initial import start_law
 
+PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
 NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # seconds that nobody minds: for one, for all
+# Effective draws of a trial that says something. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps,
+# and would have been taken for trajectories with 60: its run had R-hat 1.4.
+TELLING = 15.0
 # By so much a short trial may be off: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
 OFF_BY = 4.0
 
@@ -29,18 +36,40 @@ def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
+def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Write the floor and the verdict of a candidate anew, by what has become known; one may fall after its trial."""
+    if entry.verdict:
+        return
+    entry.verdict = entry.candidate.why_not(known)
+    if entry.verdict:
+        entry.measured = entry.unfinished = None
+    elif entry.measured is None or entry.candidate.is_counted:
+        entry.floor, entry.has_set_up = floor_of(entry.candidate, known, goal)
+        if entry.measured is not None:
+            count(entry, known, goal)
+
+
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
-    """Return the price at best, its trial included, and whether a set-up may take longer.
+    """Return the price at best, its trial and compilation included, and whether a set-up may take longer.
 
     Less once another candidate has made what it needs.
     """
     floor = candidate.floor(known)
-    return goal.price(floor.set_up + floor.trial, floor.per_draw), floor.set_up > 0.0 and not floor.foretold
+    shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
+    afterwards = audits_of(candidate, known)
+    trial = 0.0 if candidate.is_counted else floor.trial
+    set_up = floor.set_up + trial + shared + afterwards
+    return goal.price(set_up, floor.per_draw, floor.per_step), not floor.foretold
+
+
+def audits_of(candidate: Candidate, known: Situation) -> float:
+    """Return the seconds of the audits that a run needs to tell whether it is biased; exact samplers need none."""
+    return 0.0 if candidate.exact else ENOUGH_AUDITS * AUDIT * known.pass_seconds
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
-    """Return the seconds that trials have taken; the set-up of the best is not lost."""
-    return sum(entry.trial_seconds + (entry.set_up_seconds if entry is not best else 0.0) for entry in entries)
+    """Return the seconds of counted work that trials have taken; the set-up of the best is not lost."""
+    return sum(entry.trial + (entry.set_up if entry is not best else 0.0) for entry in entries)
 
 
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
@@ -56,40 +85,68 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot ask less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
-    if entry.has_set_up and spent > max(
-        SHARE_OF_TRIALS * goal.seconds(best.measured.seconds_per_draw), LEAST_FOR_TRIALS
-    ):
+    budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)
+    if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
         return "not tried: trials have taken their share of the budget"
     return ""
 
 
-def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, chains: int, seed: int) -> Trial | None:
+def count(entry: Entry, known: Situation, goal: Wanted) -> None:
+    """Make a candidate whose price is counted, or say in its entry why it is not possible; its floor is its price."""
+    try:
+        entry.setting = entry.candidate.make(known)
+    except FAILURES as error:
+        entry.verdict, entry.failure = why_not_possible(error), error
+        return
+    floor = entry.candidate.floor(known)
+    entry.price, entry.set_up = entry.floor, floor.set_up
+    entry.measured = Measured(floor.per_draw, math.nan, 1.0, 0.0, floor.set_up, None, 1.0, math.inf)
+
+
+def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
     """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
+    candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
-        return best is not None and goal.price(0.0, seconds_per_step) > NEARLY * best.price
+        return best is not None and goal.price(0.0, seconds_per_step, seconds_per_step) > NEARLY * best.price
 
-    detail("trying %s", entry.candidate.name)
+    detail("trying %s", candidate.name)
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
-            entry.setting = entry.candidate.make(known)
+            entry.set_up = candidate.floor(known).set_up
+            entry.setting = candidate.make(known)
+            known.compiled.update({"terms", *candidate.parts})
             entry.set_up_seconds = time.perf_counter() - began
-            law = entry.setting.law or known.fit
-            draw = law.draw if law else start_law(entry.setting.target, entry.setting.sampler)
-            trial = Trial(entry.setting, draw, chains=chains, random_seed=seed, hopeless=hopeless)
-    except ApproxMCMCError as error:
-        entry.verdict = f"not possible: {error}"
+            law = entry.setting.law
+            trial = Trial(
+                entry.setting,
+                law.draw if law else start_law(entry.setting.target, entry.setting.sampler),
+                chains=known.chains,
+                random_seed=seed,
+                price=functools.partial(candidate.seconds, known),
+                audit_seconds=AUDIT * known.pass_seconds,
+                hopeless=hopeless,
+            )
+    except FAILURES as error:
+        entry.verdict, entry.failure = why_not_possible(error), error
         return None
-    entry.trial_seconds = trial.spent
+    entry.trial_seconds = trial.clock_seconds
+    entry.trial = trial.spent
     if trial.gave_up:
         entry.verdict = "given up after a few steps: each takes too long"
         return None
     return trial
 
 
-def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: float) -> None:
+def why_not_possible(error: Exception) -> str:
+    """Return the verdict of a candidate whose set-up or trial failed."""
+    reason = str(error) if isinstance(error, ApproxMCMCError) else f"{type(error).__name__}: {error}"
+    return f"not possible: {reason}"
+
+
+def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
     """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
 
     A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
@@ -99,16 +156,27 @@ def measure(entry: Entry, trial: Trial, goal: Wanted, best: Entry | None, hope: 
 
     def worth(seconds_per_draw: float) -> float:
         fastest = min(seconds_per_draw, best.measured.seconds_per_draw if best and best.measured else math.inf)
-        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest), hope), LEAST_TRIAL)
+        return max(SHARE_OF_TRIAL * min(goal.seconds(fastest, 0.0), hope), LEAST_TRIAL)
 
     try:
         found = trial.measure(worth, audited=not entry.exact)
-    except ApproxMCMCError as error:
-        entry.verdict, entry.measured, entry.unfinished = f"not possible: {error}", None, None
+    except FAILURES as error:
+        entry.verdict, entry.failure = why_not_possible(error), error
+        entry.measured, entry.unfinished = None, None
         return
-    entry.trial_seconds = trial.spent
-    entry.measured, entry.price = found, goal.price(0.0, found.seconds_per_draw, found.error)
+    entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
+    left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step
+    price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
+    entry.measured, entry.price = found, price
+    if entry.candidate.law == "pilot" and found.effective >= TELLING:
+        known.trajectories.append(found.seconds_per_step)
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
+
+
+def tuning_steps(found: Measured) -> int:
+    """Return the tuning steps of a run that starts where the trial was: ten of its autocorrelation times."""
+    low, high = PILOT_TUNE
+    return min(max(int(10.0 * found.memory), low), high)
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
@@ -119,8 +187,12 @@ def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
 
 
 def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
-    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap."""
+    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap.
+
+    Those whose trials say something come first: chains that hardly move all seem to have the same few effective draws.
+    """
     allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
+    allowed = [entry for entry in allowed if entry.measured and entry.measured.effective >= TELLING] or allowed
     exact = [entry for entry in allowed if entry.exact]
     cheapest = min(allowed, key=lambda entry: entry.price, default=None)
     if goal.prefers_exact and exact and cheapest is not None:

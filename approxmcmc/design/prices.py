@@ -1,8 +1,10 @@
 """Prices of candidates: what the user wants, and what each candidate would ask for it.
 
-    price = seconds to `target_ess` effective draws,    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+    price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-s the seconds of an effective draw, the risk in squared posterior standard deviations.
+s the seconds of an effective draw, t those of a step, of which a run makes n whatever its draws say; the risk in
+squared posterior standard deviations. Seconds are those of counted work on one core (`work`): neither a clock nor the
+number of cores moves a price.
 """
 
 import dataclasses
@@ -17,7 +19,7 @@ from approxmcmc.sampling.goals import ENOUGH
 ALLOWED_BIAS = 0.02  # posterior standard deviations
 # Seconds: who could answer by then needs no rival, whose compilation takes longer. A short trial flatters who sticks in
 # places: independent draws on MNIST were to answer in .22 s, and took .84.
-SOON = 0.2
+SOON = 0.5
 TOO_BIASED = "predicted error above"  # how the verdict of such a candidate begins
 COLUMNS = (
     "candidate",
@@ -25,6 +27,7 @@ COLUMNS = (
     "verdict",
     "price",
     "us_per_step",
+    "measured_us_per_step",
     "data_per_step",
     "ess_per_step",
     "ess_per_second",
@@ -36,25 +39,24 @@ COLUMNS = (
 
 
 class Wanted(NamedTuple):
-    """What the user wants: effective draws or an end, the bias that is allowed, and threads."""
+    """What the user wants: effective draws or an end, the bias that is allowed, and steps that are made anyway."""
 
     target_ess: float
     time_limit: float | None
     bias: float
     prefers_exact: bool
-    threads: int
+    fewest_steps: float = 0.0
 
-    def price(self, set_up: float, per_draw: float, error: float = 0.0) -> float:
+    def price(self, set_up: float, per_draw: float, per_step: float, error: float = 0.0) -> float:
         """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
-        per_draw /= self.threads
         if self.time_limit is None:
-            return set_up + self.target_ess * per_draw
+            return set_up + max(self.target_ess * per_draw, self.fewest_steps * per_step)
         left = self.time_limit - set_up
         return error**2 + per_draw / left if left > 0.0 else math.inf
 
-    def seconds(self, per_draw: float) -> float:
+    def seconds(self, per_draw: float, per_step: float) -> float:
         """Return the budget of a sampler."""
-        return self.target_ess * per_draw / self.threads if self.time_limit is None else self.time_limit
+        return self.price(0.0, per_draw, per_step) if self.time_limit is None else self.time_limit
 
     @property
     def near(self) -> float:
@@ -65,7 +67,8 @@ class Wanted(NamedTuple):
     def unit(self) -> str:
         """What a price is."""
         if self.time_limit is None:
-            return f"seconds to {self.target_ess:g} effective draws"
+            steps = f" in {self.fewest_steps:g} steps or more" if self.fewest_steps else ""
+            return f"seconds to {self.target_ess:g} effective draws{steps}"
         return f"risk at {self.time_limit:g} s, posterior sd squared"
 
 
@@ -73,7 +76,8 @@ class Wanted(NamedTuple):
 class Entry:
     """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found.
 
-    `unfinished` is a trial that was cut short, because a rival could be better.
+    `unfinished` is a trial that was cut short, because a rival could be better. `set_up` and `trial` are seconds of
+    counted work, `set_up_seconds` and `trial_seconds` what the clock says of the same, for the table.
     """
 
     candidate: Candidate
@@ -84,6 +88,9 @@ class Entry:
     setting: Pairing | None = None
     measured: Measured | None = None
     unfinished: Trial | None = None
+    failure: Exception | None = None
+    set_up: float = 0.0
+    trial: float = 0.0
     set_up_seconds: float = 0.0
     trial_seconds: float = 0.0
 
@@ -96,10 +103,11 @@ class Entry:
         """Return the columns of the table."""
         found = self.measured
         figures = (
-            (math.nan,) * 6
+            (math.nan,) * 7
             if found is None
             else (
                 found.seconds_per_step * 1e6,
+                found.clock_seconds_per_step * 1e6,
                 found.data_per_step,
                 found.ess_per_step,
                 1.0 / found.seconds_per_draw,
@@ -111,7 +119,7 @@ class Entry:
         return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
 
 
-def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> Wanted:
+def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: float = 0.0) -> Wanted:
     """Check what the user wants."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
@@ -123,4 +131,4 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, threads: int) -> W
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
     wanted = ENOUGH if target_ess is None else float(target_ess)
-    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None, max(threads, 1))
+    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None, fewest_steps)

@@ -1,126 +1,271 @@
-"""What is known of a target before anything is tried: its mode and the curvature there, and what a pass takes."""
+"""What is known of a target before anything is tried, and what is found on the way: mode, pilot, core rows.
+
+Each is made when a candidate that needs it is tried, once. What it would cost is counted work (`work`).
+"""
 
 import dataclasses
 import functools
 import math
-import time
-import timeit
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, Target
+from approxmcmc.contracts import Target
+from approxmcmc.design.memory import of_matrices, why_too_large
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.engine.terms.gradients import ALL_ROWS
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.design.work import PRODUCT, STEP, TRANSITION, Rates, compilation, rates_of
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.surrogate import CoreRows
-from approxmcmc.surrogate.pilot import run_pilot
+from approxmcmc.surrogate.pilot import STEPS, run_pilot
 from approxmcmc.targets import Laplace, laplace
-from approxmcmc.targets.expansion.general import GeneralExpansion
+from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
-TIMED_ROWS = 1 << 17  # at a time, to price a pass over all
-FEW_ROWS = 256  # likewise for gradients row by row
+# What may stop a set-up short: a density that is NaN, infinite or improper, a matrix that is singular, no memory.
+FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
+
 EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, and bounds
+NEWTON_STEPS = 4  # of a search for a mode, with all data
+CLIMB = 40  # gradients of a climb before them
+PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: trajectories, each of so many gradients
+WALK_STEPS = 4500  # of a pilot chain without gradients
+ONE_BY_ONE = 20.0  # times a term: a gradient of PyTensor's code of a single row
+BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
+
+
+class ImproperError(IncompatibleError):
+    """A pilot found that a posterior seems improper."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Situation:
-    """What is known of a target before anything is tried.
+    """What is known of a target before anything is tried, and what is made on the way.
 
     Parameters
     ----------
     target
         The posterior.
-    fit
-        The normal law at the mode or, with a `decrement` of NaN, of a pilot; None where theta has none.
-    pass_seconds
-        Seconds in which all terms are evaluated once.
     seed
         Of pilot chains.
+    chains
+        Of the run that follows.
+    compiled
+        What a candidate that was made has compiled of the model: "terms", "gradient", "expansion".
+    undefined
+        Candidates that met a density that is NaN or infinite.
+    trajectories
+        Seconds of a trajectory in the metric of the pilot, once trials have found steps that are short enough.
     """
 
     target: Target
-    fit: Laplace | None
-    pass_seconds: float
     seed: int = 0
+    chains: int = 4
+    compiled: set[str] = dataclasses.field(default_factory=set)
+    undefined: list[str] = dataclasses.field(default_factory=list)
+    trajectories: list[float] = dataclasses.field(default_factory=list)
+    _found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def dim(self) -> int:
         """Length of theta."""
         return int(self.target.variables.size)
 
-    @property
-    def law(self) -> Laplace:
-        """The normal law, for candidates that need one."""
-        if self.fit is None:
-            raise IncompatibleError(f"{self.target!r} has no normal approximation")
-        return self.fit
-
-    @property
-    def has_mode(self) -> bool:
-        """Whether the normal law is that at a mode."""
-        return not math.isnan(self.law.decrement)
+    @functools.cached_property
+    def rates(self) -> Rates:
+        """Seconds of a term and of its gradient, by counted work."""
+        return rates_of(self.target)
 
     @functools.cached_property
+    def pass_seconds(self) -> float:
+        """Seconds in which all terms are evaluated once."""
+        return self.target.n_obs * self.rates.term
+
+    @functools.cached_property
+    def gradient_seconds(self) -> float:
+        """Seconds in which the gradients of all terms are evaluated once; NaN without a gradient."""
+        return self.target.n_obs * self.rates.gradient
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the terms have a gradient."""
+        return not math.isnan(self.gradient_seconds)
+
+    @property
+    def has_predictors(self) -> bool:
+        """Whether terms are functions of linear predictors, whose expansion is short."""
+        return isinstance(self.target, LinearTarget | PredictorsTarget)
+
+    @functools.cached_property
+    def why_no_mode(self) -> str:
+        """Why the mode says nothing of the posterior, before it is sought.
+
+        A Laplace approximation of d parameters by N rows is off by about d^2 / N nats (Shun and McCullagh 1995). Under
+        independent normal priors that is mostly far less. In a hierarchy it is not: there a pilot is needed anyway.
+        """
+        target, dim = self.target, self.dim
+        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, where statistics stand for them
+        if target.normal_prior is not None or n_obs >= dim**2:
+            return ""
+        return f"{n_obs} terms say too little of {dim} parameters for a normal law at the mode"
+
+    # --- laws of the posterior, each made once ---
+
+    @property
+    def mode(self) -> Laplace:
+        """The normal law at the mode.
+
+        Raises
+        ------
+        IncompatibleError
+            When there is none, with the reason.
+        """
+        if self.why_no_mode:
+            raise IncompatibleError(self.why_no_mode)
+        return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # likewise
+
+    @property
     def pilot(self) -> Laplace:
         """The normal law of a pilot chain, whether there is a mode or not."""
-        return normal_by_pilot(self.target, random_seed=self.seed) if self.has_mode else self.law
+        return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
+
+    @property
+    def fit(self) -> Laplace:
+        """The normal law at the mode, or that of a pilot where there is none."""
+        return self.pilot if self.why_no_expansion else self.mode
+
+    @property
+    def why_no_expansion(self) -> str:
+        """Why there is no mode to expand at, as far as is known; nothing while none was sought."""
+        failed = self._found.get("mode")
+        return self.why_no_mode or (str(failed) if isinstance(failed, Exception) else "")
+
+    @property
+    def alarm(self) -> str:
+        """What a pilot says of a posterior that seems improper; else nothing."""
+        failed = self._found.get("pilot")
+        return str(failed) if isinstance(failed, ImproperError) else ""
+
+    @property
+    def core_rows(self) -> CoreRows:
+        """The posterior with its core rows, shared by the candidates that differ in the test alone."""
+        return self._once(  # type: ignore[no-any-return]  # likewise
+            "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether the "mode", the "pilot" or the "core rows" are made, or have failed."""
+        return name in self._found
+
+    def laws(self) -> list[Laplace]:
+        """Return the laws that were made."""
+        return [law for law in self._found.values() if isinstance(law, Laplace)]
+
+    def _run_pilot(self) -> Laplace:
+        """Run a pilot; of a posterior that seems improper it says nothing."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SamplingWarning)
+            try:
+                return normal_by_pilot(self.target, random_seed=self.seed)
+            except SamplingWarning as improper:
+                raise ImproperError(str(improper)) from improper
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what is made, once; what failed fails again without being tried."""
+        if name not in self._found:
+            try:
+                self._found[name] = make()
+            except FAILURES as error:
+                self._found[name] = error
+        found = self._found[name]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    # --- what they cost, where they are not made ---
+
+    def seconds_of(self, law: str) -> float:
+        """Return the seconds that a law would take, compilation included: "mode", "pilot", "fit" or nothing."""
+        if law == "fit":
+            law = "pilot" if self.why_no_expansion else "mode"
+        if not law or self.has(law):
+            return 0.0
+        return (self._pilot_seconds if law == "pilot" else self._mode_seconds) + self.seconds_to_compile(
+            frozenset({"terms", "expansion" if law == "mode" and self.has_predictors else "gradient"})
+        )
+
+    def seconds_to_compile(self, parts: frozenset[str]) -> float:
+        """Return the seconds to compile what this model needs and has not."""
+        return compilation(self.target, parts, self.compiled)
+
+    @property
+    def _pilot_seconds(self) -> float:
+        if not self.has_gradient:
+            return WALK_STEPS * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
+        return PILOT_STEPS * LEAPFROGS * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
+
+    @property
+    def _mode_seconds(self) -> float:
+        dim, n_obs = self.dim, self.target.n_obs
+        solved = NEWTON_STEPS * BLAS * dim**3
+        if self.has_predictors:
+            return NEWTON_STEPS * (self.pass_seconds + n_obs * BLAS * self._columns**2) + solved
+        if self.has_gradient:
+            return (CLIMB + NEWTON_STEPS * (2 + 2 * dim)) * self.gradient_seconds + solved
+        return (2 * dim * CLIMB + NEWTON_STEPS * dim**2) * self.pass_seconds + solved
+
+    @property
+    def _columns(self) -> int:
+        """Numbers of a row that its predictors add up."""
+        target = self.target
+        return int(target.design.additions if isinstance(target, PredictorsTarget) else self.dim)
 
     @functools.cached_property
     def expansion_seconds(self) -> float:
-        """Seconds in which every row is expanded, at best: by closed forms, differences of gradients, or of terms.
+        """Seconds in which core rows are made, at best: every row expanded, and the pilot chain on the surrogate.
 
-        Gradients row by row are measured: one of PyTensor's code takes as long as 20 rows of a pass.
+        Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
         """
-        if isinstance(self.target, LinearTarget | PredictorsTarget):
-            return EXPANSION_PASSES * self.pass_seconds
-        expansion, theta = GeneralExpansion(self.target, 2), self.law.mode
-        if expansion.gradients is None:
-            return self.dim**2 * self.pass_seconds
-        rows = min(expansion.n_rows, FEW_ROWS)
-        runs = timeit.repeat(lambda: expansion.slopes(theta, 0, rows), timer=time.thread_time, number=1, repeat=3)
-        return 2.0 * self.dim * min(runs) * expansion.n_rows / rows
+        dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
+        if self.target.normal_prior is None:  # else the core may be empty, and the normal law enough
+            chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
+        if self.has_predictors or isinstance(self.target, ExpandsItself):
+            return EXPANSION_PASSES * self.pass_seconds + chain
+        if not self.has_gradient:
+            return dim**2 * self.pass_seconds + chain
+        single = ONE_BY_ONE * self.rates.term if self.target.term_work.code == "graph" else self.rates.gradient
+        return 2.0 * dim * n_obs * single + chain
 
-    @functools.cached_property
-    def core_rows(self) -> CoreRows:
-        """The posterior with its core rows, shared by the candidates that differ in the test alone."""
-        return CoreRows(self.target, at=run_pilot(self.target, fit=self.law))
+    # --- memory ---
 
     @property
-    def has_core_rows(self) -> bool:
-        """Whether somebody has asked for them."""
-        return "core_rows" in self.__dict__
+    def why_no_covariance(self) -> str:
+        """Say that a covariance would take too much memory, or nothing."""
+        return why_too_large(of_matrices(self.dim, self.chains))
+
+    @property
+    def why_no_rows(self) -> str:
+        """Say why rows cannot be expanded: a density that is not finite, which no expansion notices, or memory."""
+        target, dim = self.target, self.dim
+        if self.undefined:
+            return f"a density that is not finite ({self.undefined[0]}) goes unnoticed where rows are expanded"
+        if isinstance(target, LinearTarget):
+            numbers = 4.0
+        elif isinstance(target, PredictorsTarget):
+            numbers = float(target.likelihood.n_numbers)
+        else:
+            numbers = 1.0 + dim + dim * (dim + 1) / 2.0
+        too_large = why_too_large(8.0 * numbers * target.n_obs + of_matrices(dim, self.chains))
+        if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are, too
+            return self.why_no_covariance
+        return too_large
 
 
-def survey(target: Any, seed: int) -> Situation:
-    """Find the mode, or what stands in for it, and time a pass over the data."""
+def survey(target: Any, seed: int, chains: int = 4) -> Situation:
+    """Return what is known of a target: nothing is evaluated yet."""
     if not isinstance(target, Target):
-        raise IncompatibleError(
-            f"choose_sampler needs a target, found {type(target).__name__}; give a pm.Model to from_pymc first"
-        )
-    if isinstance(target, (DiscreteTarget, DoublyIntractableTarget)):
-        return Situation(target, None, 0.0)
-    fit = _normal_law(target, seed)
-    compiled = target.compile()
-    return Situation(target, fit, _pass_seconds(compiled, fit.mode), seed)
-
-
-def _pass_seconds(compiled: CompiledTarget, theta: np.ndarray) -> float:
-    """Return the seconds in which one thread evaluates all terms, from some rows at a time."""
-    rows = min(compiled.n_obs, TIMED_ROWS)
-    seconds: list[float] = []
-    while len(seconds) < 2 or (len(seconds) < 5 and sum(seconds) < 0.01):
-        lo = len(seconds) * rows % (compiled.n_obs - rows + 1)
-        out, began = np.empty(rows), time.thread_time()
-        compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, lo + rows, out)
-        seconds.append(time.thread_time() - began)
-    return min(seconds) * compiled.n_obs / rows
-
-
-def _normal_law(target: Any, seed: int) -> Laplace:
-    try:
-        return laplace(target)
-    except InvalidInputError:
-        return normal_by_pilot(target, random_seed=seed)
+        raise IncompatibleError(f"choose_sampler needs a target or a pm.Model, found {type(target).__name__}")
+    return Situation(target, seed, chains)

@@ -1,12 +1,12 @@
 """A short run of a candidate: what a step costs, how much it is worth, and how far its test is off.
 
 Chains burn in for a fixed number of steps, then run for levels that double, until they have said enough or a budget is
-spent. With n steps of all chains, s seconds a step and the smallest bulk ESS over parameters,
+spent. With n steps of all chains, s seconds of counted work (`work`) a step, and the smallest bulk ESS over parameters,
 
     seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS.
 
-Short chains flatter a sampler that mixes badly, by a small factor: n steps of a chain that has not moved count as one
-effective draw.
+A clock is read as well, for the table; nothing follows from it. Short chains flatter a sampler that mixes badly, by a
+small factor: n steps of a chain that has not moved count as one effective draw.
 """
 
 import math
@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
-from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.design.candidates import Pairing
+from approxmcmc.design.work import Counted
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
 from approxmcmc.errors import NotFiniteError
@@ -35,9 +35,9 @@ MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a mill
 class Measured(NamedTuple):
     """What a trial found: per step of one chain, and per effective draw.
 
-    `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. What no clock can change:
-    `starts`, shape (chains, dim), where the chains were after a fixed number of steps, and `memory`, the steps for an
-    effective draw in the first level. `effective` is the effective draws of the whole trial.
+    `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. `starts`, shape (chains,
+    dim), is where the chains were after a fixed number of steps, None without a trial, `memory` the steps for an
+    effective draw in the first level, `effective` the effective draws of the whole trial.
     """
 
     seconds_per_step: float
@@ -45,9 +45,10 @@ class Measured(NamedTuple):
     ess_per_step: float
     error: float
     compile_seconds: float
-    starts: np.ndarray
+    starts: np.ndarray | None
     memory: float
     effective: float
+    clock_seconds_per_step: float = math.nan
 
     @property
     def seconds_per_draw(self) -> float:
@@ -58,8 +59,8 @@ class Measured(NamedTuple):
 class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` runs them further.
 
-    Seconds are those of the processor, which other work on the machine does not lengthen; `spent` are those of all
-    steps and audits, without the first step, which loads code and data.
+    `price` gives the seconds of counted work; `spent` are those of all steps and audits. `audit_seconds` are those of
+    an audit.
 
     Raises
     ------
@@ -74,6 +75,8 @@ class Trial:
         *,
         chains: int,
         random_seed: int,
+        price: Callable[[Counted], float],
+        audit_seconds: float,
         hopeless: Callable[[float], bool],
     ) -> None:
         self.dim = setting.target.variables.size
@@ -88,21 +91,19 @@ class Trial:
         )
         self.chains, self.compile_seconds = made.chains, made.compile_seconds
         self.draws = np.empty((chains, 0, self.dim))
-        self.seconds, self.touched, self.spent = 0.0, 0.0, 0.0
+        self.price, self.audit_seconds, self.spent = price, audit_seconds, 0.0
+        self.seconds, self.touched, self.clock_seconds = 0.0, 0.0, 0.0
         self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0
         self.gave_up = False
         self._burn_in(hopeless)
 
     def _burn_in(self, hopeless: Callable[[float], bool]) -> None:
         """Run the chains in; stop after a glance where `hopeless(seconds per step)`."""
-        self._advance(1)  # loads code and data
-        self._forget()
-        self.spent = 0.0
         self._advance(GLANCE)
         if hopeless(self.seconds / self.draws[..., 0].size):
             self.gave_up = True
             return
-        self._advance(BURN_IN - GLANCE - 1)
+        self._advance(BURN_IN - GLANCE)
         self.starts = self.draws[:, -1].copy()
         self._forget()
 
@@ -127,18 +128,18 @@ class Trial:
             self.starts,
             self.memory,
             self.ess,
+            self.clock_seconds / n_steps,
         )
 
     def _accumulated_error(self, seconds: float) -> float:
-        """Audit steps from the trial's draws for some seconds; return E|alpha^ - alpha| times steps per draw."""
+        """Audit as many steps as some seconds allow; return E|alpha^ - alpha| times steps per effective draw."""
         makers = [chain.auditor for chain in self.chains]
         auditors = [make(draws) for make, draws in zip(makers, self.draws, strict=True) if make is not None]
         if not auditors:
             return math.nan
-        began = time.thread_time()
         errors: list[float] = []
         noises: list[float] = []
-        while len(errors) < FEWEST_AUDITS or (len(errors) < MOST_AUDITS and time.thread_time() - began < seconds):
+        for _ in range(int(min(max(seconds / self.audit_seconds, FEWEST_AUDITS), MOST_AUDITS))):
             k = len(errors) % len(auditors)
             place = len(errors) * self.draws.shape[1] // MOST_AUDITS
             found = auditors[k](self.draws[k, place], BURN_IN + place)
@@ -146,7 +147,7 @@ class Trial:
                 return math.nan
             errors.append(found["audit_acceptance_error"])
             noises.append(found["audit_acceptance_noise"])
-        self.spent += time.thread_time() - began
+        self.spent += len(errors) * self.audit_seconds
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
         return off * self.draws[..., 0].size / self.ess
 
@@ -158,10 +159,12 @@ class Trial:
             values = np.empty((steps, len(VALUE_NAMES)))
             began = time.thread_time()
             made = chain.advance(steps, 1, draws, counts, values)
-            took = time.thread_time() - began
-            self.seconds, self.spent = self.seconds + took, self.spent + took
+            self.clock_seconds += time.thread_time() - began
             self._refuse_failure(chain, made, steps)
-            self.touched += float(counts[:, TOUCHED].sum())
+            counted = Counted.of(counts)
+            took = self.price(counted)
+            self.seconds, self.spent = self.seconds + took, self.spent + took
+            self.touched += counted.touched
             rows.append(draws)
         self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)
 
@@ -170,7 +173,7 @@ class Trial:
             raise NotFiniteError(f"a trial run stopped: {chain.explain_failure()}")
 
     def _forget(self) -> None:
-        self.draws, self.seconds, self.touched = self.draws[:, :0], 0.0, 0.0
+        self.draws, self.seconds, self.touched, self.clock_seconds = self.draws[:, :0], 0.0, 0.0, 0.0
 
     def _ess(self) -> float:
         """Return the smallest bulk ESS, at least 1; a parameter that never moved counts as 1."""

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.clock import by_name, with_clocks
 from approxmcmc.diagnostics.cost import full_data_reads
 from approxmcmc.diagnostics.decisions import wrong_decision_rate
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
+from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -167,20 +168,17 @@ def _all_errors(
 
 def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> tuple[float, int]:
     """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved."""
-    import arviz_stats as az
-
     shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
     smallest, stuck = np.inf, 0
     for name, function in functions.items():
         values = np.concatenate([evaluate(name, function, trace).values[:, :shortest] for trace in traces])
         if shortest < 4 or any("weight" in group(trace, "sample_stats") for trace in traces):
-            return np.nan, stuck  # ArviZ needs four draws, and knows no weights
+            return np.nan, stuck  # it takes four draws, and draws of equal weight
         constant = np.all(values == values[:, :1], axis=(1, 2))
         stuck = max(stuck, int(constant.sum()))
         varying = np.ptp(values, axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
         if varying.any():
-            dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values[..., varying])})
-            smallest = min(smallest, float(az.ess(dataset, method="bulk")["f"].min()))
+            smallest = min(smallest, float(bulk_ess(values[..., varying]).min()))
     return (smallest if np.isfinite(smallest) else np.nan), stuck
 
 

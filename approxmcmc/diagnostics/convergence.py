@@ -1,14 +1,14 @@
 r"""Have the chains converged, and do they hold enough draws? Rank-normalised split R-hat, bulk and tail ESS.
 
-ArviZ computes all three (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs and PyMC's:
-R-hat at most 1.01, or what chance makes of it, ESS at least 100 per chain, judged from 100 draws per chain on. They see
-how chains move in the law that they have; that this law is biased, they cannot see.
+All three are those of `rank_statistics` (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs
+and PyMC's: R-hat at most 1.01, or what chance makes of it, ESS at least 100 per chain, judged from 100 draws per chain
+on. They see how chains move in the law that they have; that this law is biased, they cannot see.
 """
 
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -16,6 +16,7 @@ from scipy import special
 
 from approxmcmc.contracts import Finding, Verdict
 from approxmcmc.diagnostics.health import share_of_moves
+from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly its own noise
 LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # the second: share of runs of converged chains that may be told
@@ -24,12 +25,12 @@ LEAST_ESS = 100  # per chain
 # Longer chains are thinned to 1250 to 2500 draws. No verdict changes: where ESS is short of 100 per chain, the
 # autocorrelation time is over 12 of those. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5 s.
 MOST_DRAWS = 2500
-MOST_PARAMETERS = 500  # evenly spaced ones; each takes ArviZ a millisecond
+MOST_PARAMETERS = 500  # evenly spaced ones; each takes half a millisecond
 NAMED = 3  # parameters in a sentence
 
 
-class Measure(NamedTuple):
-    """What ArviZ computes for each parameter; `sign` is 1 where large values are bad, -1 where small ones are."""
+class Statistic(NamedTuple):
+    """What is computed for each parameter; `sign` is 1 where large values are bad, -1 where small ones are."""
 
     name: str
     of: Callable[[np.ndarray], np.ndarray]
@@ -37,28 +38,9 @@ class Measure(NamedTuple):
     digits: str
 
 
-# ArviZ is imported where it computes: it takes most of a second, and chains can start without it.
-def _r_hat(draws: np.ndarray) -> Any:
-    import arviz_stats as az
-
-    return az.rhat(draws)
-
-
-def _bulk_ess(draws: np.ndarray) -> Any:
-    import arviz_stats as az
-
-    return az.ess(draws, method="bulk")
-
-
-def _tail_ess(draws: np.ndarray) -> Any:
-    import arviz_stats as az
-
-    return az.ess(draws, method="tail", prob=(0.05, 0.95))
-
-
-R_HAT = Measure("R-hat", _r_hat, 1, ".4g")
-BULK = Measure("bulk ESS", _bulk_ess, -1, ".0f")
-TAIL = Measure("tail ESS", _tail_ess, -1, ".0f")
+R_HAT = Statistic("R-hat", rank_r_hat, 1, ".4g")
+BULK = Statistic("bulk ESS", bulk_ess, -1, ".0f")
+TAIL = Statistic("tail ESS", tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
@@ -77,7 +59,7 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     posterior
         Draws, dims (chain, draw, ...).
     weighted
-        Whether the draws carry weights, of which ArviZ knows nothing.
+        Whether the draws carry weights, of which they know nothing.
 
     Returns
     -------
@@ -145,7 +127,7 @@ def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
 
 
 def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
-    """Say why ArviZ is not asked, or nothing."""
+    """Say why the draws cannot be judged, or nothing."""
     draws = posterior.sizes["draw"]
     if weighted:
         return "the draws carry weights"
@@ -156,7 +138,7 @@ def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
     return ""
 
 
-def _judged(measure: Measure, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
+def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
     """Compare one measure of all parameters with its limit, and name the worst."""
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])

@@ -9,14 +9,14 @@ import xarray as xr
 
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
-from approxmcmc.diagnostics.accumulated_error import accumulated_error
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
-from approxmcmc.diagnostics.gates import Gate, gates
+from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
 from approxmcmc.diagnostics.health import movement, stopped, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
 from approxmcmc.diagnostics.target_ess import effective
+from approxmcmc.diagnostics.trajectories import trajectories
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,11 +48,12 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     Notes
     -----
     The checks: how the run ended, and whether with the ESS that it was asked for; whether every chain moved; at how
-    many proposals the log density was undefined; what the acceptance test says of its own decisions; the gates that
-    audits answer, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01, or what chance
-    gives where that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; the gates of
-    an expansion. `sample` warns of what fires in one `SamplingWarning`, and stores their names, joined by commas, in
-    the posterior's attribute ``problems``, their rows as JSON in ``diagnosis``.
+    many proposals the log density was undefined; how many trajectories of NUTS diverged or were cut short; what the
+    acceptance test says of its own decisions; the gates that audits answer, and whether the errors of decisions add
+    up; rank-normalised split R-hat (limit 1.01, or what chance gives where that is more), bulk and tail ESS (limit
+    100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one
+    `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute ``problems``, their rows
+    as JSON in ``diagnosis``.
 
     A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
     visits. `risk` against a gold standard can.
@@ -91,6 +92,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *effective(posterior),
             *movement(posterior),
             *undefined(stats),
+            *trajectories(stats, settings),
             *decisions(audited, stats, settings),
             *accumulated_error(audited, mixing, steps),
             *mixing,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.heavy_tails import VARIANCE_RATIO
+from approxmcmc.acceptance.laws.audits import VARIANCE_RATIO
 from approxmcmc.contracts import AcceptanceTest, Finding
 from approxmcmc.diagnostics.records import leaves_invariant
 

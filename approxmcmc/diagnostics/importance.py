@@ -29,9 +29,9 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Finding
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
-from approxmcmc.engine.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)

@@ -1,5 +1,6 @@
 """The effects that a target integrated out, drawn for a finished run."""
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from approxmcmc.contracts import LatentTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
 
-EFFECT, GROUP = "effect", "group"
+MOST_NUMBERS = 10**7  # groups times draws that go into a trace unasked
+SEED = 0x1A7E  # of draws of effects, beside that of the run
 
 
 def latents(
@@ -22,7 +24,8 @@ def latents(
     trace
         Draws of the target, or of an expansion of it.
     target
-        The target that integrates: `targets.NormalGroups` or `targets.GroupedTarget`.
+        The target that integrates: `targets.NormalGroups`, `targets.GroupedTarget`, or what `from_pymc` made of a
+        model with groups.
     groups
         Labels of the groups that are wanted; None: all.
     random_seed
@@ -32,7 +35,8 @@ def latents(
     -------
     xarray.Dataset
         ``effect``, dims (chain, draw, group): what is added to the linear predictor of the group's rows. With random
-        slopes it has the further axis ``effect_name``.
+        slopes it has the further axis ``effect_name``. Of a PyMC model: its effects, and the deterministics of groups,
+        under their own names, dims and coords.
 
     Raises
     ------
@@ -59,19 +63,60 @@ def latents(
     """
     if not isinstance(target, LatentTarget):
         raise IncompatibleError(
-            f"latents needs the target that integrates effects out, NormalGroups or GroupedTarget, found {target!r}; "
+            f"latents needs the target that integrates effects out, such as NormalGroups, found {target!r}; "
             "give the plain target of an expansion"
         )
+    places = _places(target, groups)
+    thetas = flat_draws(trace, target)
+    flat = np.ascontiguousarray(thetas.reshape(-1, thetas.shape[2]))
+    drawn = target.draw_latents(np.random.default_rng(random_seed), flat, places)
+    coords = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
+    labels = {**target.coords_of_latents, target.group_dim: target.group_labels[places]}
+    named = {
+        name: (("chain", "draw", *dims), value.reshape(*thetas.shape[:2], *value.shape[1:]))
+        for name, (dims, value) in target.name_latents(flat, drawn, places).items()
+    }
+    used = {dim for dims, _ in named.values() for dim in dims}
+    return xr.Dataset(named, {**coords, **{name: list(known) for name, known in labels.items() if name in used}})
+
+
+def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
+    """Put the effects that a target integrated out into a finished trace, as the target asks.
+
+    All groups go to ``posterior``. Else the groups asked for go to a group ``latents``, and ``posterior`` holds one NaN
+    for each draw under the name of every effect: a model that is handed such a trace refuses it by that name, where it
+    would silently draw a missing variable from its prior.
+    """
+    plain = target.plain
+    if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:
+        return trace
+    posterior = trace["posterior"].to_dataset()
+    sizes, wanted = posterior.sizes, plain.latents_wanted
+    n_numbers = len(plain.group_labels) * sizes["chain"] * sizes["draw"]
+    seed = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
+    if isinstance(wanted, str) and n_numbers <= MOST_NUMBERS:
+        drawn = latents(trace, plain, random_seed=seed)
+        trace["posterior"] = posterior.assign(drawn).assign_attrs(latents="all groups")
+        return trace
+    missing = xr.DataArray(np.full((sizes["chain"], sizes["draw"]), np.nan), dims=("chain", "draw"))
+    told = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; amc.latents(trace, target, groups) draws them"
+    if not isinstance(wanted, str):
+        told = "those asked for, in the group latents of the trace"
+        trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=seed))
+    missing.attrs["long_name"] = told
+    absent = dict.fromkeys(plain.latent_roots, missing)
+    trace["posterior"] = posterior.assign(absent).assign_attrs(latents=told)
+    return trace
+
+
+def _places(target: LatentTarget, groups: Any) -> np.ndarray:
+    """Return the places of groups given by their labels; None: all."""
     labels = target.group_labels
-    wanted = labels if groups is None else np.atleast_1d(groups)
-    places = np.minimum(np.searchsorted(labels, wanted), len(labels) - 1)
-    unknown = [label for label, place in zip(wanted, places, strict=True) if labels[place] != label]
+    if groups is None:
+        return np.arange(len(labels))
+    known = {label: place for place, label in enumerate(labels.tolist())}
+    wanted = np.atleast_1d(groups).tolist()
+    unknown = [label for label in wanted if label not in known]
     if unknown:
         raise InvalidInputError(f"latents: the groups {unknown[:5]} are none of the {len(labels)} groups of {target!r}")
-    thetas = flat_draws(trace, target)
-    rng = np.random.default_rng(random_seed)
-    found = target.draw_latents(rng, np.ascontiguousarray(thetas.reshape(-1, thetas.shape[2])), places)
-    axes = target.latent_coords
-    coords = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
-    values = found.reshape(*thetas.shape[:2], *found.shape[1:])
-    return xr.Dataset({EFFECT: (("chain", "draw", GROUP, *axes), values)}, {**coords, GROUP: wanted, **axes})
+    return np.array([known[label] for label in wanted], dtype=np.int64)

@@ -64,7 +64,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     >>> dict(amc.log_likelihood(trace, target).log_likelihood.terms.sizes)
     {'chain': 4, 'draw': 200, 'row': 3}
     """
-    _check(trace, target)
+    target = _of_rows(trace, target)
     terms = indexing.LazilyIndexedArray(_Terms(target.compile(), flat_draws(trace, target), _constants(target)))
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
     rows = np.arange(target.n_obs)
@@ -125,6 +125,7 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     """
     import arviz_stats as az  # as in `convergence`: not before there are draws
 
+    target = _of_rows(trace, target)
     compiled = target.compile()
 
     def at_the_mean(observed: xr.DataArray, data: xr.DataTree) -> xr.DataArray:
@@ -167,7 +168,8 @@ def _constants(target: Target) -> np.ndarray:
     return np.broadcast_to(target.omitted_constants, target.n_obs)
 
 
-def _check(trace: xr.DataTree, target: Target) -> None:
+def _of_rows(trace: xr.DataTree, target: Target) -> Target:
+    """Return the target whose terms are rows, checked: of terms that stand for rows, these."""
     foreign = not isinstance(target, Target) or isinstance(target, _WITHOUT_ROWS)
     if foreign or not target.terms_are_likelihood:
         raise IncompatibleError(
@@ -181,3 +183,4 @@ def _check(trace: xr.DataTree, target: Target) -> None:
         raise InvalidInputError(
             "the draws of this trace carry weights, which ArviZ's cross-validation would ignore; resample them first"
         )
+    return target.plain

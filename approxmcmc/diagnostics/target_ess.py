@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Finding, Variables
-from approxmcmc.diagnostics.convergence import BULK, MOST_DRAWS, TAIL, drawn
+from approxmcmc.diagnostics.convergence import BULK, MOST_DRAWS, R_HAT, TAIL, Sample, drawn, r_hat_limit
 
 
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
@@ -15,7 +15,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 
     It is the smallest bulk or tail ESS of the parameters that move, judged on 2500 draws per chain, or on
     `judged_at_least` where that is more. A bulk ESS below `enough` is an answer, since tails take twice as long. 0
-    where no parameter moves, or with fewer than the 4 draws that ArviZ needs.
+    where no parameter moves, or with fewer than the 4 draws that it takes.
 
     Examples
     --------
@@ -28,10 +28,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
     def measure(draws: np.ndarray, enough: float) -> float:
         if draws.shape[1] < 4:
             return 0.0
-        values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
-        dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
-        arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}
-        sample = drawn(xr.Dataset(arrays), most_draws)
+        sample = _judged(variables, draws, most_draws)
         if not sample.labels:
             return 0.0
         with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand at different values
@@ -41,6 +38,36 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
         return 0.0 if math.isnan(least) else least
 
     return measure
+
+
+def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
+    """Return what says whether flat draws, shape (chains, draws, dim), have an R-hat that `convergence` passes.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    >>> agree = chains_agree(Variables({"beta": (2,)}))
+    >>> agree(draws), agree(draws + np.arange(4)[:, None, None])
+    (True, False)
+    """
+
+    def agree(draws: np.ndarray) -> bool:
+        sample, chains = _judged(variables, draws, MOST_DRAWS), draws.shape[0]
+        if chains == 1 or not sample.labels:
+            return True
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r_hat, ess = float(np.max(R_HAT.of(sample.draws))), float(np.min(BULK.of(sample.draws)))
+        return r_hat <= r_hat_limit(ess, chains, len(sample.labels))
+
+    return agree
+
+
+def _judged(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
+    """Return flat draws, shape (chains, draws, dim), as they are judged by variable."""
+    values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
+    dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
+    arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}
+    return drawn(xr.Dataset(arrays), most_draws)
 
 
 def effective(posterior: xr.Dataset) -> list[Finding]:

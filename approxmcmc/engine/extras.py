@@ -8,7 +8,7 @@ from approxmcmc.errors import MissingExtraError
 # What a plain installation leaves out, by extra: the names under which it is imported and installed.
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
-    "foreign": {"nutpie": "nutpie", "jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
+    "foreign": {"jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
     "sources": {
         "pyarrow": "pyarrow",
         "zarr": "zarr",

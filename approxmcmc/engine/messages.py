@@ -7,6 +7,7 @@ message.
 """
 
 import logging
+import re
 import sys
 from typing import TextIO
 
@@ -24,6 +25,15 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
         """Write one message."""
         self.stream = sys.stderr
         super().emit(record)
+
+
+def first_clause(text: str) -> str:
+    """Return a message up to its first semicolon, colon or full stop: what is the matter, without what to do.
+
+    >>> first_clause("the model has no observed variable; give one variable observed=")
+    'the model has no observed variable'
+    """
+    return re.split(r"[;:.]\s", text, maxsplit=1)[0].rstrip(".")
 
 
 def tell(message: str, *values: object) -> None:

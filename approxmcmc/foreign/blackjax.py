@@ -5,7 +5,7 @@ from typing import Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.foreign.density import Density
-from approxmcmc.foreign.jax_chain import JaxSampler, Kernel
+from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class BlackjaxNUTS(JaxSampler):
     tune: int = 1000
     thin: int = 1
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return NUTS with a step size and a diagonal mass matrix of its warm-up."""
         import blackjax
 
@@ -57,7 +57,7 @@ class BlackjaxNUTS(JaxSampler):
             state, info = transition(key, state, density.log_density, **parameters)
             return (state, parameters), info.num_integration_steps.astype(float)
 
-        return Kernel(warm, step, lambda held: held[0].position, density.n_obs)
+        return JaxKernel(warm, step, lambda held: held[0].position, density.n_obs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class BlackjaxMCLMC(JaxSampler):
     tune: int = 2000
     thin: int = 1
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return a step with two gradients, as the McLachlan integrator has."""
         import blackjax
         import jax
@@ -117,7 +117,7 @@ class BlackjaxMCLMC(JaxSampler):
             state, _ = transition(key, state, density.log_density, tuned.inverse_mass_matrix, tuned.L, tuned.step_size)
             return (state, tuned), 2.0
 
-        return Kernel(warm, step, lambda held: held[0].position, density.n_obs)
+        return JaxKernel(warm, step, lambda held: held[0].position, density.n_obs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -162,7 +162,7 @@ class BlackjaxSGLD(JaxSampler):
     tune: int = 1000
     thin: int = 10
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return a step on a fresh minibatch."""
         import blackjax
 
@@ -213,7 +213,7 @@ class BlackjaxSGHMC(JaxSampler):
     tune: int = 200
     thin: int = 1
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return a trajectory on a fresh minibatch."""
         import blackjax
 
@@ -236,7 +236,7 @@ def _gradient_estimator(sampler: Any, density: Density) -> Any:
 
 def _minibatch_kernel(
     dynamics: Any, density: Density, batch_size: int, step_size: float, tune: int, gradients: int
-) -> Kernel:
+) -> JaxKernel:
     import jax
 
     def step(key: Any, theta: Any) -> Any:
@@ -247,4 +247,4 @@ def _minibatch_kernel(
         moved = jax.lax.fori_loop(0, tune, lambda i, x: step(jax.random.fold_in(key, i), x)[0], theta)
         return moved, jax.numpy.asarray(float(gradients * tune))
 
-    return Kernel(warm, step, lambda theta: theta, batch_size)
+    return JaxKernel(warm, step, lambda theta: theta, batch_size)

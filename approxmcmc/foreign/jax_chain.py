@@ -22,7 +22,7 @@ CHUNK_SECONDS = 0.1
 CLOCK = "chunks of draws timed, spread within by their gradients"
 
 
-class Kernel(NamedTuple):
+class JaxKernel(NamedTuple):
     """What a library's sampler does, as functions that JAX compiles.
 
     ``warm(key, theta) -> (state, gradients)`` warms a chain up, ``step(key, state) -> (state, gradients)`` makes a
@@ -46,7 +46,7 @@ class Chunk(NamedTuple):
 class JaxProgram:
     """A kernel with its warm-up, both compiled ahead of the clock for one target and its sampler's settings."""
 
-    def __init__(self, kernel: Kernel, dim: int, thin: int) -> None:
+    def __init__(self, kernel: JaxKernel, dim: int, thin: int) -> None:
         import jax
         import jax.numpy as jnp
 
@@ -111,7 +111,7 @@ class JaxSampler(LibrarySampler):
     thin: int
 
     @abc.abstractmethod
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return what the library's sampler does on a log density; called once for a target."""
 
     def program(self, target: Target) -> JaxProgram:

@@ -13,7 +13,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.approximation import fitted_trace
 from approxmcmc.foreign.density import Density, density_of
-from approxmcmc.foreign.jax_chain import JaxSampler, Kernel
+from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
 from approxmcmc.foreign.settings import LibrarySampler
 from approxmcmc.foreign.twin import twin_of
 
@@ -56,7 +56,7 @@ class NumPyroNUTS(JaxSampler):
     thin: int = 1
     target_accept: float = 0.8
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return NUTS, which adapts in its first `tune` steps and never after."""
         from numpyro.infer import NUTS
 
@@ -69,7 +69,7 @@ class NumPyroNUTS(JaxSampler):
         def start(key: Any, theta: Any) -> Any:
             return nuts.init(key, self.tune, theta, (), {})
 
-        return Kernel(_warmed(start, step, self.tune), step, lambda state: state.z, density.n_obs)
+        return JaxKernel(_warmed(start, step, self.tune), step, lambda state: state.z, density.n_obs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class NumPyroHMCECS(JaxSampler):
     tune: int = 1000
     thin: int = 1
 
-    def kernel(self, target: Target, density: Density) -> Kernel:
+    def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return HMC-ECS, which adapts in its first `tune` steps and never after."""
         import jax
         from numpyro.infer import HMCECS, NUTS, init_to_value
@@ -136,7 +136,7 @@ class NumPyroHMCECS(JaxSampler):
             state = ecs.sample(held, (), {})
             return state, state.hmc_state.num_steps.astype(float)
 
-        return Kernel(_warmed(start, step, self.tune), step, lambda state: state.z["theta"], self.batch_size)
+        return JaxKernel(_warmed(start, step, self.tune), step, lambda state: state.z["theta"], self.batch_size)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,8 +11,10 @@ import xarray as xr
 from approxmcmc.errors import MissingExtraError
 from approxmcmc.foreign.approximation import fitted_trace
 from approxmcmc.foreign.settings import LibrarySampler
-from approxmcmc.foreign.trace import chain_trace
-from approxmcmc.foreign.twin import twin_of
+from approxmcmc.foreign.trace import chain_trace, nuts_trace
+from approxmcmc.foreign.twin import chain_of, twin_of
+from approxmcmc.nuts import by_pymc
+from approxmcmc.nuts.by_pymc import silent
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,72 +50,8 @@ class PyMCNUTS(LibrarySampler):
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
         """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
-        import pymc as pm
-
-        from approxmcmc.reference.nuts import silent
-
-        twin = twin_of(target)
-        start = twin.unconstrain(initial)
-        point, began = twin.point(start), time.perf_counter()
-        step = pm.NUTS(model=twin.model, target_accept=self.target_accept)
-        untouched = step.sampling_state
-        step.step(point)  # compiles
-        step.sampling_state = untouched
-        compile_seconds = time.perf_counter() - began
-        ends: list[float] = []
-        steps: list[int] = []
-        diverging: list[bool] = []
-        late = False
-
-        def note(trace: Any, draw: Any) -> None:
-            nonlocal late
-            ends.append(time.perf_counter())
-            steps.append(int(draw.stats[0]["tree_size"]))
-            diverging.append(bool(draw.stats[0]["diverging"]))
-            if seconds is not None and ends[-1] - began >= seconds:
-                late = True
-                raise KeyboardInterrupt  # PyMC keeps what was drawn
-
-        with silent("pymc"):
-            began = time.perf_counter()
-            try:
-                posterior = pm.sample(
-                    model=twin.model,
-                    draws=draws,
-                    tune=self.tune,
-                    chains=1,
-                    cores=1,
-                    step=step,
-                    initvals=twin.free_values(initial),
-                    random_seed=seed,
-                    progressbar=False,
-                    compute_convergence_checks=False,
-                    callback=note,
-                    nuts_sampler="pymc",
-                )["posterior"].to_dataset()
-            except ValueError:  # PyMC's answer to an end before the first draw
-                if not late:
-                    raise
-                posterior = twin.no_draws()
-        kept = posterior.sizes["draw"]
-        if kept < draws and not late:
-            raise KeyboardInterrupt(f"PyMC was stopped after {kept} of {draws} draws")
-        warm = min(self.tune, len(ends))
-        clock, counts = np.array(ends), np.array(steps, dtype=np.float64)
-        first = clock[warm - 1] if warm else began
-        return chain_trace(
-            self,
-            target,
-            {name: posterior[name].values[0] for name in target.variables.shapes},
-            seconds=np.diff(clock[warm : warm + kept], prepend=first),
-            warmup_seconds=float(first - began),
-            compile_seconds=compile_seconds,
-            gradients=counts[warm : warm + kept],
-            warmup_gradients=float(counts[:warm].sum()),
-            warmup_steps=warm,
-            stopped="time_limit" if late else "",
-            stats={"diverging": np.array(diverging[warm : warm + kept], dtype=bool)},
-        )
+        job = chain_of(target, seconds=seconds, draws=draws, tune=self.tune, seed=seed, initial=initial)
+        return nuts_trace(self, target, by_pymc.draw(job._replace(target_accept=self.target_accept)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -151,8 +89,6 @@ class PyMCADVI(LibrarySampler):
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
         """Fit, and draw from what was fitted; see :class:`approxmcmc.contracts.ForeignSampler`."""
         import pymc as pm
-
-        from approxmcmc.reference.nuts import silent
 
         twin = twin_of(target)
         ends: list[float] = []
@@ -230,8 +166,6 @@ class PyMCPathfinder(LibrarySampler):
                 "since it holds PyMC back: pip install pymc-extras",
                 name=error.name,
             ) from error
-        from approxmcmc.reference.nuts import silent
-
         twin = twin_of(target)
         n_draws, began = min(draws, self.n_draws), time.perf_counter()
         with contextlib.redirect_stdout(None), silent("pymc"):

@@ -8,6 +8,7 @@ import xarray as xr
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.diagnostics.clock import spread
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.nuts.raw import RawDraws
 from approxmcmc.output.datatree import named_trace
 
 EACH_DRAW = "each draw timed"
@@ -108,4 +109,31 @@ def chain_trace(
             "stopped": stopped,
         },
         settings=sampler.to_dict(),
+    )
+
+
+def nuts_trace(sampler: ForeignSampler, target: Target, raw: RawDraws) -> xr.DataTree:
+    """Return a chain of NUTS as a trace.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When the chain was interrupted: a part of it is no cell of a study.
+    """
+    if raw.stopped == "interrupt":
+        raise KeyboardInterrupt(f"NUTS was stopped after {raw.posterior.sizes['draw']} draws")
+    steps, warmup = (found.get("n_steps", np.zeros((1, 0))) for found in (raw.stats, raw.warmup_stats))
+    return chain_trace(
+        sampler,
+        target,
+        {name: raw.posterior[name].to_numpy()[0] for name in target.variables.shapes},
+        seconds=raw.seconds[0],
+        warmup_seconds=float(raw.warmup_seconds.sum()),
+        compile_seconds=raw.compile_seconds,
+        gradients=steps[0],
+        warmup_gradients=float(warmup.sum()),
+        warmup_steps=warmup.shape[1],
+        clock=raw.clock,
+        stopped=raw.stopped,
+        stats={"diverging": raw.stats.get("diverging", np.zeros((1, 0), dtype=bool))[0]},
     )

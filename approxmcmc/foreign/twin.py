@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.nuts.raw import NUTSJob
 
 KEPT = 3  # compiled forms of targets: a study meets one target many times over
 
@@ -65,13 +65,6 @@ class Twin:
         free = {variable.name for variable in self.model.free_RVs}
         return {name: value[0] for name, value in named.items() if name in free}
 
-    def no_draws(self) -> xr.Dataset:
-        """Return a posterior of one chain without draws."""
-        shapes = self.target.variables.shapes
-        axes = {name: tuple(f"{name}_{k}" for k in range(len(shape))) for name, shape in shapes.items()}
-        empty = {name: (("chain", "draw", *axes[name]), np.empty((1, 0, *shape))) for name, shape in shapes.items()}
-        return xr.Dataset(empty)
-
     def constrain(self, vectors: np.ndarray) -> Mapping[str, np.ndarray]:
         """Return the target's variables at unconstrained vectors, shape (n, dim)."""
         found = self.variables.unpack(np.asarray(vectors, dtype=np.float64))
@@ -90,6 +83,28 @@ class Twin:
 def twin_of(target: Target) -> Twin:
     """Return the twin of a target; it is made on first use, and kept."""
     return Twin(target)
+
+
+def chain_of(
+    target: Target, *, seconds: float | None, draws: int, tune: int, seed: int, initial: np.ndarray
+) -> NUTSJob:
+    """Return a run of one chain of NUTS on the twin, as `ForeignSampler.run` is asked for one."""
+    twin = twin_of(target)
+    return NUTSJob(
+        model=twin.model,
+        shapes=target.variables.shapes,
+        names=None,
+        seeds=[seed],
+        starts=[twin.free_values(initial)],
+        draws=draws,
+        more=lambda posterior: 0,
+        most=draws,
+        tune=tune,
+        target_accept=0.8,
+        cores=1,
+        seconds=seconds,
+        tick=lambda steps: None,
+    )
 
 
 def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:

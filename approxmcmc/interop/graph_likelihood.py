@@ -12,16 +12,14 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.printing import debugprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from approxmcmc.contracts import content_hash
-from approxmcmc.engine.compiler.code_version import source_version, version
-from approxmcmc.engine.compiler.compile import allocating, closure, kernel
+from approxmcmc.contracts import TermWork
+from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.row_reader import row_reader
-from approxmcmc.interop.graphs import merge_branches, rebuild, simplify
+from approxmcmc.interop.graph_content import content_of
+from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, rebuild, simplify
 from approxmcmc.interop.kernels import numba_function
-from approxmcmc.interop.model_hash import ADDRESS, UNREADABLE
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
 from approxmcmc.interop.trigamma import with_compiled_trigamma
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
@@ -63,15 +61,24 @@ class GraphLikelihood(RowLikelihood):
         self._scalars = {} if of_rows is None else scalars
         self._graph_of_rows = terms if of_rows is None else of_rows
         self._kernels: dict[str, Any] = {}
-        self._contents: dict[str, str | None] = {}
+
+    def work(self) -> TermWork:
+        """Return what a row takes, by its graph."""
+        found = operations_of_a_row(self._graph, len(self.columns[0]))
+        return TermWork(found, GRADIENT * found, 0.0, "graph")
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile one of the batch functions, once for this object; on disk it is named by its graph and the model."""
         if name not in self._kernels:
-            function = getattr(self, name)()
-            signature, content = self.signature(name, responses), self._contents.get(name)
-            self._kernels[name] = kernel(function, signature, cache=False, content=content)
+            signature, content = self.signature(name, responses), self.content(name)
+            self._kernels[name] = kept(getattr(self, name), signature, name="loop", content=content)
         return self._kernels[name]
+
+    def content(self, name: str) -> str | None:
+        """Return what one of the batch functions is: the graph that it is derived from says it before that is done."""
+        given = [one for _, one in self.quantities]
+        graphs = [self._graph, self._graph_of_rows]
+        return content_of(self._identity, name, [*given, *self._scalars.values(), *self._inputs], graphs)
 
     def identity(self) -> str:
         """Return the hash of the model."""
@@ -79,17 +86,17 @@ class GraphLikelihood(RowLikelihood):
 
     def terms(self) -> Callable[..., None]:
         """Return the loop over rows, which PyTensor compiled."""
-        return self._loop("terms", [self._graph], ["out[:n] = found[0]"])
+        return self._loop([self._graph], ["out[:n] = found[0]"])
 
     def slopes(self) -> Callable[..., None]:
         """Return the slopes, likewise."""
         lines = [f"out[{k}, :n] = found[{k}]" for k in range(self.n_predictors)]
-        return self._loop("slopes", self._slopes(), lines)
+        return self._loop(self._slopes(), lines)
 
     def expansion(self) -> Callable[..., None]:
         """Return value, slopes and second derivatives, likewise."""
         lines = [f"out[:n, {k}] = found[{k}]" for k in range(self.n_numbers)]
-        return self._loop("expansion", self._expansion(), lines)
+        return self._loop(self._expansion(), lines)
 
     def _slopes(self) -> list[Any]:
         return [self._derivative(self._graph_of_rows, k) for k in range(self.n_predictors)]
@@ -111,13 +118,12 @@ class GraphLikelihood(RowLikelihood):
             k -= one.size
         raise AssertionError
 
-    def _loop(self, name: str, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
+    def _loop(self, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
         """Return the batch function around compiled graphs."""
         etas = [pt.vector(f"eta_{k}") for k in range(self.n_predictors)]
         outputs = rebuild(graphs, self._assembled(etas))
         example = [*([np.full(FEW, 0.1)] * len(etas)), *(column[:FEW].copy() for column in self.columns)]
         inputs = [*etas, *self._inputs]
-        self._contents[name] = content_of(self._identity, inputs, outputs, lines)
         function = numba_function(inputs, outputs, example)
         return closure(_caller(len(etas), tuple(lines), len(self.columns)), function)
 
@@ -144,20 +150,6 @@ class GraphLikelihood(RowLikelihood):
         places = np.cumsum([0, *(one.size for one, _ in self.quantities)])
         scalars = {given: etas[place] for (_, given), place in zip(self.quantities, places, strict=False)}
         return {**wholes, **{vector: scalars[given] for given, vector in self._scalars.items()}}
-
-
-def content_of(identity: str, inputs: Sequence[Any], outputs: Sequence[Any], lines: Sequence[str]) -> str | None:
-    """Return what a compiled graph is: its text over numbered inputs, the model whose constants it holds, versions.
-
-    None where the model has no hash, or the text an address in memory: the next process would not find it.
-    """
-    numbered = rebuild(outputs, {one: one.type(f"input_{k}") for k, one in enumerate(inputs)})
-    text = str(debugprint(numbered, print_type=True, file="str"))
-    if identity.startswith(UNREADABLE) or ADDRESS.search(text):
-        return None
-    versions = (source_version(), *(version(name) for name in ("pytensor", "pymc", "scipy", "numpy")))
-    flags = (str(pytensor.config.numba__fastmath), pytensor.config.floatX)
-    return content_hash(identity, text, len(inputs), list(lines), versions, flags)
 
 
 def _typed(graph: Any, like: Any) -> Any:

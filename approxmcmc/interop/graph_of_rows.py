@@ -17,7 +17,7 @@ from approxmcmc.contracts.variables import Variables
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.kernels import gradient_kernel, log_terms_kernel, numba_function
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.made_of_rows import MadeOfRows
+from approxmcmc.targets.parts import MadeOfRows
 
 
 class GraphOfRows:

@@ -13,9 +13,15 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Switch
-from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.variable import TensorConstant
+
+from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
+
+GRADIENT = 3.0  # times the operations of a graph: of reverse differentiation, at most 4 (Griewank and Walther 2008)
+DOT = 0.4  # operations of a multiply-add of BLAS
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
@@ -147,3 +153,31 @@ def evaluate(variable: Any) -> Any:
 def sum_trailing(terms: Any) -> Any:
     """Sum the terms of a row over all axes but the first."""
     return terms.sum(axis=tuple(range(1, terms.ndim))) if terms.ndim > 1 else terms
+
+
+def operations_of_a_row(graph: Any, n_rows: int) -> float:
+    """Return the scalar operations of a graph for each of its rows: an exponential is ten, see `engine.compiler`.
+
+    An axis of unknown length is the one with rows, and so is one of `n_rows`; what has neither is computed once for
+    all.
+    """
+    return sum(_operations(node, n_rows) for node in toposort([graph]))
+
+
+def _operations(node: Any, n_rows: int) -> float:
+    scalar = getattr(node.op, "scalar_op", None)
+    if isinstance(node.op, Elemwise):
+        name = type(scalar).__name__.lower()
+        return (TRANSCENDENTAL if name in SLOW else 1.0) * _numbers_of_a_row(node.outputs[0], n_rows)
+    if isinstance(node.op, DimShuffle | SpecifyShape | Shape | Shape_i):
+        return 0.0
+    numbers = max(_numbers_of_a_row(variable, n_rows) for variable in (*node.inputs, *node.outputs))
+    return (DOT if isinstance(node.op, Dot) else 1.0) * numbers
+
+
+def _numbers_of_a_row(variable: Any, n_rows: int) -> float:
+    """Return how many numbers of a variable belong to each row."""
+    shape = getattr(variable.type, "shape", ())
+    with_rows = any(length is None or length == n_rows for length in shape)
+    numbers = math.prod(length for length in shape if length is not None and length != n_rows)
+    return float(numbers) if with_rows else numbers / n_rows

@@ -12,7 +12,8 @@ import numpy as np
 import pytensor
 from numba.core.errors import NumbaPerformanceWarning
 
-from approxmcmc.engine.compiler.compile import bind, type_of
+from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
+from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.engine.terms.row_reader import row_reader
@@ -21,8 +22,9 @@ from approxmcmc.engine.terms.row_reader import row_reader
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
     """Compile by PyTensor's numba linker; return the dispatcher, which any compiled function may call."""
     function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
-    with _no_advice_on_speed():
+    with _no_advice_on_speed(), compiling():
         function(*example)
+    count_kernel()
     return function.vm.jit_fn
 
 
@@ -44,6 +46,22 @@ def log_prior_kernel(prior: Any) -> Any:
 def prior_gradient_kernel(gradient: Any) -> Any:
     """Return ``add_prior_gradient(theta, out)``."""
     return _bind(make_add_prior_gradient, gradient, signature=ADD_PRIOR_GRADIENT)
+
+
+def kept_log_prior_kernel(prior: Callable[[], Any], content: str | None) -> Any:
+    """Return ``log_prior(theta)`` from disk, or around ``prior()``, which compiles the function."""
+    return _kept(lambda: closure(make_log_prior, prior()), LOG_PRIOR.signature, "log_prior", content)
+
+
+def kept_prior_gradient_kernel(gradient: Callable[[], Any], content: str | None) -> Any:
+    """Return ``add_prior_gradient(theta, out)`` from disk, or around ``gradient()``."""
+    name = "add_prior_gradient"
+    return _kept(lambda: closure(make_add_prior_gradient, gradient()), ADD_PRIOR_GRADIENT, name, content)
+
+
+def _kept(make: Callable[[], Any], signature: Any, name: str, content: str | None) -> Any:
+    with _no_advice_on_speed():
+        return kept(make, signature, name=name, content=content)
 
 
 def _bind(make: Any, *parts: Any, signature: Any) -> Any:

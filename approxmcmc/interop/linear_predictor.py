@@ -26,6 +26,7 @@ from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import evaluate, simplify
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
+from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
@@ -35,11 +36,14 @@ from approxmcmc.targets.linear import (
     LogisticRegression,
     _bernoulli_logit,
     _bernoulli_logit_derivatives,
+    unit_normal,
+    unit_normal_derivatives,
 )
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
+from approxmcmc.targets.predictors.normal import NormalLikelihood
 
 POINTS = 3  # at which terms are checked
 StructuredTarget = LinearTarget | PredictorsTarget
@@ -109,14 +113,6 @@ def _third_of_poisson(eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.n
     return np.exp(eta + reach)
 
 
-def _normal(eta: float, y: float) -> float:
-    return -0.5 * (y - eta) ** 2
-
-
-def _normal_derivatives(eta: float, y: float) -> tuple[float, float]:
-    return y - eta, -1.0
-
-
 def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
     """Return the terms of a normal law of this scale."""
     precision, constant = 1.0 / scale**2, -math.log(scale) - 0.5 * math.log(2.0 * math.pi)
@@ -152,7 +148,7 @@ def _poisson_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
 
 
 def _normal_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
-    return LinearOfPyMC(_normal, X, y, derivatives_eta=_normal_derivatives, second_derivative_bound=1.0)
+    return LinearOfPyMC(unit_normal, X, y, derivatives_eta=unit_normal_derivatives, second_derivative_bound=1.0)
 
 
 FAMILIES = {
@@ -172,11 +168,20 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     """
     found = find_predictors(source)
     family = _family(source) if found.design.n_predictors == 1 else None
-    if family is not None:
-        # Refused where what was found is not the family's predictor as a whole: an offset may be added outside of it.
-        with contextlib.suppress(NoLinearPredictorError):
+    normal = normal_design(source, found) if family is None else None
+    # Refused where what was found is not the law's predictor as a whole: an offset may be added outside of it.
+    with contextlib.suppress(NoLinearPredictorError):
+        if family is not None:
             return _checked(source, _of_family(source, found, family))
+        if normal is not None:
+            return _checked(source, _normal_rows(source, normal))
     return _checked(source, _general(source, found))
+
+
+def _normal_rows(source: ModelOfPyMC, design: Design) -> StructuredTarget:
+    """Return rows of normal outcomes with means and log scales of this design."""
+    Y = np.asarray(source.rows.observed[0], dtype=np.float64).reshape(source.rows.n_rows, -1)
+    return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),))
 
 
 def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
@@ -199,6 +204,8 @@ def describe(target: StructuredTarget) -> str:
     assert isinstance(target, PredictorsTarget)
     if family is not None and isinstance(target.likelihood, ScalarLikelihood):
         return f"{family.name}, {_parts(target.design)} of {dim} parameters, {prior}"
+    if isinstance(target.likelihood, NormalLikelihood):
+        return f"normal regression, {_parts(target.design)} of {dim} parameters, {prior}"
     laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
     return f"{laws}, {_parts(target.design)} of {dim} parameters, {prior}, terms that PyTensor compiles"
 

@@ -24,6 +24,7 @@ MOST_PREDICTORS = 24  # rows of an expansion then hold 349 numbers
 POINTS = 3  # at which a design is checked
 CLOSE = 1e-9
 ROUNDING = 1e-15  # some units in the last place
+MOST_LOOKED_AT = 1000  # rows, which mostly tell that a column is none that rows share
 FEW, SOME = 5, 7  # rows; two numbers of them tell which axis counts rows
 
 
@@ -72,7 +73,12 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
         )
     if not any(one.row_axis is not None for one in quantities):
         raise NoLinearPredictorError("no quantity that is linear in the parameters differs from row to row")
-    return Predictors(source.theta, terms, quantities, _Asked(source, quantities).design())
+    return Predictors(source.theta, terms, quantities, design_of(source, quantities))
+
+
+def design_of(source: ModelOfPyMC, quantities: list[Quantity]) -> Design:
+    """Return the design of affine quantities, read off by asking; refused as in :func:`find_predictors`."""
+    return _Asked(source, quantities).design()
 
 
 def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
@@ -191,9 +197,14 @@ def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
 
     A column is a difference of a predictor from what it is at the origin, and as wrong as these two are.
     """
-    number = float(f"{np.median(column):.12g}")
-    noise = ROUNDING * (np.abs(origin) + abs(number))
-    return number if (np.abs(column - number) <= noise).all() else None
+    some = slice(None, None, max(1, len(column) // MOST_LOOKED_AT))
+    number = float(f"{np.median(column[some]):.12g}")
+
+    def holds(rows: slice) -> bool:
+        noise = ROUNDING * (np.abs(origin[rows]) + abs(number))
+        return bool((np.abs(column[rows] - number) <= noise).all())
+
+    return number if holds(some) and holds(slice(None)) else None
 
 
 def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> PredictorPart:

@@ -8,8 +8,9 @@ import numpy as np
 import pytensor
 from pytensor.graph.traversal import ancestors
 
+from approxmcmc.interop.graph_content import content_of
 from approxmcmc.interop.graphs import evaluate, simplify
-from approxmcmc.interop.kernels import log_prior_kernel, numba_function, prior_gradient_kernel
+from approxmcmc.interop.kernels import kept_log_prior_kernel, kept_prior_gradient_kernel, numba_function
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
@@ -30,15 +31,20 @@ class PriorOfPyMC(Prior):
     def compile(self, dim: int) -> Any:
         """Compile the graph, once for this object."""
         if "value" not in self._kernels:
-            self._kernels["value"] = log_prior_kernel(self._function(self.graph))
+            self._kernels["value"] = kept_log_prior_kernel(lambda: self._function(self.graph), self._content("value"))
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
         """Compile its gradient, likewise."""
         if "gradient" not in self._kernels:
-            gradient = pytensor.grad(self.graph, self.source.theta)
-            self._kernels["gradient"] = prior_gradient_kernel(self._function(gradient))
+            self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]
+
+    def _gradient(self) -> Any:
+        return self._function(pytensor.grad(self.graph, self.source.theta))
+
+    def _content(self, name: str) -> str | None:
+        return content_of(self.source.hash, f"{name} of the prior", [self.source.theta], [self.graph])
 
     def _function(self, graph: Any) -> Any:
         return numba_function([self.source.theta], [graph], (self.source.initial_point(),))

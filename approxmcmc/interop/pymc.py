@@ -15,13 +15,18 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.contracts import Target
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.interop.linear_predictor import StructuredTarget, describe, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.rows import first_line
 from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
 
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on some rows alone.
@@ -35,8 +40,10 @@ def from_pymc(
     deterministics: bool = False,
     structure: bool = True,
     scale_effects: bool = True,
+    integrate: bool | str = "auto",
+    latents: Any = "auto",
     data: Mapping[str, Any] | None = None,
-) -> PyMCTarget | StructuredTarget:
+) -> PyMCTarget | StructuredTarget | IntegratedOfPyMC:
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
     Parameters
@@ -55,6 +62,12 @@ def from_pymc(
         Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
         sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
         variance that the rows leave them. Draws come back as z either way.
+    integrate
+        Whether effects of groups are integrated out, see the page on hierarchies: "auto" where that is possible, True
+        raises where it is not, False never. The posterior of what is left is the same.
+    latents
+        Which effects that were integrated out `sample` puts into the trace: "auto" all of them, if groups times draws
+        are at most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`.
     data
         Rows in the place of those that the model holds, by the names of its data containers: sources
         (`approxmcmc.sources`), such as columns of Parquet files, or arrays, which may be mapped. For data that do not
@@ -62,7 +75,7 @@ def from_pymc(
 
     Returns
     -------
-    PyMCTarget, LinearTarget, PredictorsTarget
+    PyMCTarget, LinearTarget, PredictorsTarget, IntegratedOfPyMC
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws come back
         constrained, under the model's names, dims and coords, as from ``pm.sample``. The attribute ``effects`` and the
         trace's attribute ``group_effects`` say which group effects are moved in what coordinates, and why.
@@ -70,8 +83,8 @@ def from_pymc(
     Raises
     ------
     IncompatibleError
-        When the likelihood is no sum over rows, or cannot be read row by row; the message names the variable, the
-        reason and the way out.
+        When the likelihood is no sum over rows, or cannot be read row by row, or `integrate=True` finds no effects to
+        integrate out; the message names the variable, the reason and the way out.
     InvalidInputError
         When `row_dim` names no dim of the model, a row has no finite log-likelihood, or `data` does not fit the model;
         the message names the row, or the array.
@@ -115,6 +128,13 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
+    if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
+        whole = _integrated(model)
+        if isinstance(whole, IntegratedOfPyMC):
+            whole.latents_wanted = latents
+            return whole
+        if integrate is True:
+            raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
     if data is not None:
         given = with_sources(dict(data))
         rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
@@ -126,11 +146,13 @@ def from_pymc(
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
-    """Say in a sentence what `from_pymc` finds in a model, and what follows for its speed.
+    """Say in a sentence what is found in a model, or in a target, and what a step will read.
 
     Parameters
     ----------
-    model, row_dim
+    model
+        A ``pm.Model``, or a target.
+    row_dim
         As for :func:`from_pymc`.
 
     Raises
@@ -145,17 +167,36 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     >>> with pm.Model() as model:
     ...     beta = pm.Normal("beta", 0.0, 1.0, shape=2)
     ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
-    >>> amc.explain(model)
-    'y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors; it runs in the fast form'
+    >>> for finding in amc.explain(model).split("; "):
+    ...     print(finding)
+    y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors
+    it runs in the fast form
+    a step with all data reads 100 rows
     """
+    if isinstance(model, Target):
+        return f"{model!r}: {explain_rows(model)}"
+    whole = _integrated(model) if row_dim is None else "row_dim is given"
+    if isinstance(whole, IntegratedOfPyMC):
+        sizes = f"{whole.n_obs} terms of {whole.variables.size} parameters"
+        return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} are left"
     source = ModelOfPyMC(model, row_dim)
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, StructuredTarget):
-        return f"{rows}: {describe(found)}; it runs in the fast form{effects}"
+        return f"{rows}: {describe(found)}; it runs in the fast form; {explain_rows(found)}{effects}"
     slow = "the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
     return f"{rows}: {found}; {slow}{effects}"
+
+
+def _integrated(model: Any) -> IntegratedOfPyMC | str:
+    """Return the model without the effects of its groups, or why they cannot be integrated out."""
+    try:
+        return integrated(model)
+    except NotGroupsError as error:
+        return str(error)
+    except NOT_UNDERSTOOD as error:
+        return f"its graph was not understood ({first_line(error)})"
 
 
 def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:

@@ -14,10 +14,17 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target, TwinnedTarget
+from approxmcmc.contracts import (
+    CompiledGradient,
+    CompiledTarget,
+    DifferentiableTarget,
+    Target,
+    TermWork,
+    TwinnedTarget,
+)
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
-from approxmcmc.interop.graphs import merge_branches, simplify
+from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, simplify
 from approxmcmc.interop.kernels import (
     gradient_kernel,
     log_prior_kernel,
@@ -31,7 +38,7 @@ from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
 from approxmcmc.targets.checks import ROWS_AT_ONCE
 from approxmcmc.targets.given import kept
-from approxmcmc.targets.made_of_rows import MadeOfRows
+from approxmcmc.targets.parts import MadeOfRows
 
 CHECKED_POINTS = 3
 IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"
@@ -153,6 +160,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
             "initval at which they can occur"
         )
 
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes, by its graph."""
+        found = operations_of_a_row(self._graph.terms, self.n_obs)
+        stored = sum(array.nbytes for array in self.data) / self.n_obs
+        return TermWork(found, GRADIENT * found, stored, "graph")
+
     def compile(self) -> CompiledTarget:
         """Hand the compiled likelihood and prior to the chain; compiled once."""
         self.source.refuse_changed_data()
@@ -163,6 +177,10 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self.source.refuse_changed_data()
         return self._compiled_gradient
 
+    def compile_prior_gradient(self) -> Any:
+        """Compile the gradient of the prior, once."""
+        return self._compiled_prior_gradient
+
     @functools.cached_property
     def _compiled(self) -> CompiledTarget:
         terms = log_terms_kernel(self._graph.function, self.data)
@@ -171,15 +189,16 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     @functools.cached_property
     def _compiled_gradient(self) -> CompiledGradient:
         gradient = gradient_kernel(self._graph.gradient, self.data)
-        return CompiledGradient(gradient, prior_gradient_kernel(self._prior_gradient_function), self.data, self.n_obs)
+        return CompiledGradient(gradient, self.compile_prior_gradient(), self.data, self.n_obs)
 
     @functools.cached_property
     def _prior_function(self) -> Any:
         return numba_function([self._theta], [self._prior], (self.initial_point(),))
 
     @functools.cached_property
-    def _prior_gradient_function(self) -> Any:
-        return numba_function([self._theta], [pt.grad(self._prior, self._theta)], (self.initial_point(),))
+    def _compiled_prior_gradient(self) -> Any:
+        slope = pt.grad(self._prior, self._theta, disconnected_inputs="ignore")  # a flat prior is a constant
+        return prior_gradient_kernel(numba_function([self._theta], [slope], (self.initial_point(),)))
 
 
 def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:

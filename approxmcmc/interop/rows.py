@@ -74,9 +74,9 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
     }
     if by_dim | by_size:
         raise IncompatibleError(
-            f"from_pymc: the free variables {sorted(by_dim | by_size)} have an axis as long as the data ({n_rows} "
-            "rows): a latent variable for each row cannot be subsampled; integrate it out, or use pm.sample. If that "
-            "axis counts something else, give the variables dims and name the dim of the rows by row_dim="
+            f"from_pymc: a latent variable for each of {n_rows} rows ({', '.join(sorted(by_dim | by_size))}), nothing "
+            "to subsample; integrate it out, or sample the model by NUTS, amc.sample(model). If that axis counts "
+            "something else, give the variables dims and name the dim of the rows by row_dim="
         )
 
 

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -20,28 +20,9 @@ from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.output.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
 from approxmcmc.sampling.initial import as_points
-
-
-class Settings(NamedTuple):
-    """What a run does, beside its target and its sampler; see `sample`.
-
-    `every` thins the draws that are kept, `enough` is how many effective ones they are thinned to hold.
-    """
-
-    draws: int | None
-    tune: int | None
-    chains: int
-    thin: int
-    seed: Any
-    target_ess: float | None = None
-    time_limit: float | None = None
-    bias: float | str | None = None
-    audit_every: int | str | None = "auto"
-    discard_tuned_samples: bool = True
-    every: int = 1
-    enough: float | None = None
 
 
 @dataclasses.dataclass

@@ -61,10 +61,7 @@ def build_trace(
     if keep_warmup and result.warmup_draws is not None:
         groups["warmup_posterior"] = _posterior(result.warmup_draws, variables, attrs)
         groups["warmup_sample_stats"] = _sample_stats(result.warmup_stats or {}, attrs)
-    for group, arrays in (("observed_data", observed_data), ("constant_data", constant_data)):
-        if arrays:
-            groups[group] = _data_group(arrays, variables)
-    return xr.DataTree.from_dict(groups)
+    return xr.DataTree.from_dict(groups | _data_groups(observed_data, constant_data, variables))
 
 
 def named_trace(
@@ -75,8 +72,14 @@ def named_trace(
     tuning_totals: Mapping[str, Any],
     attrs: Mapping[str, Any],
     settings: Mapping[str, Any],
+    warmup_posterior: Mapping[str, np.ndarray] | None = None,
+    warmup_stats: Mapping[str, np.ndarray] | None = None,
+    observed_data: Mapping[str, Any] | None = None,
+    constant_data: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
     """Turn draws that come by name, (chain, draw, ...) each, into a trace; the rest is as in :func:`build_trace`.
+
+    The warm-up groups are written where their draws are given.
 
     Raises
     ------
@@ -94,7 +97,10 @@ def named_trace(
         "posterior": _named(posterior, variables, described),
         "sample_stats": _sample_stats(stats, described),
     }
-    return xr.DataTree.from_dict(groups)
+    if warmup_posterior is not None:
+        groups["warmup_posterior"] = _named(warmup_posterior, variables, described)
+        groups["warmup_sample_stats"] = _sample_stats(warmup_stats or {}, described)
+    return xr.DataTree.from_dict(groups | _data_groups(observed_data, constant_data, variables))
 
 
 def _attrs(attrs: Mapping[str, Any], tuning_totals: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,6 +182,13 @@ def _sample_stats(stats: Mapping[str, Any], attrs: Mapping[str, Any]) -> xr.Data
     return dataset
 
 
+def _data_groups(
+    observed_data: Mapping[str, Any] | None, constant_data: Mapping[str, Any] | None, variables: Variables
+) -> dict[str, xr.Dataset]:
+    both = {"observed_data": observed_data, "constant_data": constant_data}
+    return {name: _data_group(arrays, variables) for name, arrays in both.items() if arrays}
+
+
 def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
     small: dict[str, np.ndarray] = {}
     described: dict[str, Any] = {}
@@ -194,7 +207,7 @@ def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
 
 
 def _dataset(arrays: Mapping[str, Any], *, attrs: Mapping[str, Any], **options: Any) -> xr.Dataset:
-    import arviz_base as az  # half a second, that no chain has to wait for
+    import arviz_base as az  # no chain has to wait for it
 
     # ArviZ's convention checks warn whenever there are more chains than draws; a run stopped early is that, rightly.
     options.setdefault("sample_dims", ["chain", "draw"])

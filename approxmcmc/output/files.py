@@ -10,7 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from approxmcmc.engine.arguments import naming_the_arguments
+from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import sanitize_attrs

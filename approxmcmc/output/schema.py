@@ -17,19 +17,19 @@ class StatVariable:
         Name in the trace.
     dtype
         NumPy name of the type it is stored as.
-    units
-        ``"1"`` for counts and probabilities, ``"s"`` for seconds.
     long_name
         A short label, as axes and table heads show it.
     meaning
         What exactly is counted or measured.
+    units
+        ``"1"`` for counts and probabilities, ``"s"`` for seconds.
     """
 
     name: str
     dtype: str
-    units: str
     long_name: str
     meaning: str
+    units: str = "1"
 
     @property
     def attrs(self) -> dict[str, str]:
@@ -41,14 +41,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "accepted",
         "bool",
-        "1",
         "proposal accepted",
         "Outcome of the kept step; AlwaysAccept: True; Firefly: the move of theta; Gibbs: not written.",
     ),
     StatVariable(
         "acceptance_rate",
         "float64",
-        "1",
         "acceptance probability",
         "Acceptance probability or its estimate, mean over thinned steps; sequential tests: min(1, exp(estimate at the "
         "stop)); AlwaysAccept: 1.",
@@ -56,7 +54,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "datapoints_touched",
         "int64",
-        "1",
         "data points touched",
         "Factor terms read: distinct within one decision, one proposal minibatch and one z-update, then added up; a "
         "Gibbs sweep adds its decisions, a thinned draw its dropped steps; cached data count as touched.",
@@ -64,7 +61,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "likelihood_evaluations",
         "int64",
-        "1",
         "likelihood evaluations",
         "Evaluations of one term at one parameter value, as performed; a cache hit is free. The first pass over the "
         "data, set-up and audits are booked elsewhere.",
@@ -72,84 +68,72 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "gradient_evaluations",
         "int64",
-        "1",
         "gradient evaluations",
         "Gradients of one term at one parameter value.",
     ),
     StatVariable(
         "bound_evaluations",
         "int64",
-        "1",
         "bound evaluations",
         "Evaluations of a collapsed lower bound of the likelihood (Firefly).",
     ),
     StatVariable(
         "auxiliary_updates",
         "int64",
-        "1",
         "auxiliary updates",
         "Single-site or dyad updates of an auxiliary simulation (exchange family).",
     ),
     StatVariable(
         "decisions_made",
         "int64",
-        "1",
         "decisions made",
         "Accept/reject answers; one per variable in a Gibbs sweep; AlwaysAccept: 0.",
     ),
     StatVariable(
         "decision_rounds",
         "int64",
-        "1",
         "decision rounds",
         "Looks at the data that the decisions took; ExactTest: 1 per decision.",
     ),
     StatVariable(
         "statistic_evaluations",
         "int64",
-        "1",
         "statistic evaluations",
         "Sufficient or change statistics evaluated by an auxiliary simulation.",
     ),
     StatVariable(
         "bright_count",
         "int64",
-        "1",
         "bright data points",
         "Size of Firefly's bright set at the kept step.",
     ),
     StatVariable(
         "tolerance_stops",
         "int64",
-        "1",
         "stops by tolerance",
         "Decisions that stopped because the log ratio was known to within the absolute tolerance.",
     ),
     StatVariable(
         "range_violations",
         "int64",
-        "1",
         "range violations",
         "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
     ),
     StatVariable(
         "events",
         "int64",
-        "1",
         "events",
         "Changes of the velocity of a piecewise deterministic process, refreshments included.",
     ),
     StatVariable(
         "row_events",
         "int64",
-        "1",
         "events by rows",
         "Those of the events that a row of the data made; the decisions made are the rows proposed.",
     ),
     StatVariable(
         "out_of_reach",
         "int64",
-        "1",
         "proposals out of reach",
         "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density has fallen by "
         "over 745 nats on the straight way there; the evaluations that this took are counted.",
@@ -157,21 +141,18 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "dark_proposals",
         "int64",
-        "1",
         "dark data proposed",
         "Dark data whose switch to bright Firefly proposed.",
     ),
     StatVariable(
         "decisions_audited",
         "int64",
-        "1",
         "decisions audited",
         "Decisions that were repeated on all data with the same u, off the clock and outside every other counter.",
     ),
     StatVariable(
         "wrong_decisions",
         "int64",
-        "1",
         "wrong decisions",
         "Audited decisions that differ from the full-data one. For MinibatchBarker: coupled flips, which are noise, "
         "not bias.",
@@ -179,14 +160,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "wrong_accepts",
         "int64",
-        "1",
         "wrong accepts",
         "Audited decisions where the test accepted and the full-data one rejects.",
     ),
     StatVariable(
         "audit_acceptance_error",
         "float64",
-        "1",
         "audited error of the acceptance probability",
         "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision: "
         "mean over replications of the subset. With an integer audit_every MinibatchBarker alone records it. NaN where "
@@ -195,14 +174,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "audit_acceptance_noise",
         "float64",
-        "1",
         "standard error of the audited error",
         "Standard error of `audit_acceptance_error` over the replications of the test at that decision.",
     ),
     StatVariable(
         "audited_acceptance",
         "float64",
-        "1",
         "acceptance probability on all data",
         "Of a step audited from the draw: min(1, exp(Lambda)), or Barker's; NaN where none was audited. Samplers "
         "without a test: of a symmetric random walk with the covariance of the draws.",
@@ -210,21 +187,18 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "audited_log_ratio",
         "float64",
-        "1",
         "log ratio on all data",
         "Lambda of the step audited from the draw, prior and proposal included; -inf outside the support.",
     ),
     StatVariable(
         "audited_energy_change",
         "float64",
-        "1",
         "change of the log density",
         "log pi(theta') - log pi(theta) of the step audited from the draw.",
     ),
     StatVariable(
         "audited_tau",
         "float64",
-        "1",
         "scale of the terms",
         "tau = sqrt(N) S_l of the step audited from the draw, S_l the standard deviation of its N log-likelihood "
         "differences; with control variates, of their residuals.",
@@ -232,14 +206,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "audited_kurtosis",
         "float64",
-        "1",
         "kurtosis of the terms",
         "N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the same terms; 3 for the normal law.",
     ),
     StatVariable(
         "log_ratio_variance",
         "float64",
-        "1",
         "variance of the estimated log ratio",
         "Estimated variance of the log ratio's estimate when the draw's last test stopped; 0 on all data. "
         "MinibatchBarker reads until it is below its target_variance.",
@@ -247,14 +219,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "term_skewness",
         "float64",
-        "1",
         "skewness of the terms",
         "Skewness of the log-likelihood differences that the draw's last test read.",
     ),
     StatVariable(
         "skewness_ratio",
         "float64",
-        "1",
         "skewness ratio",
         "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 on all data. Over 0.05 the normal law "
         "of the estimated log ratio is in doubt.",
@@ -262,7 +232,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "max_term_ratio",
         "float64",
-        "1",
         "largest term ratio",
         "Largest |l - mean| / (s sqrt(n)) at the draw's last stop before all data were read, else 0; over 0.5 in many "
         "draws, the population is heavy-tailed and the Student law of the statistic is in doubt.",
@@ -270,7 +239,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "audited_mu_std",
         "float64",
-        "1",
         "standardised mean of the audited decision",
         "mu_std = (Lambda - log u) / tau of the draw's last audited decision, on all data; NaN where none was "
         "audited. In the Gaussian regime the error of a sequential test depends on the data through this number alone.",
@@ -278,21 +246,19 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "perf_counter_diff",
         "float64",
-        "s",
         "wall-clock time",
         "Wall-clock of the draw on a monotonic clock, audits excluded.",
+        units="s",
     ),
     StatVariable(
         "lp",
         "float64",
-        "1",
         "log posterior density",
         "Unnormalised log posterior density; written only where it is exact.",
     ),
     StatVariable(
         "log_weight",
         "float64",
-        "1",
         "log importance weight",
         "Log of target over proposal, both as they are (the target up to its normalising constant); -inf where the "
         "target is 0.",
@@ -300,14 +266,12 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "weight",
         "float64",
-        "1",
         "importance weight",
         "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
     ),
     StatVariable(
         "expected_reads",
         "float64",
-        "1",
         "expected data read",
         "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
         "touched, less the rows of a core, are as many on average, or fewer where decisions stop early. Of piecewise "
@@ -316,7 +280,6 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
     StatVariable(
         "epsilon",
         "float64",
-        "1",
         "epsilon in force",
         "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay "
         "outside the support and no test was asked.",

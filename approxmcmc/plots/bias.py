@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack
 
 PANELS = ("drift", "bias")
 NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lower", "drift_upper")
@@ -29,16 +29,12 @@ def plot_bias(
     data: xr.Dataset,
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
     coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
     aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
     visuals: Mapping[str, Any] | None = None,
-    stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot the drift of a run against exact steps, and the bias of each estimand, in posterior standard deviations.
@@ -58,10 +54,9 @@ def plot_bias(
         Keyword arguments, or False, for ``band`` and ``line`` (the drift with its interval), ``interval`` and ``point``
         (the biases), ``zero``, ``noticed`` (.05 posterior standard deviations to either side), ``xticks``, ``title``,
         ``xlabel``, ``ylabel``, ``legend``.
-    filter_vars, group, sample_dims, stats
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ... Others that ``az.combine_plots`` passes
+        have no effect.
 
     Returns
     -------
@@ -89,7 +84,11 @@ def plot_bias(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        plot_collection = _panels(names, drifting, backend, pc_kwargs)
+        zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": drifting}, "estimand")
+        panels = xr.Dataset(dict.fromkeys(names, zeros if "drift" in names else xr.DataArray(0.0)))
+        colours = {"color": ["estimand"]} if "drift" in names else None
+        size = (5.0 * len(names) + 1.0, 3.6)
+        plot_collection = new_panels(panels, backend, size, pc_kwargs, aes=colours, sharey=True)
     every_aes = plot_collection.aes_set
     by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
     drift, bias = _in_sds(table.sel(estimand=drifting), "drift"), _in_sds(table.sel(estimand=shown), "bias")
@@ -140,19 +139,6 @@ def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], li
         return wanted, wanted
     order = np.argsort(-np.abs((table["bias"] / table["posterior_sd"]).values), kind="stable")
     return known, [known[k] for k in order[:DRAWN]]
-
-
-def _panels(
-    names: Sequence[str], drifting: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]
-) -> PlotCollection:
-    arguments = dict(pc_kwargs)
-    arguments.setdefault("cols", ["__variable__"])
-    arguments["aes"] = {"color": ["estimand"], **arguments.get("aes", {})} if "drift" in names else {}
-    size = {"sharey": True, **figure_defaults(backend, (5.0 * len(names) + 1.0, 3.6))}
-    arguments["figure_kwargs"] = {**size, **arguments.get("figure_kwargs", {})}
-    zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": list(drifting)}, "estimand")
-    panels = xr.Dataset(dict.fromkeys(names, zeros if "drift" in names else xr.DataArray(0.0)))
-    return PlotCollection.wrap(panels, backend=backend, **arguments)
 
 
 def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:

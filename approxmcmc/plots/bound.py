@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, stack, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, new_panels, stack, without_gaps
 
 NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
 
@@ -19,16 +19,11 @@ def plot_bound(
     data: "xr.DataTree | xr.Dataset",
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
-    coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
     aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
     visuals: Mapping[str, Any] | None = None,
-    stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot the measured distance, with its limits, and every bound against the knob that was checked.
@@ -44,10 +39,8 @@ def plot_bound(
     visuals
         Keyword arguments, or False, for ``bound``, ``interval``, ``distance``, ``vacuous`` (the line at 1), ``title``,
         ``xlabel``, ``ylabel``, ``legend``.
-    filter_vars, group, coords, sample_dims, stats
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
     Returns
     -------
@@ -74,16 +67,14 @@ def plot_bound(
     backend = chosen_backend(backend, plot_collection)
     lines = _lines(table, knob, [var_names] if isinstance(var_names, str) else var_names)
     if plot_collection is None:
-        pc_kwargs.setdefault("cols", ["__variable__"])
         pc_kwargs.setdefault("aes", {"color": ["bound"]} if lines.sizes["bound"] else {})
         pc_kwargs.setdefault("color", [f"C{k}" for k in range(1, max(2, lines.sizes["bound"] + 1))])
-        pc_kwargs["figure_kwargs"] = {**figure_defaults(backend, (7.0, 4.2)), **pc_kwargs.get("figure_kwargs", {})}
         panels = xr.Dataset(
             {"stationary law": without_gaps(lines.isel({knob: 0}, drop=True).to_dataset(name="x"))["x"]}
         )
         if not lines.sizes["bound"]:
             panels = xr.Dataset({"stationary law": xr.DataArray(0.0)})
-        plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
+        plot_collection = new_panels(panels, backend, (7.0, 4.2), pc_kwargs)
     every_aes = plot_collection.aes_set
     without_aes = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
     x, one = xr.DataArray(table[knob].values, dims=knob), xr.DataArray(np.ones(table.sizes[knob]), dims=knob)

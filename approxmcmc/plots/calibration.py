@@ -12,7 +12,7 @@ from arviz_plots import visuals as draw
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack
 
 if TYPE_CHECKING:
     from approxmcmc.contracts import AcceptanceTest
@@ -26,10 +26,6 @@ def plot_calibration(
     test: "AcceptanceTest | None" = None,
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
-    coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
@@ -55,10 +51,10 @@ def plot_calibration(
         ``ylabel``.
     stats
         ``{"bins": 8, "confidence": 0.95}``: groups of equally many audits, and the level of their intervals.
-    var_names, filter_vars, group, coords, sample_dims
-        As every ArviZ plot takes them; `var_names` can be ``"wrong_decisions"`` alone, the others are without effect.
+    var_names
+        ``"wrong_decisions"``, the one panel, or None.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
     Returns
     -------
@@ -92,9 +88,7 @@ def plot_calibration(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        pc_kwargs.setdefault("cols", ["__variable__"])
-        pc_kwargs["figure_kwargs"] = {**figure_defaults(backend, (4.4, 4.0)), **pc_kwargs.get("figure_kwargs", {})}
-        plot_collection = PlotCollection.wrap(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), backend=backend, **pc_kwargs)
+        plot_collection = new_panels(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), backend, (4.4, 4.0), pc_kwargs)
     every_aes = plot_collection.aes_set
 
     ends = xr.DataArray([0.0, float(max(table["expected"].max(), table["found"].max()))], dims="end")

@@ -7,6 +7,9 @@ import arviz as az
 import xarray as xr
 from arviz_plots import PlotCollection, visuals
 
+PASSED_TO_ALL = ("var_names", "filter_vars", "group", "coords", "sample_dims", "stats")
+"""Arguments that `az.combine_plots` passes to every plot, whether it uses them or not."""
+
 
 class Options:
     """The `visuals` argument of an ArviZ plot: keyword arguments per visual, False to leave a visual out."""
@@ -36,10 +39,25 @@ def chosen_backend(backend: str | None, plot_collection: PlotCollection | None) 
     return str(az.rcParams["plot.backend"]) if plot_collection is None else str(plot_collection.backend)
 
 
-def figure_defaults(backend: str, size: tuple[float, float]) -> dict[str, Any]:
-    """Return arguments for the figure: size in inches and a layout in which no text covers another."""
+def new_panels(
+    panels: xr.Dataset,
+    backend: str,
+    size: tuple[float, float],
+    pc_kwargs: Mapping[str, Any],
+    *,
+    cols: Sequence[str] = ("__variable__",),
+    aes: Mapping[str, Sequence[str]] | None = None,
+    **figure: Any,
+) -> PlotCollection:
+    """Return the collection of a plot: the caller's arguments over the plot's own facets, aesthetics and figure."""
+    arguments = {name: value for name, value in pc_kwargs.items() if name not in PASSED_TO_ALL}
+    arguments.setdefault("cols", list(cols))
+    if aes:
+        arguments["aes"] = {**aes, **arguments.get("aes", {})}
     # Other backends lay out their texts themselves, in sizes of their own.
-    return {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if backend == "matplotlib" else {}
+    inches = {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if backend == "matplotlib" else {}
+    arguments["figure_kwargs"] = {**figure, **inches, **arguments.get("figure_kwargs", {})}
+    return PlotCollection.wrap(panels, backend=backend, **arguments)
 
 
 def without_gaps(panels: xr.Dataset) -> xr.Dataset:

@@ -13,7 +13,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, logarithmic, names_of, stack
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, logarithmic, names_of, new_panels, stack
 from approxmcmc.surrogate import CoreRows
 
 VARIABLE = "core rows"
@@ -25,10 +25,6 @@ def plot_core_rows(
     target: Target | None = None,
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
-    coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
@@ -54,10 +50,8 @@ def plot_core_rows(
         Keyword arguments, or False, for ``rows`` (a point each), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     stats
         ``{"draws": 32}``: how many draws, at equal distances, the spread is taken over; a pass over the data for each.
-    filter_vars, group, coords, sample_dims
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
     Returns
     -------
@@ -88,7 +82,8 @@ def plot_core_rows(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        plot_collection = _panel(name, ranked, backend, pc_kwargs)
+        panel = xr.Dataset({name: xr.zeros_like(ranked["spread"].isel(place=0, drop=True))})
+        plot_collection = new_panels(panel, backend, (7.0, 3.8), pc_kwargs, aes={"color": ["rows"]})
     if options.wanted("rows"):
         ignored = plot_collection.aes_set.difference((aes_by_visuals or {}).get("rows", ("color", "marker")))
         points = xr.Dataset({name: stack("plot_axis", x=ranked["rank"], y=ranked["spread"])})
@@ -137,12 +132,3 @@ def _ranked(spreads: Mapping[str, np.ndarray]) -> xr.Dataset:
             shown = np.unique(np.geomspace(1, ordered.size, POINTS).round().astype(int))
         table["rank"][kind, : shown.size], table["spread"][kind, : shown.size] = shown, ordered[shown - 1]
     return table.assign_coords(rows=list(spreads))
-
-
-def _panel(name: str, ranked: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
-    arguments = dict(pc_kwargs)
-    arguments.setdefault("cols", ["__variable__"])
-    arguments["aes"] = {"color": ["rows"], **arguments.get("aes", {})}
-    arguments["figure_kwargs"] = {**figure_defaults(backend, (7.0, 3.8)), **arguments.get("figure_kwargs", {})}
-    panel = xr.Dataset({name: xr.zeros_like(ranked["spread"].isel(place=0, drop=True))})
-    return PlotCollection.wrap(panel, backend=backend, **arguments)

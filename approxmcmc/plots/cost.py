@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import Traces, as_list
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, without_gaps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +26,6 @@ def plot_cost(
     data: "pd.DataFrame | xr.Dataset | Mapping[Any, Traces]",
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
-    coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
@@ -54,10 +50,8 @@ def plot_cost(
         ``ylabel``.
     stats
         ``{"confidence": 0.95}``: of the intervals, where `data` holds traces.
-    filter_vars, group, coords, sample_dims
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
     Returns
     -------
@@ -78,11 +72,8 @@ def plot_cost(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        pc_kwargs.setdefault("cols", ["__variable__"])
-        size = {"sharex": True, **figure_defaults(backend, (4.0 * len(names), 3.2))}
-        pc_kwargs["figure_kwargs"] = {**size, **pc_kwargs.get("figure_kwargs", {})}
         panels = without_gaps(table[names].isel(epsilon=0, drop=True))
-        plot_collection = PlotCollection.wrap(panels, backend=backend, **pc_kwargs)
+        plot_collection = new_panels(panels, backend, (4.0 * len(names), 3.2), pc_kwargs, sharex=True)
     every_aes = plot_collection.aes_set
 
     def ignored(visual: str) -> set[str]:

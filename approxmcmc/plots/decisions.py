@@ -11,7 +11,7 @@ from arviz_plots import visuals as draw
 
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack, without_gaps
 
 DRAWN = 2000  # draws of a chain that are shown; of more, as many at equal distances
 
@@ -20,16 +20,12 @@ def plot_decisions(
     data: xr.DataTree,
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
     coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
     aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
     visuals: Mapping[str, Any] | None = None,
-    stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot what each draw of a trace cost, and mark the draws whose audited decision was wrong.
@@ -49,10 +45,9 @@ def plot_decisions(
     visuals
         Keyword arguments, or False, for ``draws`` (a point each), ``wrong`` (a cross each), ``title``, ``xlabel``,
         ``ylabel``.
-    filter_vars, group, sample_dims, stats
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ... Others that ``az.combine_plots`` passes
+        have no effect.
 
     Returns
     -------
@@ -79,7 +74,8 @@ def plot_decisions(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        plot_collection = _panels(records[names], backend, pc_kwargs)
+        panels, size = without_gaps(records[names].isel(draw=0, drop=True)), (7.0 * len(names), 3.4)
+        plot_collection = new_panels(panels, backend, size, pc_kwargs, aes={"color": ["chain"]})
     by_visual = {"draws": ["color"], **(aes_by_visuals or {})}
     every_aes = plot_collection.aes_set
 
@@ -114,15 +110,6 @@ def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.D
     if not records.sizes["draw"] or not records.sizes["chain"]:
         raise InvalidInputError(f"`plot_decisions`: the coords {dict(coords)} leave no draw of {dict(stats.sizes)}.")
     return records
-
-
-def _panels(records: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
-    arguments = dict(pc_kwargs)
-    arguments.setdefault("cols", ["__variable__"])
-    arguments["aes"] = {"color": ["chain"], **arguments.get("aes", {})}
-    size = figure_defaults(backend, (7.0 * len(records.data_vars), 3.4))
-    arguments["figure_kwargs"] = {**size, **arguments.get("figure_kwargs", {})}
-    return PlotCollection.wrap(without_gaps(records.isel(draw=0, drop=True)), backend=backend, **arguments)
 
 
 def _points(record: xr.DataArray) -> xr.DataArray:

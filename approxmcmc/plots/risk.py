@@ -13,10 +13,10 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import (
     Options,
     chosen_backend,
-    figure_defaults,
     label_axes,
     logarithmic,
     names_of,
+    new_panels,
     stack,
     without_gaps,
 )
@@ -28,16 +28,12 @@ def plot_risk(
     risks: xr.Dataset | Mapping[str, xr.Dataset],
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
     coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
     aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
     visuals: Mapping[str, Any] | None = None,
-    stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot risk, squared bias or variance against time or data on logarithmic axes.
@@ -55,10 +51,9 @@ def plot_risk(
     visuals
         Keyword arguments, or False, for ``band`` (the interval), ``line``, ``point`` and ``interval`` (of a law that
         was fitted), ``title``, ``xlabel``, ``ylabel``, ``legend``.
-    filter_vars, group, sample_dims, stats
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ... Others that ``az.combine_plots`` passes
+        have no effect.
 
     Returns
     -------
@@ -177,16 +172,14 @@ def _table(
 
 
 def _panels(table: xr.Dataset, names: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
-    arguments = dict(pc_kwargs)
     facets = [dim for dim in ("estimand",) if table.sizes.get(dim, 1) > 1]
-    arguments.setdefault("cols", ["__variable__", *facets])
-    arguments["aes"] = {"color": ["sampler"], **arguments.get("aes", {})}
     n_panels = len(names) * int(np.prod([table.sizes[dim] for dim in facets], dtype=int))
-    columns = min(n_panels, int(arguments.get("col_wrap", 4)))
+    columns = min(n_panels, int(pc_kwargs.get("col_wrap", 4)))
     # The legend stands outside, beside the panels, and wants a width of its own.
     size = (3.6 * columns + 1.6, 3.2 * -(-n_panels // columns))
-    arguments["figure_kwargs"] = {**figure_defaults(backend, size), **arguments.get("figure_kwargs", {})}
-    return PlotCollection.wrap(without_gaps(table[list(names)].isel(point=0, drop=True)), backend=backend, **arguments)
+    panels = without_gaps(table[list(names)].isel(point=0, drop=True))
+    cols = ("__variable__", *facets)
+    return new_panels(panels, backend, size, pc_kwargs, cols=cols, aes={"color": ["sampler"]})
 
 
 def _band(table: xr.Dataset, name: str, x: xr.DataArray) -> xr.DataArray:

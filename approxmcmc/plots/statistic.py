@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, figure_defaults, label_axes, names_of, stack, without_gaps
+from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack, without_gaps
 
 if TYPE_CHECKING:
     from approxmcmc.contracts import AcceptanceTest
@@ -30,10 +30,6 @@ def plot_statistic(
     test: "AcceptanceTest | None" = None,
     *,
     var_names: str | Sequence[str] | None = None,
-    filter_vars: str | None = None,
-    group: str | None = None,
-    coords: Mapping[str, Any] | None = None,
-    sample_dims: Sequence[str] | None = None,
     plot_collection: PlotCollection | None = None,
     backend: str | None = None,
     labeller: Any = None,
@@ -61,10 +57,8 @@ def plot_statistic(
     stats
         ``{"quantiles": (0.1, 0.5, 0.9), "probability": 0.9}``: which of the audited decisions are shown, from hard to
         easy, and how much of the law a band holds.
-    filter_vars, group, coords, sample_dims
-        As every ArviZ plot takes them; without effect.
     **pc_kwargs
-        For ``PlotCollection.wrap``: ``figure_kwargs``, ...
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
     Returns
     -------
@@ -103,7 +97,8 @@ def plot_statistic(
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
     if plot_collection is None:
-        plot_collection = _panel(name, law, backend, pc_kwargs)
+        panel = without_gaps(xr.Dataset({name: law["mean"].isel(point=0, drop=True)}))
+        plot_collection = new_panels(panel, backend, (9.5, 3.8), pc_kwargs, aes={"color": ["decision"]})
     every_aes = plot_collection.aes_set
     by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
 
@@ -172,12 +167,3 @@ def _labels(distances: np.ndarray, test: SequentialTTest, n_obs: int) -> list[st
         f"{distance:.2g}: wrong {error:.1%}, reads {fraction:.0%}"
         for distance, error, fraction in zip(distances, law.error, law.data_fraction, strict=True)
     ]
-
-
-def _panel(name: str, law: xr.Dataset, backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
-    arguments = dict(pc_kwargs)
-    arguments.setdefault("cols", ["__variable__"])
-    arguments["aes"] = {"color": ["decision"], **arguments.get("aes", {})}
-    arguments["figure_kwargs"] = {**figure_defaults(backend, (9.5, 3.8)), **arguments.get("figure_kwargs", {})}
-    panel = without_gaps(xr.Dataset({name: law["mean"].isel(point=0, drop=True)}))
-    return PlotCollection.wrap(panel, backend=backend, **arguments)

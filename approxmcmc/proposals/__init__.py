@@ -8,9 +8,8 @@ from approxmcmc.proposals.langevin import Langevin
 from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.proposals.single_site import SingleSite
-from approxmcmc.proposals.step_sizes import DecreasingStep
 from approxmcmc.proposals.stochastic_gradient_hamiltonian import StochasticGradientHamiltonian
-from approxmcmc.proposals.stochastic_gradient_langevin import StochasticGradientLangevin
+from approxmcmc.proposals.stochastic_gradient_langevin import DecreasingStep, StochasticGradientLangevin
 from approxmcmc.proposals.stochastic_gradient_nose_hoover import StochasticGradientNoseHoover
 from approxmcmc.proposals.stochastic_gradient_zigzag import StochasticGradientZigZag
 

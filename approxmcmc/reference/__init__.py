@@ -1,12 +1,13 @@
 """Gold standards behind quality gates: NUTS, a long exact chain, or a grid; cached by content."""
 
+from approxmcmc.reference.attach import attach_reference
 from approxmcmc.reference.chain_gates import ChainGates
 from approxmcmc.reference.discrepancy import stein_discrepancy
 from approxmcmc.reference.exact_chain import exact_chain_reference
 from approxmcmc.reference.gates import GateReport, GateResult, Gates, check_gates
 from approxmcmc.reference.grid import grid_reference
 from approxmcmc.reference.kernels import Kernel
-from approxmcmc.reference.posterior import attach_reference, reference_posterior
+from approxmcmc.reference.posterior import reference_posterior
 
 __all__ = [
     "ChainGates",

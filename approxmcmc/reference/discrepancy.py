@@ -19,7 +19,7 @@ from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.reference.scores import gradient_of, minibatch_scores, scores_of
+from approxmcmc.reference.stein import gradient_of, minibatch_scores, scores_of
 from approxmcmc.targets import laplace
 
 if TYPE_CHECKING:

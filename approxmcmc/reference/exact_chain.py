@@ -14,8 +14,7 @@ from approxmcmc.reference.cache import cached
 from approxmcmc.reference.chain_gates import ChainGates, judge_chains
 from approxmcmc.reference.kernels import Kernel, langevin_kernel, mixture_kernel, run_kernel
 from approxmcmc.reference.posterior import describe
-from approxmcmc.reference.scores import scores_of
-from approxmcmc.reference.stein import BATCHES, Deviations, stein_deviations
+from approxmcmc.reference.stein import BATCHES, Deviations, scores_of, stein_deviations
 from approxmcmc.reference.summary import Estimands
 from approxmcmc.targets import laplace
 

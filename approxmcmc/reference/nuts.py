@@ -2,24 +2,17 @@
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import json
-import logging
 import multiprocessing
 import platform
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import xarray as xr
 
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.nuts.by_pymc import silent
 from approxmcmc.reference.gates import with_common_names
-
-
-def nuts_sampler() -> str:
-    """Return which NUTS runs: ``"nutpie"`` when it is installed, else ``"pymc"``."""
-    return "nutpie" if importlib.util.find_spec("nutpie") else "pymc"
 
 
 def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progressbar: bool) -> xr.DataTree:
@@ -82,20 +75,6 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     posterior = groups["/posterior"]
     posterior.attrs |= {"wall_seconds": wall_seconds, "versions": json.dumps(_versions(settings["nuts_sampler"]))}
     return xr.DataTree.from_dict(groups)
-
-
-@contextlib.contextmanager
-def silent(*names: str) -> Iterator[None]:
-    """Keep loggers quiet inside."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def _numeric(group: xr.Dataset) -> xr.Dataset:

@@ -2,9 +2,8 @@
 
 import math
 import os
-import reprlib
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
+from approxmcmc.nuts.settings import preferred
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
-from approxmcmc.reference.nuts import nuts_sampler, run_nuts
+from approxmcmc.reference.nuts import run_nuts
 from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
 
 # The gates that more draws mend, and by what factor the draws fall short; no number of draws mends a divergence.
@@ -28,7 +28,6 @@ LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {
 MAX_EXTENSIONS = 2
 DRAWS_STEP = 500
 SAFETY_FACTOR = 1.3
-MAX_THINNED_DRAWS = 1000
 DESCRIBED_BY = (
     "method", "content_hash", "command", "seed", "gates", "gates_passed", "versions", "sampling_time", "wall_seconds",
 )  # fmt: skip
@@ -129,7 +128,7 @@ def reference_posterior(
             "tune": int(tune),
             "chains": int(chains),
             "random_seed": int(random_seed),
-            "nuts_sampler": nuts_sampler(),
+            "nuts_sampler": preferred(),
             "target_accept": float(target_accept),
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
@@ -149,53 +148,6 @@ def reference_posterior(
     if not report.passed:
         _complain(report, settings, enforce=enforce)
     return tree
-
-
-def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
-    """Return a copy of a trace that carries its gold standard.
-
-    Parameters
-    ----------
-    trace
-        A run; its posterior's variables must all be in the reference, with the same axes and labels.
-    reference
-        What :func:`reference_posterior` or :func:`grid_reference` returned.
-
-    Returns
-    -------
-    xarray.DataTree
-        The groups of `trace`, `reference_posterior` with at most 1000 evenly spaced draws per chain, for plots, and
-        `reference_moments` of all draws, for numbers.
-
-    Raises
-    ------
-    GoldStandardError
-        If the reference lacks a variable of the trace, or has it with another shape or other labels.
-
-    Examples
-    --------
-    >>> both = attach_reference(trace, reference)  # doctest: +SKIP
-    >>> az.summary(both, group="reference_posterior")  # doctest: +SKIP
-    """
-    posterior = reference["posterior"].to_dataset()
-    for name, variable in trace["posterior"].data_vars.items():
-        found = posterior.get(name)
-        if found is None or not _same_axes(variable, found):
-            raise GoldStandardError(
-                f"The gold standard does not fit the trace: the trace has {_describe(name, variable)}, the gold "
-                f"standard has {'no such variable' if found is None else _describe(name, found)}. Make it from the "
-                "target of this trace."
-            )
-    if "reference_moments" not in reference.children:
-        raise GoldStandardError(
-            "attach_reference needs a trace and what `reference_posterior` returned, in this order; the second lacks "
-            "the group 'reference_moments'."
-        )
-    step = math.ceil(posterior.sizes["draw"] / MAX_THINNED_DRAWS)
-    groups = dict(trace.to_dict())
-    groups["/reference_posterior"] = posterior.isel(draw=slice(None, None, step))
-    groups["/reference_moments"] = reference["reference_moments"].to_dataset()
-    return xr.DataTree.from_dict(groups)
 
 
 def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
@@ -292,18 +244,6 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
             "`enforce=False` returns these draws with the report."
         )
     warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)
-
-
-def _same_axes(one: xr.DataArray, other: xr.DataArray) -> bool:
-    dims = one.dims[2:]
-    if dims != other.dims[2:] or one.shape[2:] != other.shape[2:]:
-        return False
-    return all(np.array_equal(one[dim].to_numpy(), other[dim].to_numpy()) for dim in dims)
-
-
-def _describe(name: Hashable, variable: xr.DataArray) -> str:
-    axes = {dim: variable[dim].to_numpy().tolist() for dim in variable.dims[2:]}
-    return f"{name!r} with axes {reprlib.repr(axes)}"
 
 
 def _check_counts(**counts: int) -> None:

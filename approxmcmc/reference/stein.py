@@ -7,12 +7,19 @@ For draws of a density :math:`\pi` with tails that vanish, in whitened coordinat
 Both follow from integration by parts, and need no other sampler to compare with. Near a normal posterior the first is
 minus the error of the mean, in posterior standard deviations, and the second minus the ratio of the covariance to the
 true one. They see what is wrong where the draws are; a mode that no chain found they do not see.
+
+The gradients are scores, on all data, by this process or a Dask cluster, or by minibatches.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
+
+from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.targets.parts import Part, parts_of
 
 BATCHES = 20  # of each chain: means of a twentieth of a chain are nearly independent, and nearly normal
 
@@ -68,3 +75,56 @@ def stein_deviations(draws: np.ndarray, gradients: np.ndarray) -> Deviations:
 
 def _in_standard_errors(batch_means: np.ndarray) -> np.ndarray:
     return batch_means.mean(axis=0) / (batch_means.std(axis=0, ddof=1) / np.sqrt(len(batch_means)))
+
+
+STATES = 32  # at which a task looks: a worker that dies takes the work of one task with it
+
+
+def gradient_of(target: Any, *, who: str) -> CompiledGradient:
+    """Return the compiled gradients of a target, or say that it has none."""
+    if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
+        raise IncompatibleError(
+            f"{who} needs a target with gradients; found {target!r}. Give the target its gradients (grad_loglik)."
+        )
+    return target.compile_gradient()
+
+
+def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
+    """Return grad log pi at states of shape (..., dim), on all data; same shape.
+
+    Of rows that came from sources the Dask cluster whose client is active makes the sums.
+    """
+    gradient, parts, flat = target.compile_gradient(), parts_of(target), states.reshape(-1, states.shape[-1])
+    if parts is None:
+        slopes = _slopes_of(gradient, flat)
+    else:
+        groups = np.array_split(flat, -(-len(flat) // STATES))
+        slopes = np.concatenate([parts.total(_slopes_of_part, some) for some in groups])
+    for theta, slope in zip(flat, slopes, strict=True):
+        gradient.add_prior_gradient(theta, slope)
+    return slopes.reshape(states.shape)
+
+
+def _slopes_of(gradient: CompiledGradient, states: np.ndarray) -> np.ndarray:
+    return np.array([full_gradient(gradient, theta) for theta in states])
+
+
+def _slopes_of_part(part: Part, states: np.ndarray) -> np.ndarray:
+    return _slopes_of(part.keep(_gradient), states)
+
+
+def _gradient(target: Any) -> CompiledGradient:
+    return cast("CompiledGradient", target.compile_gradient())
+
+
+def minibatch_scores(
+    gradient: CompiledGradient, states: np.ndarray, minibatch: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return unbiased estimates of the scores at states (n, dim): a minibatch for each, without replacement."""
+    slopes = np.zeros_like(states)
+    for k, theta in enumerate(states):
+        rows = rng.choice(gradient.n_obs, minibatch, replace=False, shuffle=False)
+        gradient.add_gradient(theta, gradient.data, rows, 0, minibatch, slopes[k])
+        slopes[k] *= gradient.n_obs / minibatch
+        gradient.add_prior_gradient(theta, slopes[k])
+    return slopes

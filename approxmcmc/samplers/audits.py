@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
+from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence

@@ -26,7 +26,7 @@ from approxmcmc.engine.terms.term_table import BEGIN
 ORDERS = 16  # of the data
 DECISIONS = 64  # of a test whose Lambda^ says only yes or no
 
-Replicate = Callable[[np.random.Generator, Evidence, float, Any, np.ndarray, int], np.ndarray]
+Replicate = Callable[..., np.ndarray]
 
 
 @cached_by_content(maxsize=64)
@@ -95,10 +95,11 @@ def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
 
 
 def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
-    """Return ``replicate(rng, table, log_rest, state of the test, thresholds, apart) -> Lambda^``, one per threshold.
+    """Return ``replicate(rng, table, log_rest, state, thresholds, apart, count=None) -> Lambda^``, one per threshold.
 
-    `table` is one of `table_of_terms`; `apart` is how many terms lie between the beginnings of two orders. Lambda^ is
-    NaN where a log density was.
+    `table` is one of `table_of_terms`; a test without a threshold form takes any evidence. `state` is that of the test,
+    `apart` is how many terms lie between the beginnings of two orders, `count` takes what the decisions read. Lambda^
+    is NaN where a log density was.
     """
     loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
     if not config.DISABLE_JIT:
@@ -107,10 +108,16 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
         loop = entry_point(kernel(_from_addresses(loop), signature, allocates=False), signature)
 
     def replicate(
-        rng: np.random.Generator, table: Evidence, log_rest: float, state: Any, thresholds: np.ndarray, apart: int
+        rng: np.random.Generator,
+        table: Evidence,
+        log_rest: float,
+        state: Any,
+        thresholds: np.ndarray,
+        apart: int,
+        count: np.ndarray | None = None,
     ) -> np.ndarray:
-        log_ratios = np.empty(thresholds.size)
-        count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))  # audits are off the books
+        log_ratios, value = np.empty(thresholds.size), np.zeros(len(VALUE_NAMES))
+        count = np.zeros(len(COUNT_NAMES), np.int64) if count is None else count
         generator = rng if config.DISABLE_JIT else addresses(rng)
         loop(generator, table, log_rest, state, thresholds, apart, log_ratios, count, value)
         return log_ratios

@@ -1,4 +1,4 @@
-"""What every run is made of: a sampler bound to a target, and chains with their own streams and starting points."""
+"""What every run is made of: its settings, a sampler bound to a target, and chains with streams and starting points."""
 
 import time
 from collections.abc import Callable
@@ -9,6 +9,26 @@ import numpy as np
 from approxmcmc.contracts import Chain, Program, Streams, Target
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.sampling.initial import start_law, starting_points
+
+
+class Settings(NamedTuple):
+    """What a run does, beside its target and its sampler; see `sample`.
+
+    `every` thins the draws that are kept, `enough` is how many effective ones they are thinned to hold.
+    """
+
+    draws: int | None
+    tune: int | None
+    chains: int
+    thin: int
+    seed: Any
+    target_ess: float | None = None
+    time_limit: float | None = None
+    bias: float | str | None = None
+    audit_every: int | str | None = "auto"
+    discard_tuned_samples: bool = True
+    every: int = 1
+    enough: float | None = None
 
 
 class Assembly(NamedTuple):

@@ -12,6 +12,8 @@ steps, and is 15 % too wide, in doubt one time in three. n is fixed before the f
 time limit and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over
 chains and draws with a random offset.
 
+A sampler that the library chose has 50 audits in its price, and gets them whatever they take.
+
 Draws that were stored are audited in the same way for as many seconds as are asked for, or as many times.
 """
 
@@ -42,7 +44,9 @@ def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float |
     return time_limit / (1.0 + SHARE)
 
 
-def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0) -> int:
+def number_of_audits(
+    seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0, fewest: int = FEWEST
+) -> int:
     """Return n, see the module, for so many seconds of sampling and draws; the tenth pays for the pilot's, too.
 
     Examples
@@ -52,7 +56,7 @@ def number_of_audits(seconds: float, seconds_of_one: float, n_draws: int, *, pil
     """
     in_share, fitting = (SHARE * seconds - pilot) / seconds_of_one, seconds / seconds_of_one
     unnoticed, telling = min(PLENTY, UNNOTICED / seconds_of_one), min(ENOUGH_AUDITS, LEAST / seconds_of_one)
-    return min(int(max(in_share, min(WANTED, max(fitting, FEWEST)), telling, unnoticed)), n_draws)
+    return min(int(max(in_share, min(WANTED, max(fitting, fewest)), telling, unnoticed)), n_draws)
 
 
 class Policy(NamedTuple):
@@ -62,10 +66,10 @@ class Policy(NamedTuple):
     pilot: float = 0.0
 
 
-def by_sampling_time(seconds: float) -> Policy:
+def by_sampling_time(seconds: float, fewest: int = FEWEST) -> Policy:
     """Return the policy of `sample`, see the module, for so many seconds of sampling."""
     return Policy(
-        lambda of_one, pilot, n_draws: number_of_audits(seconds, of_one, n_draws, pilot=pilot),
+        lambda of_one, pilot, n_draws: number_of_audits(seconds, of_one, n_draws, pilot=pilot, fewest=fewest),
         SHARE_OF_PILOT * seconds,
     )
 
@@ -91,16 +95,17 @@ def audit_draws(
     tune: int,
     thin: int,
     deadline: float | None = None,
+    fewest: int = FEWEST,
 ) -> SamplingResult:
     """Return the result with the records of audits; as it is where the chains have no auditors.
 
-    `rng` chooses the draws, `deadline` is one of `time.perf_counter`.
+    `rng` chooses the draws, `deadline` is one of `time.perf_counter`, `fewest` are made whatever they take.
     """
     makers = [chain.auditor for chain in chains]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and result.draws.shape[1]]
     if any(make is None for make in makers):
         return result
-    policy = by_sampling_time(result.attrs["sampling_time"])
+    policy = by_sampling_time(result.attrs["sampling_time"], fewest)
     records, attrs = audit(result.draws, auditors, policy, rng, tune=tune, thin=thin, deadline=deadline)
     return result._replace(stats={**result.stats, **records}, attrs={**result.attrs, **attrs})
 

@@ -27,7 +27,9 @@ HALVED = 4  # divides the draws kept at a goal: the next one has at most four ti
 BYTES = 2**25  # of draws and records of a chain
 FEWEST_KEPT = 1000  # draws, whatever their size
 ENOUGH = 400  # effective draws where nothing else is asked for: standard errors of .05 posterior standard deviations
-MOST_THINNING = 16  # of draws that say too little: chains that still do not mix are told of, not run for ever
+# Of draws that say too little: by 16, and further as long as all steps together take a minute of counted work. Chains
+# that still do not mix are told of, not run for ever.
+MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
 KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are asked for
 
 
@@ -40,6 +42,10 @@ class Goal(NamedTuple):
 
 class Goals(Protocol):
     """The goals of a run, one after the other."""
+
+    @property
+    def most(self) -> float:
+        """Draws per chain that no goal exceeds; may be infinite."""
 
     def first(self) -> Goal:
         """Return where the chains halt first."""
@@ -74,6 +80,11 @@ class FixedDraws:
 
     def __init__(self, draws: int, every: int = 1) -> None:
         self.draws, self.every = draws, every
+
+    @property
+    def most(self) -> float:
+        """The draws of the one goal."""
+        return self.draws * self.every
 
     def first(self) -> Goal:
         """Return the one goal."""
@@ -112,17 +123,30 @@ class _Looks:
 
 
 class ThinnedDraws(_Looks):
-    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they hold so many effective ones.
+    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they say enough.
 
-    Each look keeps every second draw and runs the chains to twice their length, to 16 times at the most. Chains in
-    which no parameter moves end at once.
+    Enough are so many effective draws, of chains that agree. Each look keeps every second draw and runs the chains to
+    twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
     """
 
     _REMEMBERED = ("every", "ess", "seconds")
 
-    def __init__(self, draws: int, wanted: float, smallest_ess: Callable[[np.ndarray, float], float]) -> None:
+    def __init__(
+        self,
+        draws: int,
+        wanted: float,
+        smallest_ess: Callable[[np.ndarray, float], float],
+        agree: Callable[[np.ndarray], bool] = lambda draws: True,
+        most: int = MOST_THINNING,
+    ) -> None:
         self.draws, self.wanted, self.smallest_ess = draws, wanted, smallest_ess
+        self.agree, self.most_thinning = agree, most
         self.every, self.ess, self.seconds = 1, 0.0, 0.0
+
+    @property
+    def most(self) -> float:
+        """The draws that are thinned the most."""
+        return self.draws * self.most_thinning
 
     def first(self) -> Goal:
         """Return the draws as they are."""
@@ -130,10 +154,11 @@ class ThinnedDraws(_Looks):
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
         """Look at the draws, and return where they are thinned by twice as much; None where they say enough."""
-        began = time.perf_counter()
-        self.ess = self.smallest_ess(draws(), self.wanted)
+        began, found = time.perf_counter(), draws()
+        self.ess = self.smallest_ess(found, self.wanted)
+        enough = self.ess >= self.wanted and self.agree(found)
         self.seconds += time.perf_counter() - began
-        if self.ess >= self.wanted or self.ess == 0.0 or self.every >= MOST_THINNING:
+        if enough or self.ess == 0.0 or self.every >= self.most_thinning:
             return None
         self.every *= 2
         return Goal(self.draws * self.every, self.every)
@@ -171,6 +196,11 @@ class EffectiveDraws(_Looks):
         self.chains, self.capacity = chains, capacity(dim, target / chains)
         self.ess, self.checks, self.seconds, self.every = 0.0, 0, 0.0, 1
         self._expected = most_draws
+
+    @property
+    def most(self) -> float:
+        """The cap."""
+        return self.most_draws
 
     def first(self) -> Goal:
         """Return n_1: fewer draws than E hold no E effective ones, or hardly ever."""
@@ -211,6 +241,22 @@ class EffectiveDraws(_Looks):
             "ess_seconds": self.seconds,
             "thinned_by": self.every,
         }
+
+
+def most_thinning(seconds_per_step: float, steps: int) -> int:
+    """Return by how much draws may be thinned that take so many steps, all chains together, of so many seconds.
+
+    The seconds are those of counted work, see `approxmcmc.design.work`: no clock has a say.
+
+    Examples
+    --------
+    >>> most_thinning(1e-3, 4000), most_thinning(1e-4, 4000), most_thinning(1.0, 4000)
+    (16, 128, 16)
+    """
+    affordable, most = MOST_SECONDS / max(seconds_per_step * steps, 1e-300), MOST_THINNING
+    while 2 * most <= min(affordable, LONGEST_THINNING):
+        most *= 2
+    return most
 
 
 def capacity(dim: int, effective: float) -> int:

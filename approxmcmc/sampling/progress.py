@@ -3,11 +3,17 @@
 import contextlib
 import math
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
+from approxmcmc.engine.messages import tell
+
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_UNTOLD = 1.0  # of compiling: below, nobody waits
+SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Progress(Protocol):
@@ -81,3 +87,36 @@ class _Lines:
         limit = f" of {self.time_limit:.0f} s" if self.time_limit else ""
         left = f", about {seconds * (self.total / steps - 1.0):.0f} s to go" if self.note and total and steps else ""
         return f"{steps}{total} steps{self.note}, {seconds:.0f} s{limit}{left}"
+
+
+@contextlib.contextmanager
+def told_of_compiling(show: bool) -> Iterator[None]:
+    """Tell a user that something is compiled, how much and for how long, once it has taken a second.
+
+    How many kernels there will be is not known before: each is asked for when it is needed.
+    """
+    if not show or sys.stderr is None:
+        yield
+        return
+    over = threading.Event()
+    before = compiled_so_far()
+    teller = threading.Thread(target=_tell_of_compiling, args=(before, over), name="tells of compiling", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def _tell_of_compiling(before: Compiled, over: threading.Event) -> None:
+    """Write a line when a second has gone by with compiling, and further ones while it goes on."""
+    due = SECONDS_UNTOLD
+    while not over.wait(SECONDS_BETWEEN_LOOKS):
+        now = compiled_so_far()
+        kernels, seconds = now.kernels - before.kernels, now.seconds - before.seconds
+        if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):  # not while files are read
+            kept = "" if due > SECONDS_UNTOLD else ", once for this machine and kind of model"
+            with contextlib.suppress(OSError, ValueError):
+                tell("compiling%s: kernel %d, %.0f s", kept, kernels + 1, seconds)
+            due = seconds + SECONDS_BETWEEN_LINES

@@ -2,8 +2,7 @@
 
 from approxmcmc.sources.arrays import Arrays
 from approxmcmc.sources.base import DataSource
-from approxmcmc.sources.dask_array import DaskArray
-from approxmcmc.sources.dask_frame import DaskFrame
+from approxmcmc.sources.dask_collections import DaskArray, DaskFrame
 from approxmcmc.sources.parquet import ParquetFolder
 from approxmcmc.sources.recognised import as_source
 from approxmcmc.sources.zarr_array import ZarrArray

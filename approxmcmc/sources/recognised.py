@@ -3,8 +3,7 @@
 from typing import Any
 
 from approxmcmc.sources.base import DataSource
-from approxmcmc.sources.dask_array import DaskArray
-from approxmcmc.sources.dask_frame import DaskFrame
+from approxmcmc.sources.dask_collections import DaskArray, DaskFrame
 from approxmcmc.sources.zarr_array import ZarrArray
 
 

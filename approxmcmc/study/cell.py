@@ -1,16 +1,20 @@
-"""One cell: one chain, timed on both clocks between two speed probes, and the record of what became of it."""
+"""One cell: one chain, timed on both clocks between two speed probes, and the record of what became of it.
+
+A foreign sampler makes its chain by itself: it gets the same budget and start, and its trace is checked.
+"""
 
 import json
+import math
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from approxmcmc.contracts import ForeignSampler
-from approxmcmc.errors import SamplingError, SamplingWarning
-from approxmcmc.study.foreign_cell import foreign_chain
+from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
@@ -163,3 +167,40 @@ def defect(trace: "xr.DataTree") -> str | None:
         if not finite.all():
             return f"Draw {int(np.argmin(finite))} of {name} is not finite."
     return None
+
+
+def foreign_chain(
+    study: Declaration, sampler: ForeignSampler, target: Target, *, seed: int, initial: np.ndarray
+) -> "xr.DataTree":
+    """Run a foreign sampler within the study's budget, and return its trace.
+
+    Raises
+    ------
+    StudyError
+        If the trace is not one chain of the target's variables with a clock.
+    """
+    trace = sampler.run(target, seconds=study.budget.seconds, draws=study.budget.most_draws, seed=seed, initial=initial)
+    fault = _fault(trace, target)
+    if fault:
+        raise StudyError(
+            f"{type(sampler).__name__}.run needs to return one chain as `foreign.chain_trace` makes it; found {fault}."
+        )
+    return trace
+
+
+def _fault(trace: Any, target: Target) -> str:
+    children = getattr(trace, "children", None)
+    if children is None:
+        return f"a {type(trace).__name__}"
+    missing = {"posterior", "sample_stats"} - set(children)
+    if missing:
+        return f"no group {sorted(missing)}"
+    posterior, stats = trace["posterior"], trace["sample_stats"]
+    if posterior.sizes.get("chain") != 1 or "draw" not in posterior.sizes:
+        return f"posterior dims {dict(posterior.sizes)}"
+    if lacking := set(target.variables.shapes) - set(posterior.data_vars):
+        return f"no variables {sorted(lacking)}"
+    if "perf_counter_diff" not in stats:
+        return "no record perf_counter_diff in sample_stats, the seconds of each draw"
+    spent = float(stats.attrs.get("sampling_time", math.nan))
+    return "" if math.isfinite(spent) else "no attribute sampling_time of sample_stats, the seconds on the clock"

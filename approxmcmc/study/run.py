@@ -13,7 +13,8 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
-from approxmcmc.study.engines import Finished, Job, dask, serial
+from approxmcmc.study.engines import Finished, Job, dask
+from approxmcmc.study.engines.job import run_serially
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.names import nearest
@@ -125,7 +126,7 @@ def run_study(
     with store.lock():
         extended = store.accept_plan(plan)
         store.clean()
-        pending = _pending(plan, chosen, store, rerun=keys is not None)
+        pending = _pending(chosen, store, rerun=keys is not None)
         listener.line(opening_line(plan, pending, engine, extended))
         try:
             gold = list(_make_gold_standards(plan, chosen, store, listener))
@@ -179,7 +180,7 @@ def _chosen(plan: Plan, only: str | None, keys: Collection[str] | None) -> list[
     return [cell for cell in cells if cell.key in keys]
 
 
-def _pending(plan: Plan, chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]:
+def _pending(chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]:
     recorded = store.records()
     return [cell for cell in chosen if rerun or cell.key not in recorded]
 
@@ -217,7 +218,7 @@ def _cells(
     job: Job, plan: Plan, pending: Sequence[Cell], engine: str, scheduler: str | None, jobs: int | None
 ) -> Iterator[Finished]:
     if engine == "serial":
-        return serial.run(job, plan, pending)
+        return run_serially(job, plan, pending)
     if not job.source:
         import cloudpickle  # type: ignore[import-untyped]
 

@@ -7,7 +7,6 @@ w_i the best quadratic of light row i under a pilot's law, r_i what it misses. S
 are the terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, the light rows at random.
 """
 
-import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -25,11 +24,9 @@ from approxmcmc.contracts import (
     Target,
     content_hash,
 )
-from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.path_range import reach_along_path
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.surrogate.difference_bounds import expansion_bound
+from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
 from approxmcmc.surrogate.expanded import ExpandedTarget
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.moves import SurrogateState
@@ -42,7 +39,6 @@ from approxmcmc.targets.expansion.core_rule import (
     rows_that_pay,
     rows_that_vary,
 )
-from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LinearTarget
@@ -145,6 +141,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
         # Without a core all rows are light, as they lie: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
+        self._rows: Any = self._light if self.core.size else None  # of the bounds: None is all
         self._numbers = taken(numbers, self._light)
         nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
         light, left = survey.total if self.expand else nothing, survey.left
@@ -257,12 +254,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return CompiledSurrogate(moves.move, moves.move_both, make_state, None, self.pilot.cov)
 
     def compile_term_range(self) -> CompiledTermRange:
-        r"""Compile a bound of the range of the light terms, for `BernsteinTest`.
-
-        With h_i the variance of predictor i under the pilot's law and K the bound of the third derivative, a term
-        changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging changed of its slope
-        and bend, times how far powers of a predictor move (`approxmcmc.engine.terms.path_range`).
-        """
+        """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
         linear = self.target if isinstance(self.target, LinearTarget) else None
         bound = None if linear is None else linear.third_derivative_bound
         if linear is None or bound is None or not self.expand:
@@ -271,17 +263,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
 
-        def largest_of(lo: int, hi: int) -> np.ndarray:
-            rows = self._light_rows(lo, hi)
-            _, leverages, shifts = expansion.places(self.center, cholesky, self._numbers[lo:hi], rows)
-            spread, moved = np.sqrt(leverages), np.abs(shifts)
-            return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
-
-        expansion, cholesky = LinearExpansion(linear), self.pilot.cholesky
-        slope, bend, spread = np.max(list(over_blocks(largest_of, self.n_obs)), axis=0)
-        largest = slope, bend, bound / 6.0 * spread**3
-        twice = [2.0 * factor for factor in largest]
-        return CompiledTermRange(*reach_along_path(twice, math.inf, self.center, self.pilot.cholesky))
+        return residual_range(linear, bound, self._numbers, self._rows, (self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.surrogate.difference_bounds`."""
@@ -291,13 +273,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             return whole._replace(rates=whole.rates[self._light])
         if self._bound is None:  # two passes, for all samplers of this object
             law = self.center, self.pilot.cholesky, self.pilot.draws
-            rows = self._light if self.core.size else None
-            self._bound = expansion_bound(plain, 2, self._numbers, rows, law, averaged=True)
+            self._bound = expansion_bound(plain, 2, self._numbers, self._rows, law, averaged=True)
         return self._bound
-
-    def _light_rows(self, lo: int, hi: int) -> Any:
-        """Return where the light rows number lo ... hi - 1 stand in the data."""
-        return self._light[lo:hi] if self.core.size else slice(lo, hi)
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:

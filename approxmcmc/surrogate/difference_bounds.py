@@ -9,7 +9,7 @@ delta|. Along the way from theta to theta' that adds up to at most
     K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
     c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
 
-P_k how far the k-th power of a predictor of variance 1 can move between the two states, `engine/terms/path_range.py`;
+P_k how far the k-th power of a predictor of variance 1 can move between the two states, `engine/terms/term_range.py`;
 K_i >= |f'''| wherever predictor i lies within h_i^(1/2) rho of its place at c, rho = |L^-1 (theta - c)|: for a fixed
 K_i that is all rho up to `farthest`, and the way between two such states lies within it too. The weights 3 and 1/2 are
 free: a_i is about f''' h_i / 2, so that 3 makes the first and the last alike, and 1/2 costs 5 % fewer reads than 1.
@@ -28,14 +28,15 @@ and one step towards it from S = I is as good as eight: of the second-order boun
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledDifferenceBound
+from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.path_range import reach_along_path
+from approxmcmc.engine.terms.term_range import reach_along_path
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.linear import LinearTarget
 
@@ -75,6 +76,28 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
     spread = np.sqrt(values) * (len(values) / np.sqrt(values).sum())  # of S, whose trace is that of I
     factor = cholesky @ (vectors / np.sqrt(spread))
     return np.linalg.cholesky(factor @ factor.T)
+
+
+def residual_range(
+    target: LinearTarget, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
+) -> CompiledTermRange:
+    r"""Return the range of averaged residuals of second order of some rows, None for all; one pass over them.
+
+    With h_i the variance of predictor i under the pilot's law, centre and cholesky factor, and K the bound of the third
+    derivative, a term changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging
+    changed of its slope and bend, times how far powers of a predictor move.
+    """
+    (center, cholesky), expansion = law, LinearExpansion(target)
+
+    def largest_of(lo: int, hi: int) -> np.ndarray:
+        these = slice(lo, hi) if rows is None else rows[lo:hi]
+        _, leverages, shifts = expansion.places(center, cholesky, numbers[lo:hi], these)
+        spread, moved = np.sqrt(leverages), np.abs(shifts)
+        return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+
+    slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
+    twice = [2.0 * factor for factor in (slope, bend, bound / 6.0 * spread**3)]
+    return CompiledTermRange(*reach_along_path(twice, math.inf, center, cholesky))
 
 
 def expansion_bound(

@@ -96,9 +96,8 @@ def make_run(move: Callable[..., float]) -> Callable[..., None]:
     """Return a chain of transitions that tunes its step, for pilots; it reads nothing but the surrogate."""
 
     def run(
-        places: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
+        rng: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
     ) -> None:
-        rng = generator_at(places)
         state.value[0] = state.log_density(theta)
         for step in range(draws.shape[0]):
             adapt(state, move(rng, state, theta, count), step, wanted)
@@ -107,18 +106,27 @@ def make_run(move: Callable[..., float]) -> Callable[..., None]:
     return run
 
 
+def make_entry(run: Callable[..., None]) -> Callable[..., None]:
+    """Return the loop for a generator that arrives as addresses."""
+    run = compiled(inline="always")(run)
+
+    def enter(
+        places: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
+    ) -> None:
+        run(generator_at(places), state, theta, wanted, draws, count)
+
+    return enter
+
+
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
-    if config.DISABLE_JIT:
-        state.value[0] = state.log_density(theta)
-        for step in range(steps):
-            adapt(state, moves.move(rng, state, theta, count), step, moves.acceptance)
-            draws[step] = theta
-        return draws, count
-    signature = nb.void(ADDRESSES, type_of(state), VECTOR, nb.float64, MATRIX, INDICES)
-    chain = entry_point(kernel(make_run(moves.move), signature, allocates=False), signature)
-    chain(addresses(rng), state, theta, moves.acceptance, draws, count)
+    loop: Any = make_run(moves.move)
+    generator: Any = rng
+    if not config.DISABLE_JIT:
+        signature = nb.void(ADDRESSES, type_of(state), VECTOR, nb.float64, MATRIX, INDICES)
+        loop, generator = entry_point(kernel(make_entry(loop), signature, allocates=False), signature), addresses(rng)
+    loop(generator, state, theta, moves.acceptance, draws, count)
     return draws, count

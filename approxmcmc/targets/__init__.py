@@ -2,6 +2,7 @@
 
 from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood
+from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
 from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
@@ -16,10 +17,11 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
-from approxmcmc.targets.predictors.labels import Treatment
+from approxmcmc.targets.predictors.assemble import Treatment
 from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
+from approxmcmc.targets.statistics.regression import LinearRegression
 from approxmcmc.targets.tables import TableRegression
 from approxmcmc.targets.user import Target
 
@@ -37,6 +39,7 @@ __all__ = [
     "GroupedTarget",
     "Ising",
     "Laplace",
+    "LinearRegression",
     "LogisticRegression",
     "Mode",
     "NormalGroups",
@@ -48,6 +51,7 @@ __all__ = [
     "Target",
     "Treatment",
     "alarm_network",
+    "compressed",
     "degree_statistic",
     "find_mode",
     "laplace",

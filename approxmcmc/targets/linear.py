@@ -18,10 +18,12 @@ from approxmcmc.contracts import (
     CompiledDifferenceBound,
     CompiledTarget,
     CompiledTermRange,
+    TermWork,
     Variables,
 )
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
+from approxmcmc.engine.compiler.operations import operations
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.terms.gradients import linear_gradient_kernel
@@ -46,6 +48,16 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
     """Return the first two derivatives of log p(y | eta) in eta: y - m and -m (1 - m), m = 1 / (1 + exp(-eta))."""
     mean = sigmoid(eta)
     return y - mean, -mean * (1.0 - mean)
+
+
+def unit_normal(eta: float, y: float) -> float:
+    """Return log p(y | eta) of a normal law with standard deviation 1, up to its constant."""
+    return -0.5 * (y - eta) ** 2
+
+
+def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
+    """Return its first two derivatives in eta."""
+    return y - eta, -1.0
 
 
 @cached_by_content(maxsize=64)
@@ -113,6 +125,14 @@ class LinearTarget(TallDataTarget):
         other.X, other.y, other.given = given[0], self.responses(given[1]), None
         other.data, other.n_obs = (other.X, other.y), n_obs
         return other
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes: a product of rows and the function of it; a gradient adds the row once more."""
+        columns, bytes_of_row = self.X.shape[1], float(self.X[:1].nbytes + self.y[:1].nbytes)
+        term, slope = operations(self._loglik_eta), operations(self.derivatives_eta)
+        ours = (self._loglik_eta.__module__ or "").startswith(__name__.partition(".")[0] + ".")
+        return TermWork(columns + term, 2.0 * columns + slope, bytes_of_row, "library" if ours else "python")
 
     def _log_terms(self) -> Any:
         return linear_batch_kernel(self._loglik_eta, self.data)

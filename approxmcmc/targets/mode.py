@@ -200,11 +200,10 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     A generalised linear model has no need of it.
     """
-    from scipy.optimize import minimize
-
     expansion, n_obs = posterior.expansion, posterior.target.n_obs
     if not isinstance(expansion, GeneralExpansion):
         return theta
+    from scipy.optimize import minimize
 
     def objective(theta: np.ndarray) -> float:
         value = float(posterior.log_prior(theta))
@@ -214,7 +213,7 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
     def slope(theta: np.ndarray) -> np.ndarray:
         total = expansion.gradient(theta)
         if expansion.gradients is None:
-            return -(total + posterior.prior_at(theta).gradient) / n_obs
+            return -(total + posterior.prior_gradient(theta)) / n_obs
         expansion.add_prior_gradient(theta, total)
         return -total / n_obs
 

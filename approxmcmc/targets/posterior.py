@@ -1,10 +1,14 @@
 """The log posterior of a target near a point: its likelihood by the expansion of its terms, its prior beside it."""
 
+import contextlib
 import copy
+import functools
+from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import DiscreteTarget, Target
+from approxmcmc.contracts import DifferentiableTarget, DiscreteTarget, Target
+from approxmcmc.engine.terms.gradients import DIFFERENCE, make_add_differences
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
@@ -14,6 +18,12 @@ from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.parts import parts_of
 from approxmcmc.targets.predictors.base import PredictorsTarget
+
+STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of 1 and the coordinate
+# Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; to compile its gradient takes a second or more.
+FEW_PARAMETERS = 64
+
+UNSEEN = 1e-4  # standard deviations: errors of a gradient that no search for a mode notices
 
 AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
@@ -57,26 +67,53 @@ class Posterior:
         """Return the expansion of the log posterior at theta."""
         return self.expansion.at(theta) + self.prior_at(theta)
 
-    def prior_at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log prior at theta; in closed form where it is normal, else by differences."""
-        value, dim, normal = float(self.log_prior(theta)), theta.size, self.target.normal_prior
+    def prior_gradient(self, theta: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log prior at theta; shape (dim,)."""
+        normal = self.target.normal_prior
         if normal is not None:
             mean, precision = normal
-            return Quadratic(value, -precision * (theta - mean), -np.diag(precision))
-        steps = np.diag(1e-3 * np.maximum(1.0, np.abs(theta)))
-        up, down = (np.array([self.log_prior(theta + sign * step) for step in steps]) for sign in (1.0, -1.0))
-        h = np.diag(steps)
-        hessian = np.empty((dim, dim))
-        with np.errstate(invalid="ignore"):  # inf - inf beyond the support, found out below
-            for j in range(dim):
-                hessian[j, j] = (up[j] - 2.0 * value + down[j]) / h[j] ** 2
-                for k in range(j):
-                    corners = sum(self.log_prior(theta + sign * (steps[j] + steps[k])) for sign in (1.0, -1.0))
-                    pure = up[j] + down[j] + up[k] + down[k] - 2.0 * value
-                    hessian[j, k] = hessian[k, j] = (corners - pure) / (2.0 * h[j] * h[k])
-        if not (np.isfinite(value) and np.isfinite(hessian).all()):
+            return -precision * (theta - mean)
+        slope = np.zeros(theta.size)
+        with np.errstate(invalid="ignore"):  # inf - inf beyond the support
+            self._add_prior_gradient(theta, slope)
+        return slope
+
+    def prior_at(self, theta: np.ndarray) -> Quadratic:
+        """Return the expansion of the log prior at theta; in closed form where it is normal, else by 2 dim gradients.
+
+        Raises
+        ------
+        NotFiniteError
+            When the prior or a derivative is not finite there.
+        """
+        value, slope, normal = float(self.log_prior(theta)), self.prior_gradient(theta), self.target.normal_prior
+        if normal is not None:
+            return Quadratic(value, slope, -np.diag(normal[1]))
+        hessian = np.array([self._prior_bend(theta, j) for j in range(theta.size)])
+        if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(hessian).all()):
             raise NotFiniteError(
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
                 "support"
             )
-        return Quadratic(value, (up - down) / (2.0 * h), hessian)
+        # A central difference over h is off by rounding of h^2 bend, that is by so many standard deviations.
+        off = np.sqrt(np.abs(np.diag(hessian))) * DIFFERENCE * np.maximum(1.0, np.abs(theta)) * np.finfo(float).eps
+        if off.max() > UNSEEN:
+            raise NotFiniteError(
+                f"{self.target!r}: around theta = {theta} the log prior is too narrow for differences in coordinate "
+                f"{off.argmax()}, as in a hierarchy whose scale runs to 0"
+            )
+        return Quadratic(value, slope, 0.5 * (hessian + hessian.T))
+
+    def _prior_bend(self, theta: np.ndarray, j: int) -> np.ndarray:
+        """Return a row of the Hessian of the log prior."""
+        shift = np.zeros(theta.size)
+        shift[j] = STEP * max(1.0, abs(theta[j]))
+        return (self.prior_gradient(theta + shift) - self.prior_gradient(theta - shift)) / (2.0 * shift[j])
+
+    @functools.cached_property
+    def _add_prior_gradient(self) -> Any:
+        """The gradient of the log prior: compiled where there are many parameters, else differences."""
+        if self.target.variables.size > FEW_PARAMETERS and isinstance(self.target, DifferentiableTarget):
+            with contextlib.suppress(IncompatibleError):
+                return self.target.compile_prior_gradient()
+        return make_add_differences(self.log_prior)

@@ -9,7 +9,7 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.predictors.labels import Treatment, labels_of
+from approxmcmc.targets.predictors.assemble import Treatment, labels_of
 from approxmcmc.targets.predictors.target import PredictorTarget
 
 

@@ -17,6 +17,7 @@ from approxmcmc.contracts import (
     CompiledTermRange,
     DifferentiableTarget,
     Target,
+    TermWork,
     TwinnedTarget,
     content_hash,
 )
@@ -30,7 +31,7 @@ from approxmcmc.engine.terms.gradients import (
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
-from approxmcmc.targets.made_of_rows import MadeOfRows
+from approxmcmc.targets.parts import MadeOfRows
 
 SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
 
@@ -139,6 +140,14 @@ class TallDataTarget(
         """Compile terms and prior."""
         return CompiledTarget(self._log_terms(), self.prior.compile(self.variables.size), self.data, self.n_obs)
 
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes: two operations for each number of its data, and three times that for a gradient."""
+        numbers = sum(array.size for array in self.data) / self.n_obs
+        known = type(self)._term_gradients is not TallDataTarget._term_gradients
+        stored = sum(array.nbytes for array in self.data) / self.n_obs
+        return TermWork(2.0 * numbers, 6.0 * numbers if known else None, stored)
+
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients of terms and prior.
 
@@ -149,9 +158,11 @@ class TallDataTarget(
         InvalidInputError
             When a user's gradient differs from finite differences; the message names the worst coordinate.
         """
-        at = self.initial_point() + 0.1
-        add_prior_gradient = self.prior.compile_gradient(at, self.variables.labels())
-        return CompiledGradient(self._term_gradients(), add_prior_gradient, self.data, self.n_obs)
+        return CompiledGradient(self._term_gradients(), self.compile_prior_gradient(), self.data, self.n_obs)
+
+    def compile_prior_gradient(self) -> Any:
+        """Compile the gradient of the prior: its own, or differences of a function without one."""
+        return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:
         """Return the compiled batch kernel of the gradients of the terms."""

@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
+from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange, TermWork
 from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.compiler.operations import LENGTH, operations
 from approxmcmc.engine.terms.batches import batch_kernel
 from approxmcmc.engine.terms.gradients import gradient_kernel
 from approxmcmc.engine.terms.term_range import user_range
@@ -58,7 +59,8 @@ class Target(TallDataTarget):
     difference_bound
         ``(rates, reach)`` with ``abs(l_i) <= rates[i] * reach(theta, proposed)`` for every datum and pair of states:
         positive `rates` of shape (n_obs,), and a function that is symmetric in the two states and infinite where
-        nothing is known. :class:`PoissonTest` and its kin need it.
+        nothing is known. :class:`PoissonTest` and its kin need it, and refuse it where terms at some pairs of states
+        break it.
     var_names
         Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
         scalars, or several names with `dims` and `coords`. Default ``"theta"``, a vector.
@@ -166,6 +168,14 @@ class Target(TallDataTarget):
                 f"{rates!r}"
             )
         return rates, plain_function(reach, "the reach of difference_bound", who="Target")
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes, by the byte code of the user's functions; a loop runs over the numbers of a row."""
+        numbers = sum(array.size for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
+        length = max(numbers, min(self.variables.size, LENGTH))
+        slope = None if self._grad_loglik is None else operations(self._grad_loglik, length)
+        return TermWork(operations(self._loglik, length), slope, 8.0 * numbers, "python")
 
     def _log_terms(self) -> Any:
         return batch_kernel(self._loglik, self.data)

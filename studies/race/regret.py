@@ -5,14 +5,14 @@ effective draws of the worst parameter, or to a limit of seconds, from which its
 
     seconds to an answer = set-up + 400 x seconds of sampling / ESS,    regret = seconds of the chosen / least seconds.
 
-Set-up is what a candidate makes of the target; compilation and tuning are left out for all. Seconds are those of the
-processor; a candidate's time is their median over rounds. A biased candidate competes unless its predicted error was
-not allowed, and one whose floor is above the least time so far is not run. A model that has an answer in the folder is
-not run again.
+Set-up is what a candidate makes of the target, the mode or a pilot with it; compilation and tuning are left out for
+all. Seconds are those of the processor; a candidate's time is their median over rounds. A biased candidate competes
+unless its predicted error was not allowed, and one whose floor is above the least time so far is not run. A model that
+has an answer in the folder is not run again.
 """
 
 import argparse
-import dataclasses
+import functools
 import json
 import math
 import subprocess
@@ -49,8 +49,9 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     target = target_of(model)
     choice = amc.choose_sampler(target, random_seed=seed)
     known = survey(target, seed)
+    fresh = functools.partial(survey, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
-    floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
+    floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}  # nothing is made yet
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
     for one in sorted(candidates(target), key=lambda one: (one.name != choice.name, floors[one.name])):
@@ -60,9 +61,9 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
             reason = f"it cannot be the best: no run of it takes less than {floors[one.name]:.2g} s"
         try:
             if not reason:
-                one.make(dataclasses.replace(known))  # compiles
-                setting, set_up = _timed(one.make, dataclasses.replace(known))
-                runs = (seconds_of_draws(setting, known, limit, seed + k) for k in range(rounds))
+                one.make(fresh())  # compiles
+                setting, set_up = _timed(one.make, fresh())
+                runs = (seconds_of_draws(setting, limit, seed + k) for k in range(rounds))
                 seconds[one.name] = [set_up + run for run in runs]
         except amc.errors.ApproxMCMCError as error:
             reason = str(error)
@@ -73,7 +74,7 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
 
 
 def _seconds_at_best(one: Candidate, known: Situation) -> float:
-    floor = one.floor(dataclasses.replace(known))  # nobody has made its core rows yet
+    floor = one.floor(known)
     return floor.set_up + ENOUGH * floor.per_draw
 
 
@@ -82,7 +83,7 @@ def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pair
     return make(known), time.process_time() - began
 
 
-def seconds_of_draws(setting: Pairing, known: Situation, limit: float, seed: int) -> float:
+def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
     """Return 400 times the seconds of an effective draw; infinity where tuning took all of the limit."""
     wall, cpu = time.perf_counter(), time.process_time()
     trace = amc.sample(
@@ -95,7 +96,7 @@ def seconds_of_draws(setting: Pairing, known: Situation, limit: float, seed: int
         target_ess=ENOUGH,
         time_limit=limit,
         audit_every=None,
-        initvals=setting.law or known.fit,
+        initvals=setting.law,
         random_seed=seed,
         progressbar=False,
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.acceptance.laws.probability import exact_probability
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.svg import COLOURS, subplots
 

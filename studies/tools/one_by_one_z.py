@@ -13,10 +13,9 @@ import approxmcmc as amc
 from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.firefly.bright import Bright
 from approxmcmc.samplers.firefly.implicit_z import ImplicitState, brighten, darken
-from approxmcmc.samplers.firefly.joint_density import JointDensity
-from approxmcmc.samplers.firefly.z_update import CompiledZUpdate, ZUpdate
+from approxmcmc.samplers.firefly.joint import Bright, JointDensity
+from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 
 @compiled

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ ORDER = (
     {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
+    {"nuts"},
     {"reference", "diagnostics"},
     {"design", "plots", "foreign"},
     {"couplings"},
@@ -252,3 +254,29 @@ def test_importing_the_package_loads_no_heavy_library():
 def test_importing_the_package_is_quick():
     # Load on the machine only adds to a time, so the least of several is the one to judge.
     assert min(import_in_new_process()[0] for _ in range(7)) < 0.3
+
+
+# What a run with a linear model has no use for: .1 (rich) to .6 (arviz_stats) CPU seconds each. xarray loads dask.
+UNUSED = {
+    "arviz_stats", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib", "rich", "netCDF4", "h5netcdf", "pymc",
+    "pytensor", "jax._src", "numpyro.infer", "blackjax", "nutpie", "bokeh", "approxmcmc.plots",
+}  # fmt: skip
+
+
+def test_a_run_loads_no_library_that_it_does_not_use():
+    code = """
+import json, sys, warnings
+import numpy as np
+import approxmcmc as amc
+warnings.simplefilter("ignore", amc.errors.SamplingWarning)
+X = np.random.default_rng(1).normal(size=(40, 2))
+target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int))
+test = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.ExactTest())
+for how in ({"draws": 110}, {"target_ess": 50}):
+    amc.sample(target, test, tune=10, chains=2, random_seed=1, **how)
+amc.targets.laplace(target)
+print(json.dumps(sorted(sys.modules)))
+"""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert UNUSED & set(json.loads(run.stdout)) == set()

@@ -13,7 +13,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms import partitions
 from approxmcmc.errors import ClusterWarning, IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.reference import scores
+from approxmcmc.reference import stein
 from approxmcmc.sources import Arrays, ParquetFolder
 from approxmcmc.targets import parts
 from approxmcmc.targets.posterior import Posterior
@@ -177,12 +177,12 @@ def test_passes_are_those_of_one_process(make, cluster, tmp_path, monkeypatch, r
 
 @pytest.mark.parametrize("make", [logistic, negative_binomial, with_gradient])
 def test_scores_are_those_of_one_process(make, cluster, tmp_path, monkeypatch, rng):
-    monkeypatch.setattr(scores, "STATES", 3)  # the states of some rounds
+    monkeypatch.setattr(stein, "STATES", 3)  # the states of some rounds
     target = make(rng, tmp_path)
     states = rng.normal(size=(2, 4, target.variables.size))
-    alone = scores.scores_of(target, states)
+    alone = stein.scores_of(target, states)
     with distributed.Client(cluster):
-        together = scores.scores_of(target, states)
+        together = stein.scores_of(target, states)
     assert parts._known[target].where  # made in parts
     np.testing.assert_allclose(together, alone, rtol=1e-10, atol=1e-10 * np.abs(alone).max())
 

@@ -7,7 +7,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms import partitions
-from approxmcmc.reference.scores import scores_of
+from approxmcmc.reference.stein import scores_of
 from approxmcmc.sources import Arrays
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.posterior import Posterior

@@ -6,9 +6,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.output.book import Settings
 from approxmcmc.runs import RunPlan, carry_out
 from approxmcmc.sampling import goals, recorder
+from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import EffectiveDraws, Goal, ThinnedDraws
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic
@@ -208,6 +208,16 @@ class TestThinnedDraws:
             assert there.draws == 1000 * there.every == 2 * goal.draws
             goal = there
         assert plan.found(np.empty((4, 1000, 1))) == {"thinned_by": every} and goal.every == every
+
+    @pytest.mark.parametrize(("agrees_at", "most", "every"), [(1, 16, 1), (4, 16, 4), (32, 16, 16), (32, 64, 32)])
+    def test_they_go_on_until_chains_agree(self, agrees_at, most, every):
+        """All of them are effective ones; up to a thinning that follows from counted work."""
+        draws = {"now": 1000}
+        plan = ThinnedDraws(1000, 400, lambda *_: 4000.0, lambda _: draws["now"] >= 1000 * agrees_at, most)
+        goal = plan.first()
+        while (there := plan.after(goal, lambda: np.empty((4, 1, 1)))) is not None:
+            goal, draws["now"] = there, there.draws
+        assert goal.every == plan.every == every
 
 
 @pytest.mark.recompiles

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from approxmcmc.acceptance import ExactTest, MinibatchBarker
 from approxmcmc.acceptance import barker_decision as barker
-from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample
 from approxmcmc.engine.streams import seed_sequences, streams

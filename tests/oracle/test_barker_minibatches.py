@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr
 
 from approxmcmc.acceptance import MinibatchBarker
 from approxmcmc.acceptance.barker_decision import REPLICATIONS, acceptance_log_odds
-from approxmcmc.acceptance.laws.barker_error import bound_from_moments, minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.contracts.records import AUDIT_ERROR, AUDIT_NOISE, BLANK_VALUES
 from approxmcmc.engine.terms import moments

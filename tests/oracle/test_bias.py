@@ -10,11 +10,11 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.acceptance.laws.probability import exact_probability
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
-from approxmcmc.couplings.finite import maximal_coupling
+from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.couplings.summands import average
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair

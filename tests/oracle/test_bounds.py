@@ -22,7 +22,7 @@ from approxmcmc.bounds.finite import (
     stationary_law,
     total_variation,
 )
-from approxmcmc.couplings.finite import maximal_coupling
+from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.samplers.counted_model import CountedModel
 from approxmcmc.samplers.noisy.matrix import acceptance_of_exchange, lattice_error

@@ -18,8 +18,8 @@ from approxmcmc import bounds
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.contracts.records import COUNT_NAMES
-from approxmcmc.couplings.finite import maximal_coupling
 from approxmcmc.couplings.kernels import coupling_of
+from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.engine.compiler.compile import config
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import coupling as metropolis
@@ -247,7 +247,7 @@ def by_exchange():
         ratio = RatioState(model.observed, known, np.empty((1, 1)))
         counts, state = np.zeros(len(COUNT_NAMES), np.int64), OnTheGrid(rows, joint)
         shared = exchange.SharedDraws(counts, np.empty(2), log_prior, ratio, np.empty((2, 1)))
-        chains = exchange.Walker(x, x.copy(), state), exchange.Walker(y, y.copy(), state)
+        chains = exchange.ExchangeWalker(x, x.copy(), state), exchange.ExchangeWalker(y, y.copy(), state)
         assert move(script, chains, shared, 2) == 0
         asked[:] = [k for k, _ in script.made[1:]]  # the draws: one where both are offered one point, else two
         return chains

@@ -10,7 +10,6 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.firefly.bright import Bright, make_bright, make_dark, new_bright
 from approxmcmc.samplers.firefly.implicit_z import (
     brighten,
     choose_dark,
@@ -19,7 +18,16 @@ from approxmcmc.samplers.firefly.implicit_z import (
     go_dark_probability,
     update_implicit,
 )
-from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity, log_joint, log_joint_at
+from approxmcmc.samplers.firefly.joint import (
+    Bright,
+    Factors,
+    JointDensity,
+    log_joint,
+    log_joint_at,
+    make_bright,
+    make_dark,
+    new_bright,
+)
 from approxmcmc.samplers.firefly.step import go_to_candidate
 from approxmcmc.targets import LogisticRegression
 from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients

@@ -14,7 +14,8 @@ from approxmcmc.contracts import Population
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.samplers.chain import is_chosen_for_audit
-from approxmcmc.samplers.gibbs.step import draw_by_terms, evidence_on, one_after_the_other
+from approxmcmc.samplers.gibbs.state import evidence_on
+from approxmcmc.samplers.gibbs.step import draw_by_terms, one_after_the_other
 from tests import textbook
 from tests.data_order import draw_with_replacement
 from tests.planting import plain, plant

@@ -17,7 +17,7 @@ from approxmcmc.targets.ising.exact import (
     moments,
     n_pairs,
 )
-from approxmcmc.targets.ising.heat_bath import DIGIT, FOUR_DIGITS, heat_bath_states, update_sites
+from approxmcmc.targets.ising.simulators import DIGIT, FOUR_DIGITS, heat_bath_states, update_sites
 from tests.coins import law
 from tests.edited_source import edited
 from tests.planting import plain

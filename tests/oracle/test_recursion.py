@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from approxmcmc.acceptance.laws.bridge import schedule, stopped_early
+from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error, tolerance_stop_error, type_one_error
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.laws.recursion import (
     acceptance_probability_error,
     probability_above,
     sequential_test_error,
 )
-from approxmcmc.acceptance.laws.tolerance import tolerance_stop_error
-from approxmcmc.acceptance.laws.type_one_error import epsilon_for_type_one_error, type_one_error
 from approxmcmc.errors import InvalidInputError
 
 LOOKS = {"batch_size": 500, "n_obs": 10_000}

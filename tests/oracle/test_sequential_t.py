@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.acceptance import SequentialTTest, sequential_t
-from approxmcmc.acceptance.laws.threshold import threshold_at
+from approxmcmc.acceptance.laws.probability import threshold_at
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean

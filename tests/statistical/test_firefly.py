@@ -8,7 +8,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.firefly import joint_density, theta_update
+from approxmcmc.samplers.firefly import theta_update
+from approxmcmc.samplers.firefly.joint import log_joint_at
 from tests.models import logistic
 from tests.statistical.test_exact_against_nuts import FOUR_MCSE, moments
 
@@ -92,7 +93,7 @@ def log_joint_without_bright(factors, n_bright):
 
 @compiled
 def log_joint_at_without_bright(joint, theta, bright, factors, count):
-    joint_density.log_joint_at(joint, theta, bright, factors, count)
+    log_joint_at(joint, theta, bright, factors, count)
     return log_joint_without_bright(factors, bright.size[0])
 
 

@@ -11,7 +11,7 @@ from scipy import stats as laws
 
 import approxmcmc as amc
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
-from approxmcmc.diagnostics import all_states
+from studies.tools.discrete import all_states
 
 pytestmark = pytest.mark.statistical
 

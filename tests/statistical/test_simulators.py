@@ -14,8 +14,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.datasets import florentine_business
 from approxmcmc.engine.compiler.compile import allocating
-from approxmcmc.targets.ising.coupling import couple_from_the_past, coupling_simulator
 from approxmcmc.targets.ising.exact import backward_simulator, moments
+from approxmcmc.targets.ising.simulators import couple_from_the_past, coupling_simulator
 from tests.edited_source import edited
 from tests.simulation import draw_many
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from approxmcmc import cli
+from approxmcmc.cli import warm
+from approxmcmc.engine.compiler.work import count_kernel
 from approxmcmc.study.load import find_study, load_study, study_files
 from tests.studies.toys import quiet_probe, toy_sample
 
@@ -313,3 +315,26 @@ def test_the_command_itself_runs_in_a_new_process(project):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "6 of 6 cells" in done.stdout
+
+
+def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeypatch):
+    sampled = []
+
+    def sample(target, **settings):
+        sampled.append(type(target).__name__)
+        count_kernel()
+
+    monkeypatch.setattr("approxmcmc.api.sample", sample)
+    code, out, _ = approxmcmc("warm")
+    assert code == 0 and set(sampled) == {name.partition(",")[0] for name in warm.examples()}
+    lines = out.splitlines()
+    assert len(lines) == len(sampled) + 2 and all("1 kernel compiled" in line for line in lines[1:-1])
+    assert lines[-1].startswith(f"{len(sampled)} kernels compiled") and lines[-1].endswith("MB")
+
+
+def test_warm_may_be_interrupted(approxmcmc, monkeypatch):
+    def sample(target, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("approxmcmc.api.sample", sample)
+    assert approxmcmc("warm")[0] == 130

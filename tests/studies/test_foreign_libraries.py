@@ -180,7 +180,6 @@ def test_pathfinder_of_pymc_says_where_it_comes_from(monkeypatch):
     [
         ("BlackjaxNUTS", "jax", {}),
         ("NumPyroADVI", "jax", {}),
-        ("NutpieNUTS", "nutpie", {}),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, name, library, settings):

@@ -8,10 +8,10 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import PaperValue
 from approxmcmc.study.measures import MEASURES
-from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import mean_interval, rate_interval
 from approxmcmc.study.report.published import measured, published_section
+from approxmcmc.study.report.wording import data_order
 from tests.fakes import fake_trace
 from tests.studies.toys import ToyTarget, quiet_probe, toy_sample, toy_study
 

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from approxmcmc.datasets import florentine_business
-from approxmcmc.study.report import pictures
+from approxmcmc.study.report.markdown import rounded
 from studies import sgld_mixture
 from studies.tools.chain_figures import FEWEST, chain_figures, draw_marginals, grid_marginals
 from studies.tools.network_figure import distances, layout, network_figure
@@ -93,12 +93,12 @@ def test_steps_fall_from_the_first_to_the_last_of_the_paper():
     ],
 )
 def test_a_path_in_few_characters(drawn, kept):
-    assert pictures.rounded(f'<path d="{drawn}"/>') == f'<path d="{kept}"/>'
+    assert rounded(f'<path d="{drawn}"/>') == f'<path d="{kept}"/>'
 
 
 def test_a_long_path_does_not_drift(rng):
     points = np.round(np.cumsum(rng.standard_normal((5000, 2)), axis=0), 1)
-    path = pictures.rounded('<path d="M ' + " L ".join(f"{x} {y}" for x, y in points) + '"/>')
+    path = rounded('<path d="M ' + " L ".join(f"{x} {y}" for x, y in points) + '"/>')
     start, way = path.split("l", 1)
     numbers = [float(number) for number in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", start + " " + way)]
     np.testing.assert_allclose(list(itertools.accumulate(numbers[::2])), points[:, 0], atol=1e-8)

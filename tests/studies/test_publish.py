@@ -12,8 +12,7 @@ import approxmcmc as amc
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.markdown import plain_text
-from approxmcmc.study.report.pictures import NAMESPACE, picture, slim
+from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, slim
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.publish import publish
 from approxmcmc.study.report.svg import subplots, svg_document

@@ -52,7 +52,7 @@ def test_a_limit_that_tuning_takes_is_no_quick_answer(monkeypatch):
     trace = xr.DataTree.from_dict({"posterior": empty})
     monkeypatch.setattr(module.amc, "sample", lambda *given, **settings: trace)
     setting = SimpleNamespace(target=None, sampler=None, law=None)
-    assert seconds_of_draws(setting, SimpleNamespace(fit=None), limit=1.0, seed=1) == math.inf
+    assert seconds_of_draws(setting, limit=1.0, seed=1) == math.inf
 
 
 @pytest.mark.needs_jit

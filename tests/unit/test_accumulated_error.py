@@ -5,8 +5,7 @@ import math
 import pytest
 
 from approxmcmc.contracts import Finding
-from approxmcmc.diagnostics.accumulated_error import accumulated_error
-from approxmcmc.diagnostics.gates import Gate
+from approxmcmc.diagnostics.gates import Gate, accumulated_error
 
 
 def error(value, lower):

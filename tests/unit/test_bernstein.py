@@ -8,17 +8,22 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import BernsteinTest
-from approxmcmc.acceptance.bernstein import bound_factors
+from approxmcmc.acceptance.bernstein import bound_factors, half_width
 from approxmcmc.acceptance.laws.looks import look_sizes
 from approxmcmc.api import sample
 from approxmcmc.contracts import BoundedTermsTarget, Component
+from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.moments import reset
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
 from approxmcmc.targets import GLMTarget, Target
+from tests.decisions import Population, decide_once, evidence_of, read_without_drawing
+from tests.fakes import fake_trace
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
+from tests.planting import plain
 from tests.unit.test_counts import run_counted
 
 SEED = 20140621
@@ -179,3 +184,48 @@ class TestRuns:
             trace = draw(test)
             np.testing.assert_array_equal(trace.posterior["beta"], exact.posterior["beta"])
             assert (trace.sample_stats["datapoints_touched"] == 300).all()
+
+
+class TestDecisions:
+    @pytest.mark.parametrize("delta", [0.01, 0.3])
+    def test_serflings_factor_on_both_sides_of_half_the_data(self, delta):
+        """Equation 5 of Bardenet and Maillard (2015) has the better of two factors: they meet about N / 2."""
+        looks = np.array([2, 49, 50, 51, 99, 100])
+        spread, _ = bound_factors(looks, delta, 2.0, "serfling")
+        for j, n in enumerate(looks.tolist()):
+            spent = delta / (2.0 * (j + 1) ** 2)
+            rho = 1.0 - (n - 1) / 100 if n <= 50 else (1.0 - n / 100) * (1.0 + 1.0 / n)
+            assert spread[j] == pytest.approx(math.sqrt(2.0 * rho * math.log(5.0 / spent) / n), rel=1e-12)
+
+    def test_settings_at_their_limits(self):
+        assert BernsteinTest(0.1, 2).batch_size == 2
+        with pytest.raises(InvalidInputError, match="finite"):
+            BernsteinTest(0.1, p=math.inf)
+        with pytest.raises(InvalidInputError, match="batch_size"):
+            BernsteinTest(0.1, 1)
+
+    def test_terms_of_no_range_are_decided_at_the_first_look(self):
+        """All alike, and known to be so: the mean of two is that of all."""
+        decision, log_ratio, booked, _ = decide_once(BernsteinTest(0.1, 2), np.full(8, 0.5), 0.0, 0.0)
+        assert (decision, log_ratio, booked["datapoints_touched"]) == (1, 4.0, 2)
+        assert "range_violations" not in booked
+
+    @pytest.mark.parametrize(("told", "width"), [(0.0, 0.0), (1e-9, math.inf)])
+    def test_the_form_decides_at_once_without_a_range_and_never_beyond_it(self, told, width):
+        """Terms that are told to be alike, and are so or not."""
+        part = BernsteinTest(0.1, 2).build_test(Population(np.full(8, 0.5)))
+        evidence, count = evidence_of(0.5 + told * np.arange(8)), np.zeros(len(COUNT_NAMES), np.int64)
+        plain(reset)(evidence.moments)
+        read_without_drawing(None, evidence, 0, 2, count)
+        assert plain(half_width)(evidence, part.make_state(), 0, 2) == width
+
+    def test_a_distance_on_the_boundary_is_read_on(self):
+        """Terms of no range that are 0: distance and boundary are both 0."""
+        _, _, booked, _ = decide_once(BernsteinTest(0.1, 2), np.zeros(8), 0.0, 0.0)
+        assert booked["datapoints_touched"] == 8
+
+    def test_one_violation_is_a_finding_above_a_limit_of_0(self):
+        counts = {"range_violations": np.ones((2, 5), int), "decisions_made": np.ones((2, 5), int)}
+        trace = fake_trace(np.zeros((2, 5)), stats=counts)
+        [finding] = BernsteinTest(0.1).problems(trace["sample_stats"].dataset)
+        assert (finding.value, finding.limit) == (10, 0.0)

@@ -15,8 +15,9 @@ from approxmcmc.couplings.estimate import STREAM
 from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
-from approxmcmc.couplings.verdict import Evidence, verdict
+from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.terms import order
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers import audits
 from tests.models import logistic
@@ -86,6 +87,20 @@ def test_a_stored_trace_serves_as_well(tmp_path):
     again = amc.bias(amc.load(tmp_path / "trace.nc"), target(), sampler(), form="audit", n_audits=40, random_seed=3)
     np.testing.assert_array_equal(again.bias, found().bias)
     again.to_netcdf(tmp_path / "bias.nc")
+
+
+def test_audits_say_that_they_do_not_see_a_fixed_partition(monkeypatch):
+    """Few blocks are shuffled anew, so that audits see all; many are fixed, and drift alone sees what they do."""
+    test = amc.SequentialTTest(0.3, 8, order="blocks")
+    blocks = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), test)
+    fixed = {}
+    for enough in (1000, 2):
+        monkeypatch.setattr(order, "ENOUGH_BLOCKS", enough)
+        run = amc.sample(target(), blocks, draws=60, tune=5, chains=2, random_seed=1, progressbar=False)
+        for form in ("audit", "drift"):
+            found = amc.bias(run, target(), blocks, form=form, n_audits=20, random_seed=3)
+            fixed[enough, form] = "blocks of one partition" in found["reasons"].item()
+    assert fixed == {(1000, "audit"): False, (1000, "drift"): False, (2, "audit"): True, (2, "drift"): False}
 
 
 def test_draws_from_elsewhere_have_drift_alone():
@@ -283,7 +298,7 @@ def test_careless_arguments(settings, message):
         amc.bias(trace(), target(), sampler(), **settings)
 
 
-GOOD = Evidence(
+GOOD = AuditSummary(
     labels=["a", "b"],
     bias=np.zeros(2),
     error=np.full(2, 0.01),

@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -120,12 +122,37 @@ def test_variables_unpack_and_pack():
     np.testing.assert_array_equal(variables.pack({name: values[1] for name, values in pieces.items()}), theta[1])
 
 
-def test_components_of_two_classes_are_never_equal(monkeypatch):
-    """As in a notebook whose cell runs twice: settings are the same there, and steps need not be."""
-    monkeypatch.setattr(Component, "_registry", dict(Component._registry))
-    first, second = (
-        dataclasses.dataclass(frozen=True, eq=False)(type("NotebookWalk", (Component,), {"__module__": "__main__"}))
-        for _ in range(2)
-    )
-    assert type(Component.from_dict({"kind": "NotebookWalk"})) is second
-    assert first() == first() != second()
+class TestOneNameOneComponent:
+    """Stored settings know a component by its bare name."""
+
+    @pytest.fixture(autouse=True)
+    def registry(self, monkeypatch):
+        for name in ("_registry", "_homes"):
+            monkeypatch.setattr(Component, name, dict(getattr(Component, name)))
+
+    def test_a_name_that_is_taken_is_refused(self):
+        with pytest.raises(TypeError, match=r"another component of that name, approxmcmc\.proposals\.random"):
+            type("RandomWalk", (Component,), {"__module__": "mine"})
+        assert Component.from_dict(RandomWalk(0.5).to_dict()) == RandomWalk(0.5)
+
+    def test_a_class_that_is_defined_again_takes_the_place_of_the_first(self):
+        """As in a notebook whose cell runs twice; settings are equal there, and steps need not be."""
+        first, second = (
+            dataclasses.dataclass(frozen=True, eq=False)(type("NotebookWalk", (Component,), {"__module__": "__main__"}))
+            for _ in range(2)
+        )
+        assert type(Component.from_dict({"kind": "NotebookWalk"})) is second
+        assert first() == first() != second()
+
+    def test_a_study_may_be_loaded_under_two_names(self, tmp_path, monkeypatch):
+        found = []
+        for name, file in (("studies.mine", "mine.py"), ("study_17", "mine.py"), ("other", "other.py")):
+            module = types.ModuleType(name)
+            module.__file__ = str(tmp_path / file)
+            monkeypatch.setitem(sys.modules, name, module)
+            found.append({"__module__": name})
+        type("OfAStudy", (Component,), found[0])
+        second = type("OfAStudy", (Component,), found[1])
+        assert Component._registry["OfAStudy"] is second
+        with pytest.raises(TypeError, match="rename one"):
+            type("OfAStudy", (Component,), found[2])

@@ -14,10 +14,9 @@ from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.files import external_shuffle
 from approxmcmc.engine.files.mapped_files import has_named_file, nameless_array
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.engine.terms import moments, order
+from approxmcmc.engine.terms import moments, order, shuffled
 from approxmcmc.engine.terms.batches import CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED, batch_kernel
 from approxmcmc.engine.terms.evidence import new_evidence
 from approxmcmc.engine.terms.order import (
@@ -424,12 +423,12 @@ def test_large_data_are_put_in_order_by_way_of_buckets(shape, named, tmp_path, r
     array = np.memmap(tmp_path / "rows", np.float32, "w+", shape=shape)
     array[:] = rng.random(shape)
     places = rng.permutation(len(array))
-    monkeypatch.setattr(external_shuffle, "LARGE", array.nbytes)
-    monkeypatch.setattr(external_shuffle, "BUCKET", array.nbytes // 7)
+    monkeypatch.setattr(shuffled, "LARGE", array.nbytes)
+    monkeypatch.setattr(shuffled, "BUCKET", array.nbytes // 7)
     ((copy,), _) = shuffled_copy((array,), places, str(folder), named=named)
     np.testing.assert_array_equal(copy, array[places])
     assert len(list(folder.iterdir())) == named
-    monkeypatch.setattr(external_shuffle, "_inverse", lambda permutation: np.arange(len(permutation)))
+    monkeypatch.setattr(shuffled, "_inverse", lambda permutation: np.arange(len(permutation)))
     ((copy,), _) = shuffled_copy((array,), places[::-1].copy(), str(folder), named=named)
     assert not np.array_equal(copy, array[places[::-1]])  # the buckets were used
 

@@ -1,5 +1,6 @@
 """Compiled code: identity, disk cache, numerics, moments, data order, streams."""
 
+import collections
 import enum
 import functools
 import itertools
@@ -266,6 +267,28 @@ def test_states_whose_fields_have_another_order_share_no_kernel(tmp_path, monkey
         _compile.cache_clear()  # as in a process of its own: the file alone tells
         assert entry_point(kernel(width, signature), signature)(state) == 3.0
     assert len(list(tmp_path.rglob("*.nbc"))) == 2
+
+
+@pytest.mark.needs_jit
+def test_a_function_pointer_is_named_by_the_modules_of_its_states():
+    """Machine code that reads one holds its types as a pickle: in a later version whose class has moved it would raise.
+
+    A state that is passed by value is read by its places, whatever module its class comes from.
+    """
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import type_of
+    from approxmcmc.engine.compiler.disk_cache import _spelled
+
+    def spelled(module):
+        """Return the names of a state and of a pointer, which numba tells from others by name alone while they live."""
+        state = type_of(collections.namedtuple("State", "scale", module=module)(1.0))
+        pointer = nb.FunctionType(nb.float64(nb.Tuple([nb.int64, state])))
+        return _spelled(state), _spelled(pointer), str(pointer)
+
+    here, there = spelled("a.b"), spelled("a.c")
+    assert (here[0], here[2]) == (there[0], there[2])
+    assert here[1] != there[1]
 
 
 STATE_OF_A_SCRIPT = """

@@ -44,6 +44,7 @@ UNBOUNDED = (
     "GLMTarget",
     "GaussianMixture",
     "GroupedTarget",
+    "LinearRegression",
     "NormalGroups",
     "PredictorTarget",
     "SoftmaxRegression",

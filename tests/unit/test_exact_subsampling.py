@@ -183,6 +183,49 @@ def test_bounds_of_the_users_are_checked():
     assert right.compile_difference_bound().rates.tolist() == (x + 0.1).tolist()
 
 
+def linear(bound, term_range=None):
+    """Return four terms theta x_i with bounds of the user's."""
+    functions = lambda theta, data, i: theta[0] * data[0][i], lambda theta: -0.5 * theta[0] ** 2
+    x = np.arange(4.0)
+    return amc.Target(*functions, data=x, n_obs=4, dim=1, difference_bound=bound, term_range=term_range)
+
+
+class TestFalseBoundsAreRefused:
+    """Where a test relies on them, by what terms do at pairs of states; bounds that are attained pass."""
+
+    @pytest.mark.parametrize("test", [amc.PoissonTest(), amc.TunaTest(0.1), amc.FactorizedTest()], ids=repr)
+    def test_of_single_terms(self, test):
+        rates = np.array([0.1, 1.0, 2.0, 3.0])
+        amc.MetropolisHastings(WALK, test).build(linear((rates, lambda a, b: abs(a[0] - b[0]))))
+        for false in (lambda a, b: 1e-9 * abs(a[0] - b[0]), lambda a, b: min(abs(a[0] - b[0]), 3.0)):
+            with pytest.raises(InvalidInputError, match=r"false: between theta .* the term of datum 3 changes by"):
+                amc.MetropolisHastings(WALK, test).build(linear((rates, false)))
+        amc.MetropolisHastings(WALK, amc.ExactTest()).build(linear((rates, lambda a, b: 1e-9)))  # relies on nothing
+
+    def test_of_the_range_of_the_terms(self):
+        bound = np.ones(4), lambda a, b: np.inf
+        test = amc.BernsteinTest(0.1, 2)
+        amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 3.0 * abs(a[0] - b[0])))
+        with pytest.raises(InvalidInputError, match=r"false: between theta .* they lie .* apart"):
+            amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 2.0 * abs(a[0] - b[0])))
+
+    def test_of_an_expansion_by_a_response_that_was_not_looked_at(self):
+        """Eight responses are looked at when the target is made; a ninth has terms a hundred times as curved."""
+
+        def times(y):
+            return 100.0 if y == 7.5 else 1.0
+
+        target = amc.GLMTarget(
+            lambda eta, y: -times(y) * np.log1p(np.exp(eta)), np.ones((50, 1)), 0.5 * np.arange(50),
+            derivatives_eta=lambda eta, y: (
+                -times(y) / (1.0 + np.exp(-eta)), -times(y) / (2.0 + np.exp(-eta) + np.exp(eta))
+            ),
+            third_derivative_bound=0.1,
+        )  # fmt: skip
+        with pytest.raises(InvalidInputError, match=r"the bound of the terms of ControlVariate.* datum 15 "):
+            amc.MetropolisHastings(WALK, amc.PoissonTest()).build(amc.ControlVariate(target))
+
+
 # --- costs -------------------------------------
 
 
@@ -243,10 +286,11 @@ def test_a_bound_that_differences_break_is_refused(bounds, message):
 @pytest.mark.parametrize(
     "test", [amc.PoissonTest(), amc.DelayedAcceptance(amc.PoissonTest())], ids=["plain", "delayed"]
 )
-def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test):
+def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypatch):
+    monkeypatch.setattr(thinning, "checked_differences", lambda target, who: target.compile_difference_bound())
     plain = logistic(300, 3)
     target = amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=1.0)
-    target.slope_bound = 0.1  # which would be refused above
+    target.slope_bound = 0.1  # which would be refused above, and where the test is built
     with pytest.warns(SamplingWarning, match="a term changed by more than the bound"):
         stats = draw(amc.MetropolisHastings(WALK, test), target).sample_stats
     violated = stats["range_violations"].values > 0

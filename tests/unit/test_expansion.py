@@ -302,3 +302,29 @@ def test_a_prior_undefined_beyond_its_support_is_told_without_a_warning():
     assert np.isfinite(posterior.prior_at(np.zeros(1)).hessian).all()
     with pytest.raises(NotFiniteError, match="log prior is not finite around"):
         posterior.prior_at(np.full(1, 2.0))
+
+
+@pytest.mark.parametrize("few", [64, 0], ids=["differences of the prior", "its own gradient"])
+def test_the_prior_hessian_of_a_hierarchy_is_that_of_its_formula(few, monkeypatch):
+    """Effects ~ N(0, exp(theta_0)): bends from 2 dim gradients, be they the user's or differences."""
+    monkeypatch.setattr("approxmcmc.targets.posterior.FEW_PARAMETERS", few)
+
+    def logprior(theta):
+        return -0.5 * np.sum(theta[1:] ** 2) * np.exp(-2.0 * theta[0]) - (theta.size - 1) * theta[0]
+
+    def grad_logprior(theta, out):
+        out[0] += np.sum(theta[1:] ** 2) * np.exp(-2.0 * theta[0]) - (theta.size - 1)
+        out[1:] -= theta[1:] * np.exp(-2.0 * theta[0])
+
+    target = amc.Target(
+        lambda theta, data, i: 0.0, logprior, data=np.zeros(1), n_obs=1, dim=4, grad_logprior=grad_logprior
+    )
+    theta = np.array([0.3, 0.5, -0.2, 0.1])
+    precision = np.exp(-0.6)
+    expected = np.diag(np.append(-2.0 * np.sum(theta[1:] ** 2), -np.ones(3)) * precision)
+    expected[0, 1:] = expected[1:, 0] = 2.0 * theta[1:] * precision
+    found = Posterior(target).prior_at(theta)
+    np.testing.assert_allclose(found.hessian, expected, rtol=0, atol=1e-5)
+    slope = np.zeros(4)
+    grad_logprior(theta, slope)
+    np.testing.assert_allclose(found.gradient, slope, atol=1e-8)

@@ -45,7 +45,7 @@ def differing():
 def targets():
     """Return one model as a target in scaled coordinates, and as it is written."""
     model = hierarchy(WRITTEN["named"])
-    return from_pymc(model, deterministics=True), from_pymc(model, scale_effects=False)
+    return from_pymc(model, deterministics=True), from_pymc(model, scale_effects=False, integrate=False)
 
 
 @pytest.mark.parametrize("written", WRITTEN)

@@ -5,8 +5,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.ising import exact as ising_exact
-from approxmcmc.targets.ising import heat_bath as ising_heat_bath
-from approxmcmc.targets.ising.coupling import coupling_simulator
+from approxmcmc.targets.ising import simulators
+from approxmcmc.targets.ising.simulators import coupling_simulator
 from tests.simulation import counted, draw_many
 
 CHESS = np.where(np.indices((3, 4)).sum(axis=0) % 2, 1, -1)
@@ -165,8 +165,8 @@ class Zeros:
 
 
 def up_after(monkeypatch, auxiliary, n_draws):
-    update = ising_heat_bath.update_sites
-    monkeypatch.setattr(ising_heat_bath, "update_sites", getattr(update, "py_func", update))
+    update = simulators.update_sites
+    monkeypatch.setattr(simulators, "update_sites", getattr(update, "py_func", update))
     simulator = ising().build_simulator(auxiliary)
     state = simulator.make_state()
     draw_many(simulator, 0.1, n_draws, Zeros(), state=state, plain=True)

@@ -106,7 +106,7 @@ def test_prior_gradients_are_those_of_means_and_scales():
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (zoo.unknown_sigma, "Normal, one linear predictor and 1 that all rows share, of 4 parameters"),
+        (zoo.unknown_sigma, "normal regression, one linear predictor and 1 that all rows share, of 4 parameters"),
         (shifted, "Poisson, one linear predictor of 3 parameters, normal priors, terms that PyTensor compiles"),
         (zoo.potential_on_parameters, "no quantity that is linear in the parameters differs from row to row"),
     ],

@@ -132,8 +132,8 @@ def not_inverted(M, inverse):
 def test_planted_bugs_are_seen(wrong):
     target, theta, found = model("slope"), np.full(7, 0.4), np.empty(6)
     stand_ins = {normal_kernels.invert: wrong} if wrong else None
-    kernel = plain(normal_kernels.make_log_terms(2, False), stand_ins)
-    kernel(theta, target.data, np.empty(0, np.int64), 0, 6, found)
+    kernel = plain(normal_kernels.make_log_terms(2, 2, False), stand_ins)
+    kernel(np.array([0.4, 0.4, 0.4, 0.4, 0.0, 0.4, 0.4, 0.4]), target.data[:2], np.empty(0, np.int64), 0, 6, found)
     is_right = found == pytest.approx(by_covariance(target, theta, "slope"), rel=1e-10)
     assert is_right == (wrong is None)
 

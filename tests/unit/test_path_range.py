@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.engine.terms.path_range import (
+from approxmcmc.engine.terms.term_range import (
     first_power,
     largest_on_circle,
     reach_along_path,

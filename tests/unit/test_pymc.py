@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import approxmcmc as amc
@@ -191,3 +192,11 @@ def test_the_mode_is_found_by_gradients_of_sums(regression):
     np.testing.assert_allclose(zoo.X.T @ residuals / variance, found.theta[:3], atol=1e-2)  # the score is the prior's
     assert found.decrement < 1e-4
     assert found.passes < 70
+
+
+def test_flat_priors_have_gradients_of_zero():
+    with pm.Model() as model:
+        pm.Normal("y", pt.sin(pm.Flat("a")) * pm.Flat("b"), 1.0, observed=zoo.Z[:20])
+    gradient = np.zeros(2)
+    from_pymc(model, structure=False).compile_prior_gradient()(np.ones(2), gradient)
+    np.testing.assert_array_equal(gradient, 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import coding, downloads, places
+from approxmcmc.datasets import coding, downloads
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 
@@ -76,7 +76,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "download", no_network)
     for module, name, arrays in small_files().values():
         declared = getattr(module, name)
-        places.write_arrays(tmp_path / declared.file_name, arrays)
+        downloads.write_arrays(tmp_path / declared.file_name, arrays)
         fitting = dataclasses.replace(declared, sha256=checksum(*declared.decode(arrays)))
         monkeypatch.setattr(module, name, fitting)
     return tmp_path
@@ -134,7 +134,7 @@ def test_every_loader_says_where_its_data_are_from_and_refuses_others(folder, na
     load, (module, declared, arrays) = getattr(datasets, name), small_files()[name]
     assert "APPROXMCMC_DATA_DIR" in load().provenance
     path = folder / getattr(module, declared).file_name
-    places.write_arrays(path, {key: array[::-1] for key, array in arrays.items()})
+    downloads.write_arrays(path, {key: array[::-1] for key, array in arrays.items()})
     with pytest.raises(DatasetError, match="checksum"):
         load()
     path.unlink()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance.laws.threshold import exact_probability, threshold_at
+from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
 from approxmcmc.contracts import Population
 from approxmcmc.engine.compiler.compile import config
 from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair

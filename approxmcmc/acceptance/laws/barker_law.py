@@ -1,15 +1,96 @@
-"""With what probability does the minibatch Barker test accept? By enumeration of its looks, and in the Gaussian regime.
+"""The law of the minibatch Barker test: how far it is from Barker's, and with what probability it accepts.
 
-Given the data read, the probability is a smoothed sum over the atoms of the correction distribution, or Barker's own
-at n = N. In the Gaussian regime Delta* + X_nc has the law N(Lambda, sigma^2) at whatever n the test stops.
+With X the terms standardised by their own mean and standard deviation, b data read, and the logistic function S, the
+theorem of Berry and Esseen bounds its error,
+
+    sup_y |P(Delta* + X_nc + X_corr < y) - S(y - Delta)| <= (6.4 E|X|^3 + 2 E|X|) / sqrt(b) + (error of the correction).
+
+The constants are those of the theorem for Student's statistic. The bound holds for terms drawn independently and for a
+number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
+
+The probability to accept is a smoothed sum over the atoms of the correction distribution given the data read, or
+Barker's own at n = N. In the Gaussian regime Delta* + X_nc has the law N(Lambda, sigma^2) at whatever n the test stops.
+
+Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
+section 5.
 """
+
+import math
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from approxmcmc.acceptance.laws.correction import CorrectionDistribution
-from approxmcmc.acceptance.laws.enumeration import Order, mean_over_orders
-from approxmcmc.acceptance.laws.threshold import exact_probability
+from approxmcmc.acceptance.laws.probability import Order, exact_probability, mean_over_orders
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.moments import kurtosis
+from approxmcmc.errors import InvalidInputError
+
+THIRD_MOMENT, FIRST_MOMENT = 6.4, 2.0
+
+
+def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_error: float = 0.0) -> Any:
+    """Return an upper bound of the error that the minibatch Barker test makes in any acceptance probability.
+
+    Parameters
+    ----------
+    terms
+        Log-likelihood differences l_i = log p(x_i|theta') - log p(x_i|theta), of all data or a large sample of them;
+        shape (n,). They are standardised here: location and scale do not matter.
+    batch_size
+        Data read b; a number or an array.
+    correction_error
+        Sup-error of the correction distribution.
+
+    Returns
+    -------
+    float or np.ndarray
+        The bound, of the shape of `batch_size`; above 1 it says nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        When terms are not finite, all equal, or fewer than two, or a batch size is not positive.
+
+    Notes
+    -----
+    For normal terms it is 11.81 / sqrt(b). It bounds the error of the acceptance probability at this pair of states;
+    if it holds at all pairs, it bounds the total variation distance of the two transition kernels from any state.
+
+    References
+    ----------
+    Seita, Pan, Chen and Canny (2017), section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bound = minibatch_barker_error_bound(np.random.default_rng(0).normal(size=100_000), [100, 14_000])
+    >>> bound.round(2).tolist()
+    [1.18, 0.1]
+    """
+    terms, sizes = np.asarray(terms, dtype=np.float64), np.asarray(batch_size, dtype=np.float64)
+    if terms.ndim != 1 or terms.size < 2 or not np.isfinite(terms).all() or not np.ptp(terms) > 0.0:
+        raise InvalidInputError(
+            f"minibatch_barker_error_bound: terms must be two or more finite numbers, not all equal, in one axis; "
+            f"found shape {terms.shape}"
+        )
+    if not (sizes > 0.0).all():
+        raise InvalidInputError(f"minibatch_barker_error_bound: batch_size must be positive, found {batch_size!r}")
+    X = np.abs(terms - terms.mean()) / terms.std()
+    bound = (THIRD_MOMENT * (X**3).mean() + FIRST_MOMENT * X.mean()) / np.sqrt(sizes) + correction_error
+    return bound if sizes.ndim else float(bound)
+
+
+@compiled
+def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
+    """Return the bound for the terms read so far, with E|X|^3 <= sqrt(E X^4) and E|X| <= 1 (Cauchy and Schwarz).
+
+    Running moments do not know absolute moments; for normal terms this form is 11 percent larger.
+    """
+    spread = THIRD_MOMENT * math.sqrt(max(kurtosis(moments), 1.0)) + FIRST_MOMENT
+    return spread / math.sqrt(moments[0]) + correction_error
+
 
 LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is a step for every purpose
 

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
-from approxmcmc.acceptance.laws import correction_table
 from approxmcmc.errors import InvalidInputError
 
 METHODS = ("minimax", "nnls", "ridge")
@@ -34,6 +33,31 @@ NEGLIGIBLE_WEIGHT = 1e-12
 # the solver gives up, a slightly different grid or a looser tolerance is tried.
 ERROR_SCALE = 1e3
 ATTEMPTS = ((1.0, HALF_WIDTH, 1e-10), (1.5, 18.0, 1e-10), (1.0, HALF_WIDTH, 1e-9), (1.5, 18.0, 1e-9), (1.0, 18.0, 1e-8))
+# The minimax law of sigma = 1, by `_minimax(1.0)`: pairs (atom, weight) on the half line. A test recomputes it.
+SHIPPED_SIGMA = 1.0
+SHIPPED_SUP_ERROR = 5.3822512890988605e-08
+SHIPPED_HALF_LINE = (
+    (0.0, 0.4205370117317214),
+    (1.1, 0.06823458607364785),
+    (1.2, 0.12707684327666044),
+    (2.3, 0.011715035002226197),
+    (2.4, 0.0549754979279041),
+    (3.6, 0.008725497322783665),
+    (3.7, 0.011538525911242603),
+    (5.0, 0.005344663609864993),
+    (5.1, 0.0002650750724466582),
+    (6.4, 0.0008889829661413332),
+    (6.5, 0.0005554263344386231),
+    (7.9, 1.5971092937316e-05),
+    (8.0, 0.00031627838178413493),
+    (9.7, 5.490714091991468e-05),
+    (9.8, 1.2131079384439522e-05),
+    (11.7, 8.682280720603956e-06),
+    (11.8, 2.2049273941352838e-06),
+    (14.3, 6.905607709154723e-07),
+    (14.4, 4.907538181850297e-07),
+    (16.0, 4.4190532599897645e-09),
+)
 
 
 class CorrectionDistribution(NamedTuple):
@@ -114,7 +138,7 @@ def correction_distribution(
             "correction_distribution: regularisation must be positive and points at least 3, found "
             f"{regularisation!r} and {points!r}"
         )
-    if method == "minimax" and sigma == correction_table.SIGMA:
+    if method == "minimax" and sigma == SHIPPED_SIGMA:
         return _shipped()
     return _computed(sigma, method, float(regularisation), int(points))
 
@@ -129,9 +153,9 @@ def sup_error(atoms: np.ndarray, weights: np.ndarray, sigma: float) -> float:
 
 
 def _shipped() -> CorrectionDistribution:
-    table = np.array(correction_table.HALF_LINE)
+    table = np.array(SHIPPED_HALF_LINE)
     atoms, weights = _mirrored(table[:, 0], table[:, 1])
-    return CorrectionDistribution(atoms, weights, correction_table.SIGMA, correction_table.SUP_ERROR, "minimax")
+    return CorrectionDistribution(atoms, weights, SHIPPED_SIGMA, SHIPPED_SUP_ERROR, "minimax")
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,23 +1,71 @@
 """With what probability does a test accept, given the terms of a pair of states? By the best method that it knows.
 
 A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
-scale tau = sqrt(N) S_l. Where the test reads all data, or none, the answer has a closed form. Else its law gives it:
+scale tau = sqrt(N) S_l. Where the test reads all data, or none, the answer is the law of the random threshold,
+P(T(u) < Lambda). Else the law of the test gives it:
 
 ``enumerate``  exact: all ways to draw the looks, each with the probability over u in closed form. For tiny N.
 ``gaussian``   the regime of many terms, where Lambda and tau say all.
+
+Looks at n_1 < ... < n_J = N of N data, drawn without replacement, fall out in N! / prod_j (n_j - n_{j-1})! ways, each
+equally likely. A law that is known given the way it fell out is averaged over them.
 """
 
+import itertools
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy.special import expit, logit
 
-from approxmcmc.acceptance.laws.enumeration import number_of_orders
-from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 METHODS = ("auto", "enumerate", "gaussian")
 MOST_ORDERS = 3000  # ways to draw the looks that "auto" enumerates
+
+Order = tuple[tuple[int, ...], ...]  # the data that are new at each look
+
+
+def exact_probability(log_ratio: np.ndarray, rule: str) -> np.ndarray:
+    """Return min(1, exp(Lambda)) for the Metropolis rule, 1 / (1 + exp(-Lambda)) for Barker's."""
+    return np.exp(np.minimum(log_ratio, 0.0)) if rule == "metropolis" else np.asarray(expit(log_ratio))
+
+
+def threshold_at(u: np.ndarray, rule: str) -> np.ndarray:
+    """Return T(u): log u for the Metropolis rule, log(u / (1 - u)) for Barker's."""
+    return np.log(u) if rule == "metropolis" else np.asarray(logit(u))
+
+
+def number_of_orders(looks: np.ndarray) -> float:
+    """Return in how many ways the data fall into the looks: N! / prod (size of look)!."""
+    sizes = np.diff(looks, prepend=0)
+    log_count = math.lgamma(int(looks[-1]) + 1) - sum(math.lgamma(int(size) + 1) for size in sizes)
+    return math.exp(log_count) if log_count < 700.0 else math.inf
+
+
+def orders(looks: np.ndarray) -> Iterator[Order]:
+    """Yield every way to draw the looks."""
+    sizes = np.diff(looks, prepend=0).tolist()
+
+    def draw(left: tuple[int, ...], sizes: list[int]) -> Iterator[Order]:
+        if len(sizes) == 1:
+            yield (left,)
+            return
+        for chosen in itertools.combinations(left, sizes[0]):
+            rest = tuple(i for i in left if i not in chosen)
+            for later in draw(rest, sizes[1:]):
+                yield (chosen, *later)
+
+    return draw(tuple(range(int(looks[-1]))), sizes)
+
+
+def mean_over_orders(looks: np.ndarray, given: Callable[[Order], np.ndarray]) -> np.ndarray:
+    """Return the mean of ``given(order)`` over every way to draw the looks."""
+    total, count = np.zeros(()), 0
+    for order in orders(looks):
+        total, count = total + given(order), count + 1
+    return np.asarray(total / count)
 
 
 def has_closed_form(test: AcceptanceTest, n_obs: int) -> bool:
@@ -33,7 +81,8 @@ def best_method(test: AcceptanceTest, n_obs: int, method: str) -> str:
         return "closed form"
     if method != "auto":
         return method
-    return "enumerate" if number_of_orders(test.looks(n_obs)) <= MOST_ORDERS else "gaussian"
+    looks = test.looks(n_obs)  # none where the number of terms is random: then no law is known by either method
+    return "enumerate" if looks.size and number_of_orders(looks) <= MOST_ORDERS else "gaussian"
 
 
 def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """How often a sequential test errs, and how much data it reads: computed exactly instead of simulated.
 
 The functions here answer for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
-states with a random threshold (`acceptance_probability_error`); a tie has a file of its own (`type_one_error`). The
-recursion that they share stands in `bridge`.
+states with a random threshold (`acceptance_probability_error`); ties have a file of their own (`early_stops`). The
+recursion that they share is in `bridge`.
 
 Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), section 5 and its supplement.
 """

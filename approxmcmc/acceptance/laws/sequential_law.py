@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.enumeration import Order, mean_over_orders
 from approxmcmc.acceptance.laws.looks import critical_values
+from approxmcmc.acceptance.laws.probability import Order, exact_probability, mean_over_orders
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
-from approxmcmc.acceptance.laws.threshold import exact_probability
 
 
 def enumerated_probability(

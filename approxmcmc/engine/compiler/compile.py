@@ -26,8 +26,9 @@ from numba import config, njit, typeof
 from numba import types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
-from approxmcmc.engine.compiler.disk_cache import install
+from approxmcmc.engine.compiler.disk_cache import install, read_kept
 from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+from approxmcmc.engine.compiler.work import compiling, count_kernel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
@@ -112,6 +113,21 @@ def bind(
     return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)
 
 
+def kept(
+    make: Callable[[], Callable[..., Any]], signature: Any, *, name: str, content: str | None
+) -> Callable[..., Any]:
+    """Return the kernel that is on disk as `content`, or compile what `make()` returns, a function of this name.
+
+    For functions that take longer to make than to read back, such as those of another compiler.
+    """
+    if content is not None and not config.DISABLE_JIT:
+        with compiling(), contextlib.suppress(AttributeError, TypeError):  # of another numba, whose methods differ
+            found = read_kept(name, content, signature)
+            if found is not None:
+                return found  # type: ignore[no-any-return]  # numba's dispatcher has no types
+    return kernel(make(), signature, cache=False, content=content)
+
+
 def closure(
     make: Callable[..., Callable[..., Any]], *parts: Any, fastmath: frozenset[str] = frozenset()
 ) -> Callable[..., Any]:
@@ -139,17 +155,25 @@ def _compile(
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if content is not None or (cache and not has_stale_helpers(function)):
         install(dispatcher, content)
-    try:
-        with whole():
+    with compiling():
+        try:
+            with whole():
+                dispatcher.compile(signature)
+        except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
             dispatcher.compile(signature)
-    except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
-        dispatcher.compile(signature)
+    if not dispatcher.stats.cache_hits:
+        count_kernel()
     dispatcher.disable_compile()
     return dispatcher
 
 
 def _options(fastmath: frozenset[str]) -> dict[str, Any]:
     return {"error_model": "numpy", "nogil": True, **({"fastmath": set(fastmath)} if fastmath else {})}
+
+
+def as_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the text of a compiled function, for a call or two from Python: compiling it takes .15 s."""
+    return getattr(function, "py_func", function)  # type: ignore[no-any-return]  # a dispatcher has no types
 
 
 def entry_point(dispatcher: Any, signature: Any) -> Callable[..., Any]:

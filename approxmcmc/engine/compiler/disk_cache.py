@@ -17,6 +17,7 @@ import pickle
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import numba
 from numba import types
 from numba.core import compiler
 from numba.core.caching import _Cache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
 from numba.core.typing import signature
@@ -63,7 +65,24 @@ def _spelled(numba_type: Any) -> str:
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
         items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
         return f"({', '.join(items)})"
+    if isinstance(numba_type, types.FunctionType):
+        return f"{numba_type} {sorted(_modules_of(numba_type.signature.args))}"
     return str(numba_type)
+
+
+def _modules_of(numba_types: Iterable[Any]) -> set[str]:
+    """Return the modules of the named tuples among some types, and inside them.
+
+    A kernel that reads a function pointer holds the types of its arguments as a pickle, which names their classes by
+    module: it cannot run once a class has moved.
+    """
+    found: set[str] = set()
+    for numba_type in numba_types:
+        if isinstance(numba_type, types.BaseTuple):
+            found |= _modules_of(numba_type)
+        if isinstance(numba_type, types.BaseNamedTuple):
+            found.add(numba_type.instance_class.__module__)
+    return found
 
 
 class _Unpickler(pickle.Unpickler):
@@ -138,6 +157,26 @@ class ContentCache(_Cache):
         """Remove every file of this kernel."""
         for path in cache_folder().glob(f"{self._name}-*.nbc"):
             path.unlink(missing_ok=True)
+
+
+def read_kept(name: str, content: str, asked: Any) -> Any:
+    """Return the kernel that was kept under a name as `content`, for a signature, or None; nothing is compiled.
+
+    Its function is a stub: the text that was compiled need not be made again.
+    """
+    arguments = ", ".join(f"argument_{k}" for k in range(len(asked.args)))
+    stub = eval(f"lambda {arguments}: None")
+    stub.__name__ = name
+    dispatcher = numba.njit(stub)
+    install(dispatcher, content)
+    with global_compiler_lock:
+        found = dispatcher._cache.load_overload(asked, dispatcher.targetctx)
+    if found is None:
+        return None
+    dispatcher.add_overload(found)
+    dispatcher._cache_hits[asked] += 1
+    dispatcher.disable_compile()
+    return dispatcher
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where the package keeps what it can make again: compiled kernels, downloaded data, gold standards."""
+"""Where the package keeps what it can make again: compiled kernels, downloaded data, gold standards; and how large."""
 
 import os
 import sys
@@ -28,3 +28,14 @@ def _platform_cache() -> Path:
     except RuntimeError as error:
         raise FileNotFoundError(f"no home folder for caches; name a folder in {CACHE_VARIABLE}") from error
     return home / {"win32": "", "darwin": "Library/Caches"}.get(sys.platform, ".cache")
+
+
+def caches() -> dict[str, tuple[Path, int]]:
+    """Return the folder and size in bytes of every cache: compiled kernels, gold standards, data sets."""
+    folders = {"compiled kernels": "kernels", "gold standards": "reference", "data sets": "datasets"}
+    return {name: (user_cache(folder), size_of(user_cache(folder))) for name, folder in folders.items()}
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below a folder; 0 where there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0

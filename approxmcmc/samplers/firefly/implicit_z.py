@@ -11,9 +11,16 @@ from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.firefly.bright import LEAST_GAP, Bright, log_odds_of, make_bright, make_dark
-from approxmcmc.samplers.firefly.joint_density import JointDensity, write_gaps
-from approxmcmc.samplers.firefly.z_update import CompiledZUpdate, ZUpdate
+from approxmcmc.samplers.firefly.joint import (
+    LEAST_GAP,
+    Bright,
+    JointDensity,
+    log_odds_of,
+    make_bright,
+    make_dark,
+    write_gaps,
+)
+from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 MOST_Q = 0.1  # of the automatic choice
 MOST_GAP = 700.0  # exp(700) = 1e304; any larger gap makes the same decisions

@@ -11,12 +11,8 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
-from approxmcmc.samplers.firefly.bright import Bright, new_bright
-from approxmcmc.samplers.firefly.joint_density import Factors, JointDensity
-from approxmcmc.samplers.firefly.state import FireflyState
-from approxmcmc.samplers.firefly.step import firefly_step
-from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate
-from approxmcmc.samplers.firefly.z_update import CompiledZUpdate
+from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, new_bright
+from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, CompiledZUpdate, FireflyState, firefly_step
 from approxmcmc.targets.all_rows import AllRows
 
 

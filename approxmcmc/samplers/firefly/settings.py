@@ -19,13 +19,11 @@ import numpy as np
 from approxmcmc.contracts import Component, DiscreteTarget, Proposal, ProposalSampler, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
-from approxmcmc.samplers.firefly.bright import Bright
 from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
-from approxmcmc.samplers.firefly.joint_target import JointTarget
+from approxmcmc.samplers.firefly.joint import Bright
 from approxmcmc.samplers.firefly.program import FireflyProgram
-from approxmcmc.samplers.firefly.slice import slice_update
-from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate, metropolis_update
-from approxmcmc.samplers.firefly.z_update import ZUpdate
+from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, ZUpdate
+from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
 from approxmcmc.samplers.slice.line import Slice
 from approxmcmc.targets.all_rows import AllRows
 

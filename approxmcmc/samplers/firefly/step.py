@@ -1,10 +1,12 @@
-"""One step of Firefly.
+"""One step of Firefly, the state of a chain, and the two roles that make the step.
 
 1. theta at fixed z: a move that leaves p(theta, z) alone as a function of theta;
 2. z at fixed theta: an update that leaves the law of z given theta alone.
 """
 
-from collections.abc import Callable
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +15,65 @@ from approxmcmc.contracts.records import BRIGHT, DECISIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
-from approxmcmc.samplers.chain import FAILED, MOVED, adapt_nothing, is_tuning
-from approxmcmc.samplers.firefly.state import FireflyState
-from approxmcmc.samplers.firefly.theta_update import CompiledThetaUpdate
-from approxmcmc.samplers.firefly.z_update import CompiledZUpdate
+from approxmcmc.samplers.chain import FAILED, MOVED, Clock, adapt_nothing, is_tuning
+from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity
+
+
+class FireflyState(NamedTuple):
+    """A chain of Firefly: where theta is and wants to go, and which data are bright.
+
+    `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; the log odds of
+    `current` are those of `bright`, one array under two names. `proposal` is the state of what moves theta, a proposal
+    or a slice, `z` that of what moves z. Nobody evaluates the posterior: `log_density` stays NaN.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    joint: JointDensity
+    current: Factors
+    candidate: Factors
+    bright: Bright
+    proposal: Any
+    z: Any
+
+
+class CompiledThetaUpdate(NamedTuple):
+    """What moves theta at fixed z, built for a chain.
+
+    ``move(streams, state, count, value) -> status`` writes where theta goes to `state.proposed` and the summands of the
+    joint density there to `state.candidate`; the step does the moving. `make_state`, `describe` and `records` are as in
+    `CompiledProposal`.
+    """
+
+    move: Callable[..., int]
+    make_state: Callable[[], Any]
+    describe: Callable[[Any], Mapping[str, float]] = lambda state: {}
+    records: tuple[str, ...] = ()
+
+
+class CompiledZUpdate(NamedTuple):
+    """An update of z, compiled.
+
+    ``update(rng, theta, joint, bright, state, count) -> bool`` moves data in and out of the bright set, so that the law
+    of z given theta stays, and returns whether every gap that it met was a number >= 0. ``make_state(expected_bright,
+    n_obs)`` returns the state of a chain that starts where so many data are bright on average. ``adapt(state, n_bright,
+    step)`` learns from a tuning step, None where there is nothing to learn, and `describe` tells what was learnt.
+    """
+
+    update: Callable[..., bool]
+    make_state: Callable[[float, int], Any]
+    adapt: Callable[..., None] | None = None
+    describe: Callable[[Any], Mapping[str, float]] = lambda state: {}
+
+
+class ZUpdate(abc.ABC):
+    """How Firefly moves z."""
+
+    @abc.abstractmethod
+    def build_z_update(self) -> CompiledZUpdate:
+        """Compile the update."""
 
 
 def firefly_step(theta_update: CompiledThetaUpdate, z_update: CompiledZUpdate) -> Callable[..., int]:

@@ -1,32 +1,99 @@
-"""The update of theta at fixed z by Metropolis-Hastings on the joint density, with any proposal."""
+"""What moves theta at fixed z: a proposal with Metropolis-Hastings, or a slice, of the joint density p(theta, z).
+
+A gradient proposal sees the joint density as a target of one term,
+
+    grad log joint = grad log p + grad sum_i log B_i + sum_{i bright} grad gap_i / (1 - exp(-gap_i)).
+
+Its gradient kernel reads the bright set from arrays that belong to one chain. So a chain builds its own proposal,
+around its own arrays; the compiled code is shared.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledProposal, Streams
+from approxmcmc.contracts import (
+    CompiledBound,
+    CompiledGradient,
+    CompiledProposal,
+    DifferentiableTarget,
+    Streams,
+    Target,
+)
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, GRADIENTS, TOUCHED
-from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.compile import bind, compiled, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.batches import BATCH
+from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning, settle_nothing
-from approxmcmc.samplers.firefly.joint_density import log_joint, log_joint_at
-from approxmcmc.samplers.firefly.state import FireflyState
+from approxmcmc.samplers.firefly.joint import Bright, log_joint, log_joint_at
+from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyState
+from approxmcmc.samplers.slice.line import Slice, draw_direction, forget_nothing, make_slice_move, place_on_line
+
+SMALLEST_GAP = 1e-300  # a bright datum's gap is positive; this keeps rounding from dividing by 0
 
 
-class CompiledThetaUpdate(NamedTuple):
-    """What moves theta at fixed z, built for a chain.
+class JointData(NamedTuple):
+    """What the gradient reads: the bound's arrays, the bright set of a chain, and scratch for one batch."""
 
-    ``move(streams, state, count, value) -> status`` writes where theta goes to `state.proposed` and the summands of the
-    joint density there to `state.candidate`; the step does the moving. `make_state`, `describe` and `records` are as in
-    `CompiledProposal`.
-    """
+    data: Any
+    sums: Any
+    order: np.ndarray
+    size: np.ndarray
+    weights: np.ndarray
 
-    move: Callable[..., int]
-    make_state: Callable[[], Any]
-    describe: Callable[[Any], Mapping[str, float]] = lambda state: {}
-    records: tuple[str, ...] = ()
+
+def make_add_joint_gradient(
+    gaps: Callable[..., None], add_gap_gradient: Callable[..., None], add_bound_gradient: Callable[..., None]
+) -> Callable[..., None]:
+    """Return the gradient kernel of the joint density without the prior, its one term."""
+
+    def add_joint_gradient(
+        theta: np.ndarray, joint: JointData, unused_order: np.ndarray, lo: int, hi: int, out: np.ndarray
+    ) -> None:
+        data, order, weights = joint.data, joint.order, joint.weights
+        add_bound_gradient(theta, joint.sums, out)
+        for start in range(0, joint.size[0], BATCH):
+            stop = min(start + BATCH, joint.size[0])
+            gaps(theta, data, order, start, stop, weights)
+            for k in range(stop - start):
+                weights[k] = -1.0 / math.expm1(-max(SMALLEST_GAP, weights[k]))
+            add_gap_gradient(theta, data, order, start, stop, weights, out)
+
+    return add_joint_gradient
+
+
+class JointTarget(DifferentiableTarget):
+    """The joint density of one chain, as far as proposals look at a target."""
+
+    def __init__(self, target: Target, bound: CompiledBound, bright: Bright) -> None:
+        self.variables, self.n_obs = target.variables, 1
+        self._target, self._bound, self._bright = target, bound, bright
+
+    def initial_point(self) -> np.ndarray:
+        """Return the target's; shape (dim,)."""
+        return self._target.initial_point()
+
+    def __repr__(self) -> str:
+        """Name the target."""
+        return f"Firefly on {self._target!r}"
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Return the gradient of the log joint density; without the prior, its one term."""
+        bound, bright = self._bound, self._bright
+        if bound.add_gap_gradient is None or not isinstance(self._target, DifferentiableTarget):
+            raise IncompatibleError(
+                f"Firefly with a gradient proposal: the bound or the prior of {self._target!r} has no gradient; "
+                "use RandomWalk or Slice"
+            )
+        data = JointData(bound.data, bound.sums, bright.order, bright.size, np.empty(BATCH))
+        parts = bound.gaps, bound.add_gap_gradient, bound.add_bound_gradient
+        kernel = bind(make_add_joint_gradient, *parts, signature=gradient_signature(type_of(data)))
+        # The tuple is nested, where a target's is flat: only the kernel, which knows, looks into it.
+        return CompiledGradient(kernel, self._target.compile_gradient().add_prior_gradient, data, 1)
 
 
 def metropolis_update(proposal: CompiledProposal) -> CompiledThetaUpdate:
@@ -77,3 +144,33 @@ def make_metropolis_move(
         return MOVED if accepted else STAYED
 
     return compiled(inline="always")(move)
+
+
+@compiled
+def is_inside(
+    streams: Streams, state: FireflyState, t: float, log_height: float, count: np.ndarray, value: np.ndarray
+) -> int:
+    """Compare the log joint density at theta + t direction, which becomes the candidate, with the height."""
+    place_on_line(state.proposal, state.theta, t, state.proposed)
+    found = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
+    if math.isnan(found):
+        return -1
+    return 1 if found > log_height else 0
+
+
+@cached_by_content(maxsize=1)
+def make_move_on_slice(move_along_line: Callable[..., int]) -> Callable[..., int]:
+    """Return the move of theta to a point of the slice of the joint density."""
+
+    def move_on_slice(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
+        value[ACCEPTANCE_RATE] = 1.0
+        log_height = log_joint(state.current, state.bright.size[0]) - streams.proposal.standard_exponential()
+        draw_direction(streams.proposal, state.proposal)
+        return move_along_line(streams, state, log_height, count, value)
+
+    return compiled(move_on_slice)
+
+
+def slice_update(move: Slice, dim: int) -> CompiledThetaUpdate:
+    """Return the update of `dim` parameters by slices of the joint density; FAILED where that is NaN."""
+    return CompiledThetaUpdate(make_move_on_slice(make_slice_move(is_inside, forget_nothing)), move.state_maker(dim))

@@ -15,7 +15,8 @@ from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
-from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, draw_by_terms, new_state
+from approxmcmc.samplers.gibbs.state import GibbsState, new_state
+from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
 
 
 class SharedSites(NamedTuple):

@@ -30,7 +30,7 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.alias_table import alias_table, draw_rows
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import MOVED, STAYED
-from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on
+from approxmcmc.samplers.gibbs.state import GibbsState, evidence_on
 
 
 class PoissonCounts(NamedTuple):

@@ -15,7 +15,8 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.poisson_counts import counts_maker, draw_by_counts
-from approxmcmc.samplers.gibbs.step import SCANS, GibbsState, make_sweep, new_state, prepare_nothing
+from approxmcmc.samplers.gibbs.state import GibbsState, new_state
+from approxmcmc.samplers.gibbs.step import SCANS, make_sweep, prepare_nothing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

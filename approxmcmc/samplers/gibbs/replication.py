@@ -5,62 +5,23 @@ other sites stay where they are, only u and the order of the terms change, and t
 P_epsilon(x_i = 1 | rest) itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import types as nb
 
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
-from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
-from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, entry_point, internal, type_of
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
+from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.chain import FAILED, new_clock
-from approxmcmc.samplers.gibbs.site_tests import build_tests
-from approxmcmc.samplers.gibbs.step import GibbsState, evidence_on, new_state
+from approxmcmc.samplers.chain import new_clock
+from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
+from approxmcmc.samplers.replication import compile_replicate
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-def make_replication(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
-    """Return what decides one site again and again, and counts the ones; FAILED where a term was NaN."""
-
-    def count_ones(
-        streams: Streams,
-        state: GibbsState,
-        site: int,
-        shift: float,
-        replications: int,
-        count: np.ndarray,
-        value: np.ndarray,
-    ) -> int:
-        evidence, test, ones = evidence_on(state, site), state.tests[state.sites.group[site]], 0
-        state.theta[site], state.proposed[site] = 0.0, 1.0
-        for _ in range(replications):
-            threshold = logit_uniform(streams.uniform)
-            decision, _ = decide(streams.order, evidence, threshold, shift, test, count, value)
-            if decision < 0:
-                return FAILED
-            ones += decision
-        return ones
-
-    count_ones = internal(count_ones)
-
-    def enter(
-        streams: Streams,
-        state: GibbsState,
-        site: int,
-        shift: float,
-        replications: int,
-        count: np.ndarray,
-        value: np.ndarray,
-    ) -> int:
-        return count_ones(streams, state, site, shift, replications, count, value)
-
-    return enter
 
 
 def realised_conditional(
@@ -141,19 +102,22 @@ def realised_conditional(
         raise IncompatibleError("realised_conditional: an exact test realises the exact conditional")
     [sequence], _ = seed_sequences(random_seed, 1)
     own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
-    types = nb.int64, nb.float64, nb.int64, INDICES, VECTOR
-    signature = nb.int64(type_of(own), type_of(state), *types)
-    count_ones = entry_point(bind(make_replication, tests[0].decide, signature=signature), signature)
+    evidence_of, draw_threshold = as_python(evidence_on), as_python(logit_uniform)
+    by_decision = tests[0]._replace(threshold_form=None)  # every decision with a u of its own
+    replicate = compile_replicate(by_decision, evidence_of(state, 0))
     rows = []
     for context, site in zip(contexts, sites.tolist(), strict=True):
         log_odds, tau = _log_odds(conditionals, context, site, test.temperature)
         shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
         state.theta[:] = state.proposed[:] = context
-        count, value = np.zeros(len(COUNT_NAMES), dtype=np.int64), np.zeros(len(VALUE_NAMES))
-        ones = count_ones(own, state, site, shift, replications, count, value)
-        if ones == FAILED:
+        state.theta[site], state.proposed[site] = 0.0, 1.0
+        count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        thresholds = np.array([draw_threshold(own.uniform) for _ in range(replications)])
+        held = evidence_of(state, site), shift, state.tests[state.sites.group[site]]
+        log_ratios = replicate(own.order, *held, thresholds, 0, count)
+        if np.isnan(log_ratios).any():
             raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
-        realised = ones / replications
+        realised = float((log_ratios == np.inf).mean())
         rows.append(
             (
                 1.0 / (1.0 + np.exp(-(log_odds + shift))),

@@ -40,15 +40,13 @@ from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_record
 from approxmcmc.samplers.gibbs.coupling import couple_gibbs
 from approxmcmc.samplers.gibbs.matrix import sweep_matrix
 from approxmcmc.samplers.gibbs.replication import replicate_sites
-from approxmcmc.samplers.gibbs.site_tests import build_tests
+from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, new_state
 from approxmcmc.samplers.gibbs.step import (
     SCANS,
-    GibbsState,
     draw_by_states,
     draw_by_terms,
     make_draw_by_field,
     make_sweep,
-    new_state,
     prepare_nothing,
     refresh_field,
 )

@@ -12,124 +12,20 @@ All forms use one uniform u per decision, from one stream: x_i becomes 1 iff u <
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledConditionals, CompiledTest, Streams
+from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.terms.evidence import DataOrder, Evidence, log_likelihood_at, new_evidence
-from approxmcmc.engine.terms.order import rows_order
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED, Clock
+from approxmcmc.engine.terms.evidence import log_likelihood_at
+from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.decision import make_decision
+from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
 
 SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; a thousand sweeps leave rounding errors of 1e-13
-
-
-class Sites(NamedTuple):
-    """Where the terms of every site lie, and how many there are; int64, shape (D,) each, but for `base`.
-
-    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all, and `base`, one number that the kernel of
-    the terms reads, says whose terms are meant. Sites with equally many terms are a `group`: one test decides them, and
-    they share one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
-    """
-
-    base: np.ndarray
-    first: np.ndarray
-    n_terms: np.ndarray
-    n_states: np.ndarray
-    group: np.ndarray
-    first_place: np.ndarray
-
-
-class Field(NamedTuple):
-    """The log odds of all sites, shape (D,), and the coefficients by which they follow a flip."""
-
-    log_odds: np.ndarray
-    linear: np.ndarray
-    pair: np.ndarray
-    triple: np.ndarray
-
-
-class GibbsState(NamedTuple):
-    """A chain of Gibbs: where it is, and what its conditionals are made of.
-
-    While a site is put to a test, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
-    :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
-    `field` is None where no log odds are kept.
-    """
-
-    theta: np.ndarray
-    proposed: np.ndarray
-    log_density: np.ndarray
-    clock: Clock
-    sites: Sites
-    evidence: Evidence
-    tests: tuple[Any, ...]
-    log_weights: np.ndarray
-    field: Any
-
-
-def new_state(
-    conditionals: CompiledConditionals,
-    tests: tuple[CompiledTest, ...],
-    theta: np.ndarray,
-    clock: Clock,
-    log_density: float = math.nan,
-) -> GibbsState:
-    """Return the state of a chain at `theta`, which becomes its own; one test for each number of terms, ascending."""
-    sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
-    first_place = (np.cumsum(sizes) - sizes)[group]
-    base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
-    order = rows_order(0)._replace(places=np.concatenate([np.arange(size) for size in sizes]))
-    return GibbsState(
-        theta=theta,
-        proposed=proposed,
-        log_density=np.array([log_density]),
-        clock=clock,
-        sites=Sites(
-            base,
-            conditionals.first,
-            conditionals.n_terms,
-            conditionals.n_states,
-            group.astype(np.int64),
-            first_place.astype(np.int64),
-        ),
-        evidence=new_evidence(conditionals.log_terms, (base, *conditionals.tables), 0, theta, proposed, order),
-        tests=tuple(test.make_state() for test in tests),
-        log_weights=np.empty(int(conditionals.n_states.max())),
-        field=None if conditionals.fields is None else Field(np.zeros(theta.size), *conditionals.fields),
-    )
-
-
-@compiled
-def evidence_on(state: GibbsState, site: int) -> Evidence:
-    """Return the evidence on one site: its terms, and their order."""
-    sites, on_all = state.sites, state.evidence
-    order, start = on_all.order, sites.first_place[site]
-    sites.base[0] = sites.first[site]
-    return Evidence(
-        on_all.log_terms,
-        on_all.data,
-        sites.n_terms[site],
-        on_all.theta,
-        on_all.proposed,
-        DataOrder(
-            order.places[start : start + sites.n_terms[site]],
-            order.blocks,
-            order.kept,
-            order.terms,
-            order.cursor,
-            order.rows,
-            order.at_both,
-        ),
-        on_all.as_they_lie,
-        on_all.moments,
-        on_all.current,
-        on_all.differences,
-    )
 
 
 # --- which site is next ---

@@ -12,10 +12,10 @@ import numpy as np
 from approxmcmc.acceptance.laws.probability import (
     acceptance_probability,
     best_method,
+    exact_probability,
     gaussian_probability,
     refuse_impossible_terms,
 )
-from approxmcmc.acceptance.laws.threshold import exact_probability
 from approxmcmc.contracts import AcceptanceTest, Proposal, Sampler, Target, TransitionMatrix
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError

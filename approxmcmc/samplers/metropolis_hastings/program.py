@@ -9,6 +9,7 @@ import numpy as np
 from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.evidence import DataOrder, new_evidence
 from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
@@ -146,7 +147,7 @@ class MetropolisHastingsProgram:
         state = self.new_state(theta.copy(), data, order, n_tune)
         state.log_prior[0] = self.target.log_prior(theta)
         if self.test.keep_log_likelihood is not None:
-            self.test.keep_log_likelihood(state.test, self.log_likelihood(theta))
+            as_python(self.test.keep_log_likelihood)(state.test, self.log_likelihood(theta))
             evaluations += self.target.n_obs
         return CompiledChain(
             self.loop,

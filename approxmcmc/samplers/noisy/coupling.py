@@ -25,7 +25,7 @@ from approxmcmc.samplers.metropolis_hastings.coupling import coupling_of_proposa
 from approxmcmc.samplers.noisy.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
 
 
-class Walker(NamedTuple):
+class ExchangeWalker(NamedTuple):
     """A chain: where it is, where it wants to go, and the state of what proposes."""
 
     theta: np.ndarray
@@ -44,7 +44,7 @@ class SharedDraws(NamedTuple):
 
 
 @compiled
-def log_rest_of(shared: SharedDraws, walker: Walker, log_q_ratio: float) -> float:
+def log_rest_of(shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float) -> float:
     """Return what is known of the log ratio without auxiliary data; -inf outside the support."""
     log_prior = shared.log_prior(walker.proposed)
     if log_prior == -math.inf:
@@ -112,8 +112,8 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
     couple = coupling_of_proposal(proposal, built)
     log_prior, dim = target.compile_log_prior(), target.variables.size
 
-    def start(theta: np.ndarray, log_likelihood: float) -> Walker:
-        return Walker(theta, theta.copy(), built.make_state())
+    def start(theta: np.ndarray, log_likelihood: float) -> ExchangeWalker:
+        return ExchangeWalker(theta, theta.copy(), built.make_state())
 
     def shared() -> SharedDraws:
         ratio = RatioState(target.observed_statistics, simulator.make_state(), np.empty((1, dim)))

@@ -16,7 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
-from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.compile import as_python, compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
@@ -156,7 +156,7 @@ def estimated_program(
         )
     estimator, proposal = target.build_estimator(), sampler.proposal.build_proposal(target)
     # The estimate at the start is one call: to compile it for Python as well would take a second.
-    plain_estimate = getattr(estimator.estimate, "py_func", estimator.estimate)
+    plain_estimate = as_python(estimator.estimate)
     n_obs = int(target.n_obs)
     step = make_step(
         follow(proposal, who),

@@ -1,4 +1,4 @@
-"""A process bound to a target: what its chains share, and how one starts."""
+"""A process bound to a target: settings that all processes check, what their chains share, and how one starts."""
 
 import math
 from collections.abc import Mapping
@@ -10,12 +10,28 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts import Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, new_flight
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import PDMPState, pdmp_step, row_rate, slope_of
 from approxmcmc.targets import Laplace
 from approxmcmc.targets.all_rows import AllRows
+
+
+def checked_fit(fit: Any, *, who: str) -> None:
+    """Refuse what is no normal approximation."""
+    if not isinstance(fit, Laplace):
+        raise InvalidInputError(
+            f"{who}: fit must be a normal approximation of the posterior such as amc.laplace(target), found {fit!r}"
+        )
+
+
+def checked_positive(value: Any, name: str, *, who: str) -> None:
+    """Refuse what is no positive, finite number."""
+    if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0.0 < value < math.inf):
+        raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
+
 
 NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_COUNTS}
 PREDICTION_DRAWS = 1000  # of the normal approximation

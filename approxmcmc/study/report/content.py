@@ -14,14 +14,13 @@ from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import sentences
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
-from approxmcmc.study.report.data_order import data_order
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners
-from approxmcmc.study.report.wording import counted
+from approxmcmc.study.report.wording import counted, data_order
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults

@@ -12,8 +12,7 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.json_files import plain, write_bytes
 from approxmcmc.study.report.content import compose_published
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.markdown import markdown_page
-from approxmcmc.study.report.pictures import picture
+from approxmcmc.study.report.markdown import markdown_page, picture
 from approxmcmc.study.report.pieces import Figure, Section
 from approxmcmc.study.report.wording import slug, unique
 

@@ -17,7 +17,7 @@ HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 FAR = -25.0  # where erfc nears the smallest double
 
 
-class Family(NamedTuple):
+class RowFamily(NamedTuple):
     """Term and derivatives in eta, its constants as a function of arrays y and size, and which y there are."""
 
     term: Callable[..., float]
@@ -81,14 +81,14 @@ def _nothing(y: np.ndarray, size: np.ndarray) -> Any:
 
 
 FAMILIES = {
-    "logit": Family(_logit, _logit_derivatives, _nothing, "0 or 1"),
-    "probit": Family(_probit, _probit_derivatives, _nothing, "0 or 1"),
-    "binomial": Family(_logit, _logit_derivatives, _log_binomial, "integers from 0 to trials"),
-    "poisson": Family(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0"),
+    "logit": RowFamily(_logit, _logit_derivatives, _nothing, "0 or 1"),
+    "probit": RowFamily(_probit, _probit_derivatives, _nothing, "0 or 1"),
+    "binomial": RowFamily(_logit, _logit_derivatives, _log_binomial, "integers from 0 to trials"),
+    "poisson": RowFamily(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0"),
 }
 
 
-def negative_binomial(shape: float) -> Family:
+def negative_binomial(shape: float) -> RowFamily:
     """Return the law of counts with mean m = exp(eta) and variance m + m^2 / shape."""
     log_shape = math.log(shape)
 
@@ -104,7 +104,7 @@ def negative_binomial(shape: float) -> Family:
 
         return gammaln(y + shape) - gammaln(y + 1.0) - gammaln(shape) - y * log_shape
 
-    return Family(term, derivatives, constants, "integers from 0")
+    return RowFamily(term, derivatives, constants, "integers from 0")
 
 
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
     return of_three
 
 
-def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> Family:
+def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> RowFamily:
     """Return the user's functions of (eta, y) as a family."""
     term, derivatives = closure(make_of_pair, loglik_eta), closure(make_of_pair, derivatives_eta)
-    return Family(term, derivatives, _nothing, "whatever the function takes")
+    return RowFamily(term, derivatives, _nothing, "whatever the function takes")

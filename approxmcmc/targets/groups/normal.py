@@ -12,23 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import LatentTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, type_of
-from approxmcmc.engine.terms.batches import bind_terms
-from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.design_matrix import design_matrix
-from approxmcmc.targets.groups.grouping import Grouping, grouping
-from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
+from approxmcmc.targets.groups.grouping import grouping
+from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
+from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 from approxmcmc.targets.groups.variables import GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.tall_data import Prior, TallDataTarget
+from approxmcmc.targets.tall_data import Prior
 
 LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): a factor of 20 both ways
 
 
-class NormalGroups(TallDataTarget, LatentTarget):
+class NormalGroups(NormalTerms):
     r"""Normal rows in groups with random intercepts or slopes, which are integrated out in closed form.
 
     ``y_gi = x_gi' beta + z_gi' b_g + noise e_gi epsilon``, ``b_g ~ N(0, LL')``; the terms are the G groups.
@@ -115,14 +112,15 @@ class NormalGroups(TallDataTarget, LatentTarget):
         if errors is not None:
             weights = 1.0 / _checked_errors(errors, self.n_rows, who)
         self.grouping = grouping(groups, self.n_rows, who=who)
-        self.n_effects, self.knows_noise = Z.shape[1], errors is not None
+        self.n_effects = self.n_columns = Z.shape[1]
+        self.knows_noise = errors is not None
         rows = np.column_stack([Z, np.asarray(X, np.float64), y]) * weights[:, None]
         sizes = self.grouping.sizes.astype(np.float64)
         log_weights = np.add.reduceat(np.log(weights)[self.grouping.order], self.grouping.start[:-1])
-        self.data = triangles(rows, self.grouping), np.column_stack([sizes, log_weights])
         self.n_obs = len(sizes)
         self.effect_names = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
         self.variables = group_variables(coef, self.effect_names, knows_noise=self.knows_noise)
+        self.data = triangles(rows, self.grouping), np.column_stack([sizes, log_weights]), *self._link()
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]
         for name, value in {
@@ -140,12 +138,19 @@ class NormalGroups(TallDataTarget, LatentTarget):
         L = 0.5 * effect_scale * np.eye(self.n_effects)[np.tril_indices(self.n_effects)]
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
-    def _log_terms(self) -> Any:
-        return bind_terms(make_log_terms, self.n_effects, self.knows_noise, data=self.data)
-
-    def _term_gradients(self) -> Any:
-        signature = gradient_signature(type_of(self.data))
-        return bind(make_add_gradient, self.n_effects, self.knows_noise, signature=signature, fastmath=BATCH_FASTMATH)
+    def _link(self) -> Any:
+        """Return theta as it is, the triangle of L filled up with zeros, and the noise as its exponential."""
+        p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
+        places = [(j, AS_IT_IS) for j in range(d)]
+        products = [(j, 1.0, [j]) for j in range(p)]
+        for place, (k, j) in enumerate(zip(*np.tril_indices(q), strict=True)):
+            products.append((int(p + k * q + j), 1.0, [p + place]))
+        logs = [False] * (p + q * q)
+        if not self.knows_noise:
+            places[-1] = (d - 1, EXP)
+            products.append((p + q * q, 1.0, [d - 1]))
+            logs.append(True)
+        return link(places, products, logs)
 
     def initial_point(self) -> np.ndarray:
         """Return coefficients of 0, half the prior's scale for each effect, and the noise's prior median."""
@@ -162,18 +167,10 @@ class NormalGroups(TallDataTarget, LatentTarget):
         return {} if self.n_effects == 1 else {"effect_name": self.effect_names}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of b = L u; u is normal with precision I + A'A and mean (I + A'A)^-1 A' r_1 / tau."""
-        q, p, R = self.n_effects, self.variables.n_coef, self.data[0][groups]
-        Z, X, y = R[:, :q, :q], R[:, :q, q : q + p], R[:, :q, q + p]
-        drawn = np.empty((len(thetas), len(groups), q))
-        for theta, L, out in zip(thetas, self.variables.cholesky(thetas), drawn, strict=True):
-            tau = 1.0 if self.knows_noise else np.exp(theta[-1])
-            A, r = Z @ L / tau, (y - X @ theta[:p]) / tau
-            factor = np.linalg.cholesky(np.eye(q) + A.transpose(0, 2, 1) @ A)  # C C' = I + A'A
-            noise = np.linalg.solve(factor, (A.transpose(0, 2, 1) @ r[..., None]))
-            u = np.linalg.solve(factor.transpose(0, 2, 1), noise + rng.standard_normal((len(groups), q, 1)))
-            out[:] = (L @ u)[..., 0]
-        return drawn[..., 0] if q == 1 else drawn
+        """Return exact draws of b = L u."""
+        u = self.draw_standard_effects(rng, thetas, groups)
+        drawn = np.einsum("tij,tgj->tgi", self.variables.cholesky(thetas), u)
+        return drawn[..., 0] if self.n_effects == 1 else drawn
 
     def _identity(self) -> str:
         return f"{self.n_effects} effects, noise {'known' if self.knows_noise else 'unknown'}"
@@ -181,17 +178,6 @@ class NormalGroups(TallDataTarget, LatentTarget):
     def __repr__(self) -> str:
         """Say the sizes."""
         return f"NormalGroups({self.n_obs} groups, {self.n_rows} rows, dim={self.variables.size})"
-
-
-def triangles(rows: np.ndarray, groups: Grouping) -> np.ndarray:
-    """Return the upper triangle of the QR decomposition of each group's rows (n, m); shape (G, m, m)."""
-    m, sizes = rows.shape[1], groups.sizes
-    found = np.zeros((len(sizes), m, m))
-    for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        places = groups.order[groups.start[which][:, None] + np.arange(size)]
-        found[which, : min(size, m)] = np.linalg.qr(rows[places], mode="r")
-    return found
 
 
 def _checked_errors(errors: Any, n_rows: int, who: str) -> np.ndarray:

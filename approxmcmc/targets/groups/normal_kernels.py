@@ -6,6 +6,8 @@ With r = R_y - R_X beta, r_1 its first q entries, r_2 the rest, and A = R_Z L / 
 .. math:: \ell = -\tfrac n2 \log 2 \pi - n \log \tau - \frac{|r_2|^2}{2 \tau^2} - \tfrac12 \log|I + AA'|
           - \frac{r_1' (I + AA')^{-1} r_1}{2 \tau^2}.
 
+Kernels read the parameters as phi = (beta, L row by row, log tau), L of shape (q, K) for K standard normal effects.
+
 No square of a row is ever formed, so that nothing cancels. With a = (I + AA')^{-1} r_1 / tau, the slope in A is
 (aa' - (I + AA')^{-1}) A.
 """
@@ -44,13 +46,13 @@ def invert(M: np.ndarray, inverse: np.ndarray) -> float:
 
 
 @compiled
-def residual(theta: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, r: np.ndarray) -> float:
+def residual(phi: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, r: np.ndarray) -> float:
     """Write (R_y - R_X beta) / tau, and return the sum of squares of all but its first q entries."""
     rest = 0.0
     for i in range(q + p + 1):
         r[i] = R[i, q + p]
         for j in range(max(i - q, 0), p):
-            r[i] -= R[i, q + j] * theta[j]
+            r[i] -= R[i, q + j] * phi[j]
         r[i] /= tau
         if i >= q:
             rest += r[i] * r[i]
@@ -59,37 +61,38 @@ def residual(theta: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, r: np
 
 @compiled
 def effects_precision(
-    theta: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, A: np.ndarray, M: np.ndarray, inverse: np.ndarray
+    phi: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, A: np.ndarray, M: np.ndarray, inverse: np.ndarray
 ) -> float:
     """Write A = R_Z L / tau and (I + AA')^-1; return log|I + AA'|."""
+    n_effects = A.shape[1]
     for i in range(q):
-        for j in range(q):
+        for j in range(n_effects):
             A[i, j] = 0.0
-            for k in range(max(i, j), q):
-                A[i, j] += R[i, k] * theta[p + k * (k + 1) // 2 + j] / tau
+            for k in range(i, q):
+                A[i, j] += R[i, k] * phi[p + k * n_effects + j] / tau
     for i in range(q):
         for j in range(q):
             M[i, j] = 1.0 if i == j else 0.0
-            for k in range(q):
+            for k in range(n_effects):
                 M[i, j] += A[i, k] * A[j, k]
     return invert(M, inverse)
 
 
-def make_log_terms(q: int, knows_noise: bool) -> Callable[..., None]:
+def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., None]:
     """Return the kernel of the terms; data = (triangles (G, m, m), (rows, log weights) (G, 2))."""
 
-    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+    def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data
         p = triangles.shape[1] - q - 1
-        A, M, inverse = np.empty((q, q)), np.empty((q, q)), np.empty((q, q))
+        A, M, inverse = np.empty((q, n_effects)), np.empty((q, q)), np.empty((q, q))
         r = np.empty(q + p + 1)
-        log_tau = 0.0 if knows_noise else theta[theta.shape[0] - 1]
+        log_tau = 0.0 if knows_noise else phi[phi.shape[0] - 1]
         tau = math.exp(log_tau)
         for place in range(lo, hi):
             g = datum_at(order, place)
             R = triangles[g]
-            square = residual(theta, R, q, p, tau, r)
-            log_det = effects_precision(theta, R, q, p, tau, A, M, inverse)
+            square = residual(phi, R, q, p, tau, r)
+            log_det = effects_precision(phi, R, q, p, tau, A, M, inverse)
             for i in range(q):
                 for j in range(q):
                     square += r[i] * inverse[i, j] * r[j]
@@ -98,20 +101,20 @@ def make_log_terms(q: int, knows_noise: bool) -> Callable[..., None]:
     return log_terms
 
 
-def make_add_gradient(q: int, knows_noise: bool) -> Callable[..., None]:
+def make_add_gradient(q: int, n_effects: int, knows_noise: bool) -> Callable[..., None]:
     """Return the kernel that adds the gradients of terms."""
 
-    def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+    def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data
-        p, last = triangles.shape[1] - q - 1, theta.shape[0] - 1
-        A, M, inverse = np.empty((q, q)), np.empty((q, q)), np.empty((q, q))
+        p, last = triangles.shape[1] - q - 1, phi.shape[0] - 1
+        A, M, inverse = np.empty((q, n_effects)), np.empty((q, q)), np.empty((q, q))
         r, a = np.empty(q + p + 1), np.empty(q)
-        tau = 1.0 if knows_noise else math.exp(theta[last])
+        tau = 1.0 if knows_noise else math.exp(phi[last])
         for place in range(lo, hi):
             g = datum_at(order, place)
             R = triangles[g]
-            square = residual(theta, R, q, p, tau, r)
-            effects_precision(theta, R, q, p, tau, A, M, inverse)
+            square = residual(phi, R, q, p, tau, r)
+            effects_precision(phi, R, q, p, tau, A, M, inverse)
             for i in range(q):
                 a[i] = 0.0
                 for j in range(q):
@@ -122,13 +125,13 @@ def make_add_gradient(q: int, knows_noise: bool) -> Callable[..., None]:
                     out[j] += R[i, q + j] * (a[i] if i < q else r[i]) / tau
             inner = 0.0
             for i in range(q):
-                for j in range(q):
+                for j in range(n_effects):
                     slope = 0.0  # in A_ij
                     for k in range(q):
                         slope += (a[i] * a[k] - inverse[i, k]) * A[k, j]
                     inner += slope * A[i, j]
-                    for k in range(max(i, j), q):
-                        out[p + k * (k + 1) // 2 + j] += R[i, k] * slope / tau
+                    for k in range(i, q):
+                        out[p + k * n_effects + j] += R[i, k] * slope / tau
             if not knows_noise:
                 out[last] += square - counts[g, 0] - inner
 

@@ -23,7 +23,7 @@ from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.design_matrix import design_matrix
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import judge
-from approxmcmc.targets.groups.families import FAMILIES, Family, negative_binomial, of_user
+from approxmcmc.targets.groups.families import FAMILIES, RowFamily, negative_binomial, of_user
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.louis import make_expand
 from approxmcmc.targets.groups.quadrature import (
@@ -286,7 +286,7 @@ def _family(
     derivatives: Callable[..., tuple[float, float]] | None,
     shape: float | None,
     who: str,
-) -> Family:
+) -> RowFamily:
     if callable(family):
         term = plain_function(family, "family", who=who)
         return of_user(term, derivatives or numerical_derivatives(term))

@@ -16,8 +16,7 @@ from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.exponential_family import ExponentialFamily, FamilyPrior
 from approxmcmc.targets.ising import exact as exact_lattice
-from approxmcmc.targets.ising.coupling import coupling_simulator
-from approxmcmc.targets.ising.heat_bath import heat_bath, heat_bath_states
+from approxmcmc.targets.ising.simulators import coupling_simulator, heat_bath, heat_bath_states
 
 LEAST_UPDATES, SWEEPS = 1000, 20
 

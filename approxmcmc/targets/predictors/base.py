@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget
+from approxmcmc.contracts import CompiledTarget, TermWork
 from approxmcmc.engine.compiler.compile import type_of
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.terms.batches import Data, log_terms_at_both_type, log_terms_type
@@ -39,6 +39,14 @@ class PredictorsTarget(TallDataTarget):
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
         return super().compile()._replace(compile_at_both=self._terms_at_both)
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes: what its predictors add up, and the likelihood of them."""
+        work, added = self.likelihood.work(), self.design.additions
+        stored = sum(array.nbytes for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
+        assert work.gradient is not None
+        return work._replace(operations=work.operations + added, gradient=work.gradient + 2.0 * added, bytes=stored)
 
     def _log_terms(self) -> Any:
         return self.batch_kernel(log_terms, "terms", log_terms_type(type_of(self.data)).signature)

@@ -74,6 +74,11 @@ class Design:
         return len(self.predictors)
 
     @property
+    def additions(self) -> float:
+        """Numbers that the predictors of a row add up, those that all rows share left out."""
+        return float(sum(np.ptp(one.columns) + np.ptp(one.codes) for one in self.predictors))
+
+    @property
     def rows_at_a_time(self) -> int:
         """Rows of a piece of the data at set-up."""
         return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
@@ -101,6 +106,14 @@ class Design:
         whole = np.zeros((self.n_rows, self.dim))
         whole[:, one.places] = self.X[:, slice(*one.columns)]
         whole[:, one.shared] = one.values
+        return whole
+
+    def matrix_of(self, one: Predictor, rows: Rows) -> np.ndarray:
+        """Return one predictor of some rows as a matrix (rows, dim + 1); the last column holds offsets."""
+        part = self._part(one, np.asarray(self.X[rows]), self.codes[rows])
+        whole = np.zeros((len(part.dense), self.dim + 1)) if part.sparse is None else part.sparse.toarray()
+        for j, place in enumerate(part.places):
+            whole[:, place] += part.dense[:, j]
         return whole
 
     def eta(self, theta: np.ndarray, rows: Rows) -> np.ndarray:

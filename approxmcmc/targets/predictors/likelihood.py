@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
+from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, kernel, type_of
 from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
 from approxmcmc.targets.predictors.written import arguments, differences, loop_over_rows
 
 
@@ -21,6 +23,10 @@ class RowLikelihood(abc.ABC):
 
     n_predictors: int
     """The number K."""
+
+    def work(self) -> TermWork:
+        """Return what a row takes, beside its predictors: ten operations for each, an exponential."""
+        return TermWork(TRANSCENDENTAL * self.n_predictors, TRANSCENDENTAL * self.n_predictors, 0.0)
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile one of the batch functions, "terms", "slopes" or "expansion", for responses of these types."""
@@ -77,6 +83,11 @@ class ScalarLikelihood(RowLikelihood):
     ) -> None:
         self.loglik, self.n_predictors, self.n_responses = loglik, n_predictors, n_responses
         self.derivatives = derivatives or differences(loglik, n_predictors, n_responses)
+
+    def work(self) -> TermWork:
+        """Return what a row takes by the byte code of the user's functions, or of the library's."""
+        ours = (self.loglik.__module__ or "").startswith(__name__.partition(".")[0] + ".")
+        return TermWork(operations(self.loglik), operations(self.derivatives), 0.0, "library" if ours else "python")
 
     def terms(self) -> Callable[..., None]:
         """Return the loop over ``loglik``."""

@@ -1,0 +1,94 @@
+"""Whether the bounds that a test relies on are true, as far as terms at some pairs of states can tell.
+
+A bound says what the terms do between *every* two states. So pairs are drawn around the target's initial point, near
+and far, and the terms are evaluated: a true bound never fails, beyond rounding, and one that is far too small fails at
+once. While a chain runs such a bound would hardly be noticed: the fewer rows it makes a test read, the fewer can show
+that it is false.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import (
+    BoundedDifferencesTarget,
+    BoundedTermsTarget,
+    CompiledDifferenceBound,
+    CompiledTarget,
+    CompiledTermRange,
+    DiscreteTarget,
+    Target,
+)
+from approxmcmc.engine.checks import show
+from approxmcmc.errors import InvalidInputError
+
+SPREADS = (0.01, 0.1, 1.0, 10.0)  # of states around the initial point, and of the steps between two of them
+MOST_ROWS = 20_000  # that are looked at, evenly spaced: two milliseconds a pair
+ROUNDING = 1e-9  # of a difference, beside the size of its terms
+
+
+def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> CompiledDifferenceBound:
+    """Return the bound of the single terms of a target.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target has none.
+    InvalidInputError
+        When a term changes by more than its bound at one of some pairs of states; the worst is named.
+    """
+    bound = target.compile_difference_bound()
+    for theta, proposed, rows, differences, size in _looks(target):
+        allowed = bound.rates[rows] * bound.reach(theta, proposed, bound.numbers)
+        excess = np.abs(differences) - allowed - ROUNDING * size
+        worst = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
+        if excess[worst] > 0.0:
+            raise InvalidInputError(
+                f"{who}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
+                f"{show(proposed)} the term of datum {rows[worst]} changes by {abs(differences[worst]):.4g}, and the "
+                f"bound says {allowed[worst]:.4g} at most. Decisions would be wrong: give a larger bound, infinite "
+                "where none is known, or use ExactTest"
+            )
+    return bound
+
+
+def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
+    """Return the bound of the range of a target's terms; raises as `checked_differences` does."""
+    bound = target.compile_term_range()
+    for theta, proposed, _, differences, size in _looks(target):
+        allowed = bound.term_range(theta, proposed, bound.numbers)
+        found = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
+        if found > allowed + ROUNDING * size.max():
+            raise InvalidInputError(
+                f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
+                f"{show(proposed)} they lie {found:.4g} apart, and the bound says {allowed:.4g} at most. Give an upper "
+                "bound of max l - min l over all data, or use ExactTest"
+            )
+    return bound
+
+
+def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield pairs of states, rows, the differences of their terms, and the size of these terms.
+
+    States of a discrete target are left out: its bounds are computed from its tables.
+    """
+    if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
+        return
+    compiled, centre = target.compile(), np.asarray(target.initial_point(), dtype=np.float64)
+    rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
+    rng = np.random.default_rng(0)  # one and the same for every run: a bound that passes once passes again
+    for spread in SPREADS:
+        theta = centre + spread * rng.standard_normal(centre.size)
+        for length in SPREADS:
+            proposed = theta + length * rng.standard_normal(centre.size)
+            if np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
+                before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
+                with np.errstate(invalid="ignore"):
+                    yield theta, proposed, rows, after - before, 1.0 + np.abs(before) + np.abs(after)
+
+
+def _terms(compiled: CompiledTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    out = np.empty(rows.size)
+    compiled.log_terms(theta, compiled.data, rows, 0, rows.size, out)
+    return out

@@ -1,0 +1,103 @@
+"""What candidates of the choice cost by counted work: at best, before anything is tried, and what their trials read."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from approxmcmc.design.survey import Situation
+from approxmcmc.design.work import (
+    NUMBER,
+    PRODUCT,
+    RESIDUAL,
+    STEP,
+    TRANSITION_STEP,
+    Counted,
+    seconds_of_steps,
+    seconds_of_transitions,
+)
+from approxmcmc.targets.linear import LinearTarget
+
+TRIAL_STEPS = 400  # of four chains, half of them to burn in
+FEWEST_READ = 64.0  # residuals, in a decision of a t-test
+
+
+class Floor(NamedTuple):
+    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
+
+    Laws that are shared, such as the mode, and compilation are not in it. `foretold` says that the set-up will hardly
+    take longer. `per_step` are the seconds of a step, of which a trial makes some hundred.
+    """
+
+    set_up: float
+    per_draw: float
+    foretold: bool = True
+    per_step: float = 0.0
+
+    @property
+    def trial(self) -> float:
+        """Seconds of the shortest trial, after which an answer is so much later."""
+        return TRIAL_STEPS * self.per_step
+
+
+# --- what a step and an effective draw take at best ---
+
+
+def _step(known: Situation, products: float, alone: float = STEP) -> float:
+    """Return the seconds of a step beside the rows that it reads."""
+    return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
+
+
+def of_walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
+    """Return the floor of steps that read all data once, `draws(dim)` of them for an effective draw."""
+
+    def floor(known: Situation) -> Floor:
+        step = known.pass_seconds + _step(known, 1.0)
+        return Floor(0.0, step * draws(known.dim), per_step=step)
+
+    return floor
+
+
+def of_gradient_steps(known: Situation) -> Floor:
+    """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
+    step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
+    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, per_step=step)
+
+
+def of_trajectory(known: Situation) -> Floor:
+    """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
+    leapfrogs = known.dim**0.25
+    step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * PRODUCT * known.dim**2) + _step(known, 1.0)
+    return Floor(0.0, step, per_step=step)
+
+
+def of_few_rows(known: Situation) -> Floor:
+    """Return the floor of core rows: their set-up, and for a draw the rows that decide it."""
+    step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
+    set_up = 0.0 if known.has("core rows") else known.expansion_seconds
+    return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
+
+
+def of_few_rows_exactly(known: Situation) -> Floor:
+    """Return the floor with an exact test, which reads all rows where nothing bounds the single terms."""
+    floor = of_few_rows(known)
+    if isinstance(known.target, LinearTarget):
+        return floor
+    step = floor.per_draw + RESIDUAL * known.pass_seconds
+    return floor._replace(per_draw=step, per_step=step)
+
+
+# --- what counted work takes ---
+
+
+def seconds_with_products(known: Situation, counted: Counted, products: float) -> float:
+    """Return the seconds of steps that make so many products of a covariance and a vector."""
+    return seconds_of_steps(known.rates, known.dim, counted, products)
+
+
+def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
+    """Return the seconds with two products for each gradient of all rows, and one for the momentum."""
+    return seconds_with_products(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
+
+
+def seconds_with_a_core(known: Situation, counted: Counted) -> float:
+    """Return the seconds of surrogate transitions."""
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core))

@@ -1,0 +1,39 @@
+"""How much memory a candidate of the choice may take, and what it would.
+
+What is free changes from moment to moment, and with it the choice would. So the share is one of the memory that the
+machine, or the container around the process, has in all, and never more than 4 GB: on machines with 8 GB or more the
+same candidates are left out.
+"""
+
+import os
+from pathlib import Path
+
+SHARE, MOST = 0.5, 4e9  # of all memory; bytes
+MATRICES = 8  # of shape (dim, dim): a covariance, its factor and its inverse, copies while they are made
+CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def most_memory() -> float:
+    """Return the bytes that a candidate may take."""
+    return min(MOST, SHARE * _all_memory())
+
+
+def why_too_large(wanted: float) -> str:
+    """Say that a candidate would take too much memory, or nothing."""
+    limit = most_memory()
+    if wanted <= limit:
+        return ""
+    return f"it would take {wanted / 1e9:.2g} GB of memory, and may take {limit / 1e9:.2g}"
+
+
+def of_matrices(dim: int, chains: int) -> float:
+    """Return the bytes of what a covariance needs, and of its factor in each chain."""
+    return 8.0 * dim**2 * (MATRICES + chains)
+
+
+def _all_memory() -> float:
+    """Return the bytes that the machine has, or those that the process may use; infinity where neither is known."""
+    known = [float(path.read_text()) for path in CGROUP if path.exists() and path.read_text().strip().isdigit()]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        known.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+    return min(known, default=float("inf"))

@@ -1,0 +1,98 @@
+"""Seconds of counted work: what every price of the choice is made of, so that it depends on no clock and no cache.
+
+    seconds = operations x OPERATION + bytes x BYTE + multiply-adds of matrices x PRODUCT + steps x STEP + ...
+
+The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
+processor all change together, and what is cheapest hardly does. The compilation that a new model needs is charged from
+a table; what is compiled once per machine is free, whatever the disk holds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Target
+from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS, STATISTICS, TOUCHED, UPDATES
+
+# Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
+# for each; of user's loops .3; of PyTensor's graphs .22 to .29, their gradients likewise.
+OPERATION = {"library": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9}
+BYTE = 0.012e-9  # seconds: what 1e5 rows of 50 columns, beyond the cache, take more than 1e4 rows
+PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
+STEP = 1.0e-6  # seconds of a step that reads nothing
+NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
+# A term less its expansion takes 2.5 terms and, where rows are read at random, 50 ns; a row of the core on a line 3 ns;
+# a transition with its decision 5 us. So counted, Covertype's take 312 us and a9a's 1180, measured 329 and 1325.
+RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 3e-9, 5e-6
+AUDIT = 10.0  # passes over all data: terms at two states, and sixteen orders of their differences; 45 ms for 1e6 rows
+TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
+# Seconds to compile for a new model, by who wrote it and what: terms, their gradient, their expansion with what reads
+# it. Measured on first runs, half a dozen models.
+COMPILATION = {
+    "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
+    "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5},
+    "graph": {"terms": 2.0, "gradient": 3.0, "expansion": 6.0},
+}
+
+
+class Counted(NamedTuple):
+    """What steps read, from the records of a chain: terms, gradients of terms, data, and other updates."""
+
+    steps: float
+    terms: float
+    gradients: float
+    touched: float
+    updates: float
+
+    @classmethod
+    def of(cls, counts: np.ndarray) -> "Counted":
+        """Return the sums over records, shape (draws, names)."""
+        total = counts.reshape(-1, len(COUNT_NAMES)).sum(axis=0)
+        updates = float(total[UPDATES] + total[STATISTICS])
+        steps = float(counts.size // len(COUNT_NAMES))
+        return cls(steps, float(total[EVALUATIONS]), float(total[GRADIENTS]), float(total[TOUCHED]), updates)
+
+
+class Rates(NamedTuple):
+    """Seconds of one term of a target, and of its gradient, NaN where it has none."""
+
+    term: float
+    gradient: float
+
+    @property
+    def residual(self) -> float:
+        """Seconds of a term less its expansion, of a row read at random."""
+        return RESIDUAL * self.term + AT_RANDOM
+
+
+def rates_of(target: Target) -> Rates:
+    """Return what a term of a target takes."""
+    work = target.term_work
+    stored, operation = work.bytes * BYTE, OPERATION[work.code]
+    slope = np.nan if work.gradient is None else work.gradient * operation + stored
+    return Rates(work.operations * operation + stored, slope)
+
+
+def compilation(target: Target, parts: frozenset[str], made: set[str]) -> float:
+    """Return the seconds to compile what a new model needs of these parts, those that are made left out."""
+    return sum(COMPILATION[target.term_work.code][part] for part in parts - made)
+
+
+def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) -> float:
+    """Return the seconds of steps that read so much, with so many products of a matrix (dim, dim) and a vector."""
+    rows = counted.terms * rates.term + (counted.gradients * rates.gradient if counted.gradients else 0.0)
+    return rows + counted.steps * (STEP + NUMBER * dim) + counted.updates * NUMBER + products * PRODUCT * dim**2
+
+
+def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int) -> float:
+    """Return the seconds of surrogate transitions: the core is read once a step, other terms of it lie on lines.
+
+    A surrogate without a core is nearly always a normal law, which is drawn from by one product and a half; with one
+    each gradient takes three.
+    """
+    light = max(counted.touched - n_core * counted.steps, 0.0)
+    on_lines = max(counted.terms - light, 0.0) * ON_LINE
+    gradients = counted.gradients * rates.gradient if counted.gradients else 0.0
+    products = 3.0 * counted.gradients / n_core if n_core and counted.gradients else 1.5 * counted.steps
+    steps = counted.steps * (TRANSITION_STEP + NUMBER * dim) + products * PRODUCT * dim**2
+    return light * rates.residual + on_lines + gradients + steps

@@ -1,0 +1,62 @@
+"""What this process has compiled: how many kernels, and for how many seconds.
+
+A waiting user is told of it (`sampling/progress.py`), and a trace stores the seconds. Numba compiles one kernel at a
+time, under a lock of its own, so that seconds of different threads never overlap but where they wait for each other.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Compiled(NamedTuple):
+    """Kernels compiled so far, seconds spent with them and with reading others from disk, and seconds of the current.
+
+    `current` is 0 while nothing is compiled.
+    """
+
+    kernels: int
+    seconds: float
+    current: float
+
+
+class _Work:
+    """The sums, and the beginning of what is compiled now; kernels inside of a kernel belong to it."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.began = threading.Lock(), 0, 0.0
+        self.kernels, self.seconds = 0, 0.0
+
+
+_WORK = _Work()
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Count the seconds of what happens while this lasts."""
+    with _WORK.lock:
+        if _WORK.depth == 0:
+            _WORK.began = time.perf_counter()
+        _WORK.depth += 1
+    try:
+        yield
+    finally:
+        with _WORK.lock:
+            _WORK.depth -= 1
+            if _WORK.depth == 0:
+                _WORK.seconds += time.perf_counter() - _WORK.began
+
+
+def count_kernel() -> None:
+    """Count a kernel that was compiled, and not read from disk."""
+    with _WORK.lock:
+        _WORK.kernels += 1
+
+
+def compiled_so_far() -> Compiled:
+    """Return the counts of this process."""
+    with _WORK.lock:
+        current = time.perf_counter() - _WORK.began if _WORK.depth else 0.0
+        return Compiled(_WORK.kernels, _WORK.seconds + current, current)

@@ -1,0 +1,103 @@
+"""Which variables of a PyMC model are effects of independent groups, and which group each row belongs to.
+
+A candidate is a free normal variable with an entry, or a row of entries, for each group, on which nothing else depends
+but the observed variable; every row must depend on the entries of one group alone, see `labels`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pymc.distributions.multivariate import MvNormalRV
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import NormalRV
+
+from approxmcmc.interop.groups.labels import FREE, MIXED, join, labels_of
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
+
+
+class GroupEffects(NamedTuple):
+    """Variables whose entries are effects of the same groups, and the axis of each that counts them.
+
+    `rows` holds the label of the group of every row, `FREE` for a row without one.
+    """
+
+    axes: Mapping[Any, int]
+    n_groups: int
+    rows: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """The variables, for messages."""
+        return " and ".join(variable.name for variable in self.axes)
+
+
+def candidates(
+    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], shape: tuple[int, ...]
+) -> tuple[list[GroupEffects], list[str]]:
+    """Return the sets of effects that can be integrated out, that with most entries first, and why others cannot.
+
+    Of crossed factors each is a set of its own: the effects of the others stay parameters.
+    """
+    found: dict[bytes, GroupEffects] = {}
+    reasons = []
+    for variable in model.free_RVs:
+        try:
+            one = _effects(model, values, parameters, shape, variable)
+        except NotGroupsError as error:
+            reasons.append(f"{variable.name}: {error}")
+            continue
+        if one is not None:
+            key = one.rows.tobytes() + bytes([one.n_groups % 256])
+            known = found.get(key)
+            found[key] = one if known is None else known._replace(axes={**known.axes, **one.axes})
+    sizes = {key: sum(np.prod(shape_of(model, v)) for v in one.axes) for key, one in found.items()}
+    return [found[key] for key in sorted(found, key=lambda key: -sizes[key])], reasons
+
+
+def _effects(
+    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], observed: tuple[int, ...], variable: Any
+) -> GroupEffects | None:
+    node, shape = variable.owner, shape_of(model, variable)
+    if node is None or not shape or variable not in values.of or not set(ancestors(parameters)) & {variable}:
+        return None
+    if not isinstance(node.op, NormalRV | MvNormalRV):
+        if max(shape) < 2 or not _is_indexed(values, variable, shape):
+            return None
+        raise NotGroupsError(f"its law is {type(node.op).__name__.removesuffix('RV')}, not a normal law entry by entry")
+    if isinstance(node.op, MvNormalRV) and len(shape) != 2:
+        raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
+    if model.rvs_to_transforms[variable] is not None:
+        raise NotGroupsError("it has a transform")
+    _refuse_other_users(model, variable)
+    axes = [0] if isinstance(node.op, MvNormalRV) or len(shape) == 1 else list(range(len(shape)))
+    for axis in sorted(axes, key=lambda axis: -shape[axis]):
+        if shape[axis] < 2:
+            continue
+        labels = np.indices(shape)[axis]
+        below = labels_of(values, {variable: labels})
+        rows = np.full(observed, FREE)
+        for one in parameters:
+            if one in below:
+                rows = join(rows, np.broadcast_to(below[one], observed))
+        row_labels = rows.ravel()
+        if (row_labels == MIXED).any():
+            continue
+        if (row_labels == FREE).all():
+            return None
+        return GroupEffects({variable: axis}, shape[axis], row_labels)
+    raise NotGroupsError("a row depends on several of its entries, which are not independent given the rows")
+
+
+def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) -> bool:
+    return any(variable in node.inputs for node in values.nodes) and max(shape) > 2
+
+
+def _refuse_other_users(model: Any, variable: Any) -> None:
+    """Refuse effects on which other variables or potentials depend."""
+    for other in model.free_RVs:
+        if other is not variable and variable in set(ancestors(other.owner.inputs)):
+            raise NotGroupsError(f"the variable {other.name} depends on it")
+    for potential in model.potentials:
+        if variable in set(ancestors([potential])):
+            raise NotGroupsError(f"the potential {potential.name} depends on it")

@@ -1,0 +1,73 @@
+r"""The integrated target against the model itself, at random points, group by group.
+
+By Bayes' rule :math:`p(y_g) = p(y_g \mid u) p(u) / p(u \mid y_g)` for *every* u: the model's own log densities of the
+rows, at effects u drawn for all groups at once, must give the terms of the target. A misread graph, or groups that are
+not independent, gives others.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytensor
+
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.interop.graphs import rebuild, simplify
+from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+
+POINTS = 2
+SPREAD = 0.3  # of the points around the initial one
+RELATIVE = 1e-6
+
+
+def compare_with_model(target: Any) -> None:
+    """Raise `NotGroupsError` unless terms and prior are those of the model."""
+    rng, rows_and_prior = np.random.default_rng(0), _densities(target)
+    compiled = target.compile()
+    for _ in range(POINTS):
+        theta = target.initial_point() + rng.normal(scale=SPREAD, size=target.variables.size)
+        own = full_terms(compiled.log_terms, theta, compiled.data, target.n_obs)
+        u = np.zeros((target.groups.n_groups, target.n_effects))
+        which = np.arange(target.n_obs)
+        has_effect = target.grouping.labels < target.groups.n_groups
+        drawn, log_density = target.at_random(rng, theta)
+        u[target.grouping.labels[has_effect]] = drawn[has_effect]
+        rows, prior = rows_and_prior(theta, u)
+        by_group = np.add.reduceat(np.ravel(rows)[target.grouping.order], target.grouping.start[:-1])
+        normal = -0.5 * (drawn**2 + np.log(2.0 * np.pi)).sum(axis=1)
+        expected = by_group + normal - log_density
+        allowed = RELATIVE * (1.0 + np.abs(by_group) + np.abs(normal))
+        wrong = which[~(np.abs(own - expected) <= allowed)]
+        if len(wrong):
+            g = wrong[0]
+            raise NotGroupsError(f"the term of group {g} is {own[g]:.6g}, and that of the model {expected[g]:.6g}")
+        mine = compiled.log_prior(theta)
+        if not abs(mine - prior) <= RELATIVE * (1.0 + abs(prior)):
+            raise NotGroupsError(f"the log prior is {mine:.6g}, and that of the model {prior:.6g}")
+
+
+def _densities(target: Any) -> Any:
+    """Return the function of (theta, u) that gives the model's log densities of rows, and its log prior."""
+    model, coordinates, effects = target.source.model, target.coordinates, target.model_effects
+    known = {**coordinates.of, **effects.of}
+    [rows] = model.logp(vars=model.observed_RVs, sum=False)
+    with_jacobian = [v for v in coordinates.free if v not in coordinates.signed]
+    terms = [term.sum() for term in model.logp(vars=with_jacobian, sum=False)] if with_jacobian else []
+    signed = list(coordinates.signed)
+    terms += [term.sum() for term in model.logp(vars=signed, sum=False, jacobian=False)] if signed else []
+    terms += model.replace_rvs_by_values(model.potentials)
+    values = {}
+    for variable, graph in known.items():
+        transform, value = model.rvs_to_transforms[variable], model.rvs_to_values[variable]
+        [values[value]] = (
+            [graph] if transform is None else rebuild([transform.forward(graph, *variable.owner.inputs)], known)
+        )
+    rows, prior = coordinates.frozen(rebuild([rows, sum(terms)], values))
+    function = pytensor.function(
+        [coordinates.theta, effects.u], [simplify(rows), prior], mode=PYTHON, on_unused_input="ignore"
+    )
+
+    def evaluate(theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:
+        rows, prior = function(theta, u)
+        return rows, float(prior)
+
+    return evaluate

@@ -1,0 +1,197 @@
+r"""The parameters that are left of a PyMC model, their coordinates, and their prior.
+
+Parameters keep the model's unconstrained coordinates, but for scales of effects: these move with either sign, and their
+absolute value is reported. The integrated likelihood is a smooth and even function of such a scale, while in its
+logarithm a scale that the data hardly tell from 0 lies on a plateau without end. With t of either sign and s = abs(t)
+the density of t is that of s, halved; no Jacobian is due. A prior that is 0 or infinite at s = 0 keeps the model's
+coordinate.
+"""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.distributions.transforms import CholeskyCovPacked
+from pymc.logprob.transforms import IntervalTransform, LogTransform
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.contracts import Variables
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, simplify, value_of
+from approxmcmc.interop.groups.values import PYTHON, shape_of
+from approxmcmc.interop.variables import ModelVariables
+from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
+
+
+class Coordinates:
+    """The flat theta of a model without its integrated effects, what it stands for, and the log prior."""
+
+    def __init__(self, model: Any, integrated: Collection[Any], signed: Collection[Any]) -> None:
+        self.model, self.signed = model, set(signed)
+        self.free = [variable for variable in model.free_RVs if variable not in integrated]
+        start = model.initial_point()
+        self.start, self.places, pieces, dim = [], {}, {}, 0
+        for variable in self.free:
+            value = np.asarray(start[model.rvs_to_values[variable].name], dtype=np.float64)
+            if variable in self.signed:
+                value = np.asarray(evaluate(model.rvs_to_transforms[variable].backward(value, *variable.owner.inputs)))
+            self.start.append(value)
+            self.places[variable] = dim
+            dim += value.size
+        self.theta = pt.vector("theta", shape=(dim,))
+        for variable, value in zip(self.free, self.start, strict=True):
+            place = self.places[variable]
+            pieces[variable] = self.theta[place : place + value.size].reshape(value.shape)
+        self.of: dict[Any, Any] = {}  # the constrained variables as graphs of theta
+        terms = []
+        for variable in self.free:
+            own, jacobian = self._constrained(variable, pieces[variable])
+            [own] = rebuild([own], self.of)
+            terms.append(self._log_prior_of(variable, own, jacobian))
+            self.of[variable] = own
+        terms += [rebuild([potential], self.of)[0] for potential in model.potentials]
+        self.log_prior = simplify(self.frozen([sum(term.sum() for term in terms)])[0].astype("float64"))
+
+    def _constrained(self, variable: Any, piece: Any) -> tuple[Any, Any]:
+        """Return a variable as a graph of its piece of theta, and the log Jacobian."""
+        transform, inputs = self.model.rvs_to_transforms[variable], variable.owner.inputs
+        if variable in self.signed:
+            return pt.abs(piece), None
+        if transform is None:
+            return piece, None
+        return transform.backward(piece, *inputs), transform.log_jac_det(piece, *inputs)
+
+    def _log_prior_of(self, variable: Any, own: Any, jacobian: Any) -> Any:
+        term = pm.logp(variable, own, warn_rvs=False).sum()
+        term = term if jacobian is None else term + jacobian.sum()
+        return rebuild([term], self.of)[0]
+
+    def frozen(self, graphs: Sequence[Any]) -> list[Any]:
+        """Return graphs with shared data as constants."""
+        known = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(graphs) if is_shared(leaf)}
+        return rebuild(graphs, known)
+
+    def kind(self, variable: Any, entry: int) -> int | None:
+        """Return how an entry of a free variable follows from its coordinate; None where it takes a graph."""
+        transform = self.model.rvs_to_transforms[variable]
+        if variable in self.signed:
+            return ABS
+        if transform is None:
+            return AS_IT_IS
+        if isinstance(transform, LogTransform):
+            return EXP
+        if isinstance(transform, CholeskyCovPacked):
+            row = int((np.sqrt(8 * entry + 1) - 1) / 2)
+            return EXP if entry == (row + 1) * (row + 2) // 2 - 1 else AS_IT_IS
+        return None
+
+    def initial_point(self) -> np.ndarray:
+        """Return the model's initial point."""
+        return np.concatenate([np.ravel(one) for one in self.start]) if self.start else np.empty(0)
+
+    def describe(self, deterministics: Sequence[Any]) -> "GlobalVariables":
+        """Return names, dims and the two maps; the deterministics must depend on nothing but these parameters."""
+        model, names = self.model, [variable.name for variable in self.free]
+        graphs = self.frozen([*(self.of[v] for v in self.free), *rebuild(list(deterministics), self.of)])
+        constrain = over_draws(self.theta, graphs, [*names, *(one.name for one in deterministics)])
+        first = {name: value[0] for name, value in constrain(self.initial_point()[None]).items()}
+        defaults = {name: first[name] for name in names}
+        dims, coords = labels_of_model(model)
+        value_names = [
+            variable.name if variable in self.signed else model.rvs_to_values[variable].name for variable in self.free
+        ]
+        shapes = {name: value.shape for name, value in zip(value_names, self.start, strict=True)}
+        same = {
+            value_name: dims[name]
+            for value_name, name in zip(value_names, names, strict=True)
+            if name in dims and shapes[value_name] == defaults[name].shape
+        }
+        return GlobalVariables(
+            shapes={name: value.shape for name, value in defaults.items()},
+            dims=dims,
+            coords=coords,
+            unconstrained=Variables(shapes, same, coords),
+            defaults=defaults,
+            constrain=constrain,
+            unconstrain_draws=self._unconstrain(),
+        )
+
+    def _unconstrain(self) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+        """Return the map from constrained draws, shape (n, ...) each, to thetas; shape (n, dim)."""
+        given = {v: v.type() if v.ndim == 0 else pt.tensor(shape=shape_of(self.model, v)) for v in self.free}
+        flat = []
+        for variable in self.free:
+            transform = self.model.rvs_to_transforms[variable]
+            bare = variable in self.signed or transform is None
+            value = given[variable] if bare else transform.forward(given[variable], *variable.owner.inputs)
+            flat.append(value.ravel())
+        [theta] = self.frozen(rebuild([pt.concatenate(flat)], given))
+        many = {one: pt.tensor(shape=(None, *one.type.shape), dtype=one.dtype) for one in given.values()}
+        function = pytensor.function(
+            [many[given[v]] for v in self.free],
+            vectorize_graph(theta, many),
+            mode=PYTHON,
+            on_unused_input="ignore",
+        )
+        return lambda values: np.asarray(function(*(values[v.name] for v in self.free)))
+
+
+def over_draws(
+    theta: Any, graphs: Sequence[Any], names: Sequence[str]
+) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """Return the function of many thetas, shape (n, dim), that evaluates graphs of theta."""
+    many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
+    function = pytensor.function([many], vectorize_graph(list(graphs), {theta: many}), mode=PYTHON)
+
+    def evaluate_all(thetas: np.ndarray) -> dict[str, np.ndarray]:
+        full = zip(names, function(thetas), strict=True)
+        return {name: np.broadcast_to(value, (len(thetas), *value.shape[1:])) for name, value in full}
+
+    return evaluate_all
+
+
+def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
+    """Return dims and coords of a model."""
+    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
+    dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
+    return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
+
+
+def may_be_signed(model: Any, variable: Any) -> bool:
+    """Whether a positive variable has a prior that is finite and positive at 0."""
+    transform = model.rvs_to_transforms[variable]
+    if not isinstance(transform, LogTransform | IntervalTransform):
+        return False
+    if set(ancestors(variable.owner.inputs)) & set(model.free_RVs):
+        return False
+    if isinstance(transform, IntervalTransform) and not isinstance(transform, LogTransform):
+        lower, _ = transform.args_fn(*variable.owner.inputs)
+        if lower is None or np.any(evaluate(pt.as_tensor(lower)) != 0.0):
+            return False
+    zeros = np.zeros(shape_of(model, variable))
+    at_zero = pm.logp(variable, pt.as_tensor(zeros)).eval(mode=PYTHON)
+    return bool(np.isfinite(at_zero).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class GlobalVariables(ModelVariables):
+    """The constrained variables that theta stands for; many draws go back at once."""
+
+    unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+
+    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
+        """Map constrained values to theta; what they leave out is taken from the model's initial point."""
+        known = {name: np.asarray(values.get(name, default))[None] for name, default in self.defaults.items()}
+        assert self.unconstrain_draws is not None
+        return self.unconstrain_draws(known)[0]
+
+    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Map constrained values with leading axes (chain, draw) to thetas; shape (chain, draw, size)."""
+        chains, draws = next(iter(values.values())).shape[:2]
+        one_axis = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
+        assert self.unconstrain_draws is not None
+        return self.unconstrain_draws(one_axis).reshape(chains, draws, self.size)

@@ -1,0 +1,92 @@
+"""The integrated effects of a PyMC model under its own names, and what it makes of them, from draws of u."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.coordinates import Coordinates
+from approxmcmc.interop.groups.labels import MIXED, labels_of
+from approxmcmc.interop.groups.predictor import triangle_of
+from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, size
+
+AT_ONCE = 1 << 21  # numbers of u
+
+
+class Named(NamedTuple):
+    """A variable or deterministic that depends on effects; `axis` counts the groups, None: it depends on several."""
+
+    name: str
+    graph: Any
+    shape: tuple[int, ...]
+    axis: int | None
+
+
+class EffectsOfModel:
+    """The effects and their deterministics as functions of theta and u, shape (groups, K)."""
+
+    def __init__(self, model: Any, effects: GroupEffects, coordinates: Coordinates, n_effects: int) -> None:
+        self.model, self.effects, self.coordinates = model, effects, coordinates
+        self.u = pt.matrix("u", shape=(effects.n_groups, n_effects))
+        first = 0
+        self.of: dict[Any, Any] = {}
+        self.values = ValuesOfGraph(model, model.deterministics)
+        for variable, axis in effects.axes.items():
+            shape = self.values.shape(variable) if variable in self.values.of else variable.type.shape
+            count = size([n for place, n in enumerate(shape) if place != axis])
+            self.of[variable] = self._scaled(variable, shape, axis, self.u[:, first : first + count])
+            first += count
+        known = {**coordinates.of, **self.of}
+        self.of = dict(zip(self.of, coordinates.frozen(rebuild(list(self.of.values()), known)), strict=True))
+
+    def _scaled(self, variable: Any, shape: tuple[int, ...], axis: int, u: Any) -> Any:
+        """Return location + scale u."""
+        node = variable.owner
+        location, scale = node.op.dist_params(node)
+        if type(node.op).__name__ == "MvNormalRV":
+            return location + u @ triangle_of(scale).T
+        moved = (shape[axis], *(n for place, n in enumerate(shape) if place != axis))
+        return location + scale * pt.moveaxis(u.reshape(moved), 0, axis)
+
+    def named(self, n_rows: int) -> list[Named]:
+        """Return the effects, and the deterministics of groups; those with an axis as long as the rows are left out."""
+        labels = labels_of(self.values, {v: np.indices(self.values.shape(v))[a] for v, a in self.effects.axes.items()})
+        found = [Named(v.name, self.of[v], self.values.shape(v), a) for v, a in self.effects.axes.items()]
+        mine = set(self.of)
+        wanted = [one for one in self.model.deterministics if mine & set(ancestors([one]))]
+        graphs = self.coordinates.frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
+        for one, graph in zip(wanted, graphs, strict=True):
+            shape = self.values.shape(one)
+            if n_rows not in shape or n_rows == self.effects.n_groups:
+                found.append(Named(one.name, graph, shape, _axis_of_groups(labels[one], self.effects.n_groups)))
+        return found
+
+    def function(self, named: Sequence[Named]) -> Any:
+        """Return the function of draws (thetas, u) that evaluates these, in chunks; values of shape (n, ...)."""
+        theta = self.coordinates.theta
+        thetas = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
+        many = pt.tensor("many", shape=(None, *self.u.type.shape))
+        graphs = vectorize_graph([one.graph for one in named], {theta: thetas, self.u: many})
+        made = pytensor.function([thetas, many], graphs, mode=PYTHON, on_unused_input="ignore")
+        step = max(1, AT_ONCE // size(self.u.type.shape))
+
+        def evaluate(thetas: np.ndarray, u: np.ndarray) -> list[np.ndarray]:
+            parts = [made(thetas[lo : lo + step], u[lo : lo + step]) for lo in range(0, len(thetas), step)]
+            return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+        return evaluate
+
+
+def _axis_of_groups(labels: np.ndarray, n_groups: int) -> int | None:
+    if (labels == MIXED).any():
+        return None
+    for axis, length in enumerate(labels.shape):
+        if length == n_groups and (labels == np.indices(labels.shape)[axis]).all():
+            return axis
+    return None

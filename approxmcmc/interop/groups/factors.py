@@ -1,0 +1,79 @@
+"""How the factors of a linear predictor follow from theta: by a table where each is one coordinate, else by a graph."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
+from approxmcmc.interop.groups.forms import FactorsOfModel
+from approxmcmc.interop.groups.predictor import Product
+from approxmcmc.interop.kernels import numba_function
+
+
+def scales_of(
+    model: Any, integrated: Collection[Any], factors: FactorsOfModel, scales: list[Product], others: list[Product]
+) -> set[Any]:
+    """Return the positive variables that scale effects and do nothing else: they may move with either sign."""
+
+    def read(products: list[Product]) -> set[Any]:
+        return {factors.entries[f][0] for _, _, monomial in products for f in monomial}
+
+    free = set(model.free_RVs)
+    graphs = [v for v in read(others) | read(scales) if v not in free]
+    parents = [parent for v in model.free_RVs if v not in integrated for parent in v.owner.inputs]
+    elsewhere = set(ancestors([*graphs, *parents])) | read(others)
+    return {v for v in (read(scales) & free) - elsewhere if may_be_signed(model, v)}
+
+
+def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[int, int]] | None:
+    """Return coordinate and kind of each factor, or None: a graph is needed."""
+    found = []
+    for variable, entry in factors.entries:
+        kind = coordinates.kind(variable, entry) if variable in coordinates.places else None
+        if kind is None:
+            return None
+        found.append((coordinates.places[variable] + entry, kind))
+    return found
+
+
+class GraphOfFactors:
+    """The factors as a graph of theta, compiled by PyTensor."""
+
+    def __init__(self, factors: FactorsOfModel, coordinates: Coordinates) -> None:
+        entries = [variable.ravel()[entry] for variable, entry in factors.entries]
+        [graph] = coordinates.frozen(rebuild([pt.stack(entries)], coordinates.of))
+        slopes = pt.vector("slopes", shape=(len(entries),))
+        theta, start = coordinates.theta, coordinates.initial_point()
+        self.value = numba_function([theta], [graph], (start,))
+        gradient = pytensor.grad((graph * slopes).sum(), theta, disconnected_inputs="ignore")
+        self.gradient = numba_function([theta, slopes], [gradient], (start, np.ones(len(entries))))
+
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        """What kernels of a `link` call."""
+        return make_read(self.value), make_add(self.gradient)
+
+
+def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """Return what reads the factors."""
+
+    def read(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return value(theta)[0]
+
+    return read
+
+
+def make_add(gradient: Callable[..., Any]) -> Callable[..., None]:
+    """Return what adds slopes in theta."""
+
+    def add(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
+        found = gradient(theta, slopes)[0]
+        for j in range(out.shape[0]):
+            out[j] += found[j]
+
+    return add

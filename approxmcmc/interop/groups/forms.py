@@ -1,0 +1,162 @@
+r"""A graph as a sum of products of the model's parameters, with arrays as coefficients.
+
+.. math:: \eta_i = \sum_m c_{im} \prod_{f \in m} a_f,
+
+where the factors a are entries of free variables, of the standard normal effects u of one group, and of what is not
+linear in the parameters, such as ``exp(log_sigma)``. It is read off what each node computes, never tried out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sqr, Sub, Switch, TrueDiv
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+
+from approxmcmc.interop.groups.labels import MULTIPLYING, _data_inputs
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, compute, name_of, size
+
+Monomial = tuple[int, ...]
+Form = dict[Monomial, np.ndarray]
+CONSTANT: Monomial = ()
+MOST_FACTORS = 300  # entries of a variable that may be columns of a design matrix
+MOST_NUMBERS = 60_000_000  # of a form
+
+
+class FactorsOfModel:
+    """The factors by number: entries of variables, and the effects u_1 ... u_K of a group, which come first."""
+
+    def __init__(self, n_effects: int) -> None:
+        self.n_effects = n_effects
+        self.entries: list[tuple[Any, int]] = []
+        self._first: dict[Any, int] = {}
+
+    def form(self, variable: Any, shape: tuple[int, ...]) -> Form:
+        """Return a variable whose entries are factors."""
+        n = size(shape)
+        if n > MOST_FACTORS:
+            raise NotGroupsError(
+                f"{variable.name or variable.owner.op} would be {n} parameters of the integrated model"
+            )
+        if variable not in self._first:
+            self._first[variable] = self.n_effects + len(self.entries)
+            self.entries += [(variable, entry) for entry in range(n)]
+        first = self._first[variable]
+        return {(first + entry,): np.eye(1, n, entry).reshape(shape) for entry in range(n)}
+
+
+def forms_of(
+    values: ValuesOfGraph, factors: FactorsOfModel, known: Mapping[Any, Form], wanted: Sequence[Any]
+) -> list[Form]:
+    """Return graphs as forms, given those of the effects; what depends on these in another way is refused."""
+    found: dict[Any, Form] = dict(known)
+    depend = set(known)
+    for node in values.nodes:
+        if any(one in depend for one in node.inputs):
+            depend.update(node.outputs)
+
+    def form(variable: Any) -> Form:
+        if variable in values.fixed:
+            return {CONSTANT: np.asarray(values.of[variable])}
+        if variable not in found:  # a free variable, or what is not linear
+            if variable in depend:
+                raise NotGroupsError(f"{variable.name or variable.owner.op} is not linear in the effects")
+            found[variable] = factors.form(variable, values.shape(variable))
+        return found[variable]
+
+    needed = _below(values, wanted)
+    for node in values.nodes:
+        [output, *more] = node.outputs
+        if output not in found and output in needed and output not in values.fixed and not more:
+            made = _form(node, values, form)
+            if made is not None:
+                found[output] = made
+    return [form(graph) for graph in wanted]
+
+
+def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
+    needed = set(wanted)
+    for node in reversed(values.nodes):
+        if any(output in needed for output in node.outputs):
+            needed.update(node.inputs)
+    return needed
+
+
+def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
+    """Return what a node makes of the forms of its inputs, or None: it is not linear in them."""
+    name, shape = name_of(node), values.shape(node.outputs[0])
+    if isinstance(node.op, Elemwise):
+        return _elementwise(node, values, form, shape)
+    if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add):
+        return _linear(node, values, [form(node.inputs[0])], slice(0, 1))
+    data = _data_inputs(name)
+    if data is not None and all(one in values.fixed for k, one in enumerate(node.inputs) if not _in(k, data, node)):
+        return _linear(node, values, [form(one) for one in node.inputs[data]], data)
+    if name in MULTIPLYING:
+        first, second = (form(one) for one in node.inputs)
+        products = ((m + n, compute(node, [a, b])[0]) for m, a in first.items() for n, b in second.items())
+        return _summed(products, shape)
+    return None
+
+
+def _in(k: int, data: slice, node: Any) -> bool:
+    return k in range(*data.indices(len(node.inputs)))
+
+
+def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice) -> Form:
+    """Return what an operation that is linear in some inputs makes of each product apart."""
+    arrays = [values.of[one] for one in node.inputs]
+    shapes = [np.shape(array) for array in arrays[data]]
+    found: Form = {}
+    for monomial in {m for one in forms for m in one}:
+        arrays[data] = [
+            np.ascontiguousarray(np.broadcast_to(one.get(monomial, 0.0), shape), dtype=np.float64).reshape(shape)
+            for one, shape in zip(forms, shapes, strict=True)
+        ]
+        found[monomial] = np.asarray(compute(node, arrays)[0])
+    return _small(found)
+
+
+def _elementwise(node: Any, values: ValuesOfGraph, form: Any, shape: tuple[int, ...]) -> Form | None:
+    operation, inputs = node.op.scalar_op, node.inputs
+    if isinstance(operation, Identity | Cast):
+        return form(inputs[0]) if "float" in str(node.outputs[0].dtype) else None
+    if isinstance(operation, Second):
+        return _summed(form(inputs[1]).items(), shape)
+    if isinstance(operation, Neg):
+        return {m: -a for m, a in form(inputs[0]).items()}
+    if isinstance(operation, Add | Sub):
+        sign = -1.0 if isinstance(operation, Sub) else 1.0
+        signs = [1.0, *[sign] * (len(inputs) - 1)]
+        return _summed(((m, s * a) for s, one in zip(signs, inputs, strict=True) for m, a in form(one).items()), shape)
+    if isinstance(operation, Switch) and inputs[0] in values.fixed:
+        chosen = np.asarray(values.of[inputs[0]]) != 0
+        both = ((chosen, inputs[1]), (~chosen, inputs[2]))
+        return _summed(((m, keep * a) for keep, one in both for m, a in form(one).items()), shape)
+    if isinstance(operation, TrueDiv) and inputs[1] in values.fixed:
+        return _summed(((m, a / values.of[inputs[1]]) for m, a in form(inputs[0]).items()), shape)
+    if isinstance(operation, Mul | Sqr):
+        product: Form = {CONSTANT: np.ones(())}
+        for one in inputs if isinstance(operation, Mul) else [inputs[0]] * 2:
+            pairs = ((m + n, a * b) for m, a in product.items() for n, b in form(one).items())
+            product = _summed(pairs, None)
+        return _summed(product.items(), shape)
+    return None
+
+
+def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
+    """Add up the coefficients of equal products, over all entries where a shape is given."""
+    found: Form = {}
+    for monomial, array in pairs:
+        known = tuple(sorted(monomial))
+        found[known] = found[known] + array if known in found else array
+    if shape is not None:
+        found = {m: np.broadcast_to(a, shape) for m, a in found.items()}
+    return _small(found)
+
+
+def _small(form: Form) -> Form:
+    """Leave out what is 0 everywhere; refuse what does not fit into memory."""
+    if sum(np.size(a) for a in form.values()) > MOST_NUMBERS:
+        raise NotGroupsError(f"its {len(form)} columns of {np.shape(next(iter(form.values())))} do not fit")
+    return {m: a for m, a in form.items() if m == CONSTANT or np.any(a)} or {CONSTANT: np.zeros(())}

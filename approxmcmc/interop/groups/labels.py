@@ -1,0 +1,106 @@
+"""Which group's effects every entry of a graph depends on: a proof, node by node, that groups are independent.
+
+An entry has the label of a group, `FREE` where it depends on no effect, and `MIXED` where it depends on the effects of
+several groups. Operations that move entries move labels; elementwise operations join those of their inputs; sums and
+products of matrices join them along the axes that they add up. What any other operation makes of effects is mixed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.tensor.elemwise import CAReduce, Elemwise
+
+from approxmcmc.interop.groups.values import ValuesOfGraph, compute, name_of
+
+FREE, MIXED = -1, -2
+# Operations whose result holds entries of their first input.
+MOVING = {
+    "DimShuffle",
+    "ExpandDims",
+    "Squeeze",
+    "MatrixTranspose",
+    "Reshape",
+    "Subtensor",
+    "AdvancedSubtensor",
+    "AdvancedSubtensor1",
+    "SpecifyShape",
+    "Alloc",
+    "ViewOp",
+    "TensorFromScalar",
+    "ScalarFromTensor",
+    "Identity",
+}
+STACKING = {"Join": slice(1, None), "MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
+MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
+
+
+def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the labels of what depends on both."""
+    return np.where(one == FREE, other, np.where((other == FREE) | (one == other), one, MIXED))
+
+
+def join_along(labels: np.ndarray, axis: int) -> np.ndarray:
+    """Return the labels of sums along an axis."""
+    highest = labels.max(axis=axis, initial=MIXED)
+    known = np.where(labels == FREE, np.expand_dims(highest, axis), labels)
+    mixed = (known != np.expand_dims(highest, axis)).any(axis=axis)
+    return np.where(mixed, MIXED, highest)
+
+
+def labels_of(values: ValuesOfGraph, effects: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
+    """Return the labels of every variable that depends on effects, given those of the effects themselves."""
+    found = dict(effects)
+    for node in values.nodes:
+        if any(one in found for one in node.inputs):
+            labels = [found.get(one) for one in node.inputs]
+            for output in node.outputs:
+                found[output] = _labels(node, values, labels, values.shape(output))
+    return found
+
+
+def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
+    name = name_of(node)
+    full = [
+        np.full(values.shape(one), FREE) if known is None else known
+        for one, known in zip(node.inputs, labels, strict=True)
+    ]
+    arrays = [values.of[one] for one in node.inputs]
+    if isinstance(node.op, Elemwise):
+        return _joined(full, shape)
+    if isinstance(node.op, CAReduce):
+        axes = range(full[0].ndim) if node.op.axis is None else node.op.axis
+        for axis in sorted(axes, reverse=True):
+            full[0] = join_along(full[0], axis)
+        return full[0]
+    data = _data_inputs(name)
+    if data is not None and all(known is None for known in _others(labels, data)):
+        arrays[data] = full[data]
+        return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # a stack has a type of its own
+    if name in MULTIPLYING and min(full[0].ndim, full[1].ndim) >= 1:
+        left = join_along(full[0], -1)
+        right = join_along(full[1], max(full[1].ndim - 2, 0))
+        left = left[..., None] if full[1].ndim > 1 else left
+        right = right[..., None, :] if full[0].ndim > 1 and full[1].ndim > 1 else right
+        return _joined([left, right], shape)
+    return np.full(shape, MIXED)
+
+
+def _joined(labels: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    total = np.full(shape, FREE)
+    for one in labels:
+        if (one != FREE).any():
+            total = join(total, one)
+    return total
+
+
+def _data_inputs(name: str) -> slice | None:
+    """Return which inputs of an operation have their entries in its result; the others say where."""
+    if name in MOVING:
+        return slice(0, 1)
+    return STACKING.get(name)
+
+
+def _others(labels: Sequence[Any], data: slice) -> list[Any]:
+    chosen = set(range(*data.indices(len(labels))))
+    return [one for k, one in enumerate(labels) if k not in chosen]

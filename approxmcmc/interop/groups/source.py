@@ -1,0 +1,81 @@
+"""A PyMC model read for effects of groups: its observed variable, its rows, and the sets of effects that it has."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
+from approxmcmc.interop.groups.candidates import GroupEffects, candidates
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
+from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.rows import refuse_unsuitable
+
+
+class ModelOfGroups:
+    """A model with one observed variable, and the sets of effects that can be integrated out.
+
+    Raises
+    ------
+    NotGroupsError
+        When there is no such set; the message says why.
+    """
+
+    def __init__(self, model: Any) -> None:
+        if not isinstance(model, pm.Model):
+            raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
+        refuse_unsuitable(model)
+        self.model = model
+        if len(model.observed_RVs) > 1:
+            raise NotGroupsError("the model has several observed variables")
+        [self.observed] = model.observed_RVs
+        self.y = np.asarray(evaluate(model.rvs_to_values[self.observed]), dtype=np.float64)
+        node = self.observed.owner
+        if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():
+            raise NotGroupsError(f"the rows of {self.observed.name} are not apart")
+        self.parameters = list(node.op.dist_params(node))
+        laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
+        self.values = ValuesOfGraph(model, [*self.parameters, *(p for p in laws if hasattr(p, "ndim"))])
+        self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
+        if not self.sets:
+            told = "; ".join(self.reasons) or "no variable has an effect for each of several groups"
+            raise NotGroupsError(told)
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+
+    @property
+    def hash(self) -> str:
+        """A hash of the model; of one whose operations cannot be read, one that no other has."""
+        return model_hash(self.model) or f"{UNREADABLE} {uuid.uuid4()}"
+
+    def refuse_changed_data(self) -> None:
+        """Raise if the model's data are no longer those that were read."""
+        changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
+        if changed:
+            raise InvalidInputError(
+                f"from_pymc: the data {changed} were changed (pm.set_data) after the target was made from the model; "
+                "call from_pymc(model) again"
+            )
+
+    def labels(self, effects: GroupEffects) -> np.ndarray:
+        """Return the model's labels of the groups, or their numbers."""
+        for variable, axis in effects.axes.items():
+            dims = self.model.named_vars_to_dims.get(variable.name)
+            known = self.model.coords.get(dims[axis]) if dims else None
+            if known is not None:
+                return np.asarray(known)
+        return np.arange(effects.n_groups)
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, under the variable's name."""
+        return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The model's data containers but the observed one."""
+        observed = self.model.rvs_to_values[self.observed]
+        return {one.name: np.asarray(evaluate(one)) for one in self.model.data_vars if one is not observed}

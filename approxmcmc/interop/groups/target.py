@@ -1,0 +1,157 @@
+"""What every target made of a PyMC model with integrated effects answers in the model's words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
+from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
+from approxmcmc.interop.groups.effects import EffectsOfModel, Named
+from approxmcmc.interop.groups.prior import PriorOfCoordinates
+from approxmcmc.interop.groups.source import ModelOfGroups
+from approxmcmc.targets.groups.grouping import Grouping
+from approxmcmc.targets.tall_data import TallDataTarget
+
+
+class IntegratedOfPyMC(TallDataTarget, LatentTarget):
+    """A PyMC model without the effects of its groups, which are integrated out; draws bring them back."""
+
+    source: ModelOfGroups
+    groups: GroupEffects
+    coordinates: Coordinates
+    grouping: Grouping
+    variables: GlobalVariables
+    n_effects: int
+    latents_wanted: Any = "auto"
+
+    how: str
+    """How effects are integrated out, in words."""
+
+    def describe_model(self, source: ModelOfGroups, effects: GroupEffects, coordinates: Coordinates) -> None:
+        """Take names, prior and effects from the model."""
+        self.source, self.groups, self.coordinates = source, effects, coordinates
+        self.prior = PriorOfCoordinates(coordinates, source.hash)
+        mine = set(effects.axes)
+        own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
+        shapes = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
+        self.variables = coordinates.describe([v for v in own if source.y.size not in shapes.values.shape(v)])
+        self.model_effects = shapes
+        self.named = shapes.named(source.y.size)
+        self._evaluate: Any = None
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, where the model's data are still those that were read."""
+        self.source.refuse_changed_data()
+        return super().compile()
+
+    def initial_point(self) -> np.ndarray:
+        """Return the model's initial point; shape (dim,)."""
+        return self.coordinates.initial_point()
+
+    @property
+    def group_labels(self) -> np.ndarray:
+        """The model's labels of the groups, with and without rows."""
+        return self.source.labels(self.groups)
+
+    @property
+    def group_dim(self) -> str:
+        """The model's own name of the axis that counts groups."""
+        [first, *_] = self.named
+        assert first.axis is not None
+        return self._dims_of(first)[first.axis]
+
+    @property
+    def latent_roots(self) -> Sequence[str]:
+        """Names of the effects."""
+        return [variable.name for variable in self.groups.axes]
+
+    @property
+    def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
+        """The model's coords; further axes of groups without a name have the labels of the groups."""
+        axes = {self._dims_of(one)[one.axis]: list(self.group_labels) for one in self.named if one.axis is not None}
+        return {**labels_of_model(self.source.model)[1], **axes}
+
+    @property
+    def latent_coords(self) -> Mapping[str, Sequence[Any]]:
+        """Return the number of each effect of a group."""
+        return {"effect_number": range(self.n_effects)}
+
+    def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return exact draws of u, shape (thetas, groups, K); groups without rows follow the prior."""
+        u = rng.standard_normal((len(thetas), len(groups), self.n_effects))
+        places = np.minimum(np.searchsorted(self.grouping.labels, groups), len(self.grouping.labels) - 1)
+        has_rows = self.grouping.labels[places] == groups
+        u[:, has_rows] = self.draw_standard_effects(rng, thetas, places[has_rows])
+        return u
+
+    def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return exact draws of u of these terms."""
+        raise NotImplementedError
+
+    def name_latents(
+        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
+    ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Return the effects and the deterministics of these groups, with dims, from draws of u."""
+        n_groups, all_groups = self.groups.n_groups, len(groups) == self.groups.n_groups
+        named = [one for one in self.named if all_groups or one.axis is not None]
+        if all_groups:
+            full = drawn
+        else:
+            full = np.full((len(thetas), n_groups, self.n_effects), np.nan)
+            full[:, groups] = drawn
+        values = self.model_effects.function(named)(thetas, full)
+        found = {}
+        for one, value in zip(named, values, strict=True):
+            kept = value if all_groups or one.axis is None else np.take(value, groups, axis=1 + one.axis)
+            found[one.name] = self._dims_of(one), kept
+        return found
+
+    def _dims_of(self, one: Named) -> tuple[str, ...]:
+        dims = self.source.model.named_vars_to_dims.get(one.name)
+        return tuple(
+            str(dims[axis]) if dims is not None and dims[axis] is not None else f"{one.name}_dim_{axis}"
+            for axis in range(len(one.shape))
+        )
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, under the variable's name."""
+        return self.source.observed_data
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The model's data containers but the observed one."""
+        return self.source.constant_data
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+        self.source.refuse_changed_data()
+        signed = sorted(variable.name for variable in self.coordinates.signed)
+        return content_hash(type(self).__name__, self.prior.identity(), self._identity(), signed, *self.data)
+
+    def _identity(self) -> str:
+        return ", ".join(variable.name for variable in self.groups.axes)
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Say what was integrated out; for the trace's attributes."""
+        return {"integrated": self.sentence}
+
+    @property
+    def sentence(self) -> str:
+        """What is integrated out, and how."""
+        signed = ", ".join(sorted(variable.name for variable in self.coordinates.signed))
+        told = f"; {signed} moves with either sign" if signed else ""
+        return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{told}"
+
+    def to_pymc(self) -> Any:
+        """Return the model itself, whose posterior of these parameters is the same."""
+        return self.source.model
+
+    def __repr__(self) -> str:
+        """Say what is observed, and the sizes."""
+        sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
+        return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"

@@ -1,0 +1,81 @@
+"""Every variable of a model's graph as an array at one generic point: its shape, and its value where it is constant."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pymc.distributions.transforms import CholeskyCovPacked
+from pytensor.compile.mode import Mode
+from pytensor.graph.traversal import ancestors, toposort
+
+from approxmcmc.interop.graphs import evaluate, is_shared, value_of
+
+# Graphs that are evaluated a few times are not compiled; PyTensor's own mode for that compiles C where it can.
+PYTHON = Mode(linker="py", optimizer="fast_compile")
+
+
+class NotGroupsError(Exception):
+    """Why effects cannot be integrated out."""
+
+
+class ValuesOfGraph:
+    """Arrays of all variables between the free variables of a model and some graphs, by PyTensor's own code.
+
+    `fixed` holds the variables that depend on no free variable: their arrays are data.
+    """
+
+    def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
+        rng = np.random.default_rng(0)
+        free = model.free_RVs
+        self.of: dict[Any, Any] = {variable: rng.uniform(0.5, 1.5, shape_of(model, variable)) for variable in free}
+        self.fixed: set[Any] = set()
+        self.nodes = [node for node in toposort(graphs, blockers=free) if node.outputs[-1] not in self.of]
+        for leaf in ancestors(graphs, blockers=free):
+            if leaf.owner is None and leaf not in self.of:
+                self.of[leaf] = value_of(leaf) if is_shared(leaf) else getattr(leaf, "data", None)
+                self.fixed.add(leaf)
+        for node in self.nodes:
+            if all(one in self.fixed for one in node.inputs):
+                self.fixed.update(node.outputs)
+            self.of.update(zip(node.outputs, compute(node, [self.of[one] for one in node.inputs]), strict=True))
+
+    def shape(self, variable: Any) -> tuple[int, ...]:
+        """Return the shape of a variable."""
+        return np.shape(self.of[variable])
+
+
+def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
+    """Return the shape of a free variable."""
+    static = variable.type.shape
+    if None not in static:
+        return tuple(map(int, static))
+    transform, value = model.rvs_to_transforms[variable], model.rvs_to_values[variable]
+    start = model.initial_point()[value.name]
+    if transform is None or isinstance(transform, CholeskyCovPacked) or transform.ndim_supp == 0:
+        return np.shape(start)
+    return np.shape(evaluate(transform.backward(start, *variable.owner.inputs)))
+
+
+def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a node for these inputs, by PyTensor's own code, which is not compiled."""
+    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    if hasattr(node.op, "prepare_node"):
+        node.op.prepare_node(node, None, None, "py")
+    try:
+        node.op.perform(node, list(inputs), storage)
+    except Exception as error:
+        raise NotGroupsError(f"{node.op} cannot be evaluated ({type(error).__name__})") from error
+    return [one[0] for one in storage]
+
+
+def name_of(node: Any) -> str:
+    """Return the name of a node's operation; of one that is repeated along axes, that of what is repeated."""
+    if getattr(node.op, "set_instead_of_inc", False):
+        return "SetSubtensor"
+    return type(getattr(node.op, "core_op", node.op)).__name__
+
+
+def size(shape: Sequence[int]) -> int:
+    """Return the number of entries."""
+    return math.prod(shape)

@@ -1,0 +1,97 @@
+"""Normal outcomes found in a PyMC model: a mean that is affine in theta, and a scale whose logarithm is.
+
+    y_ij ~ N(mu_ij(theta), (s_ij exp(c_j' theta))^2),
+
+such as ``pm.Normal("y", X @ beta + a, sigma)`` with a positive sigma, which moves as log sigma; ``sigma * s`` with
+known s, a precision, or 1 / sqrt of one. What the scale is made of tells that its logarithm is affine; trying it out
+at some points would not.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytensor
+from pytensor.scalar.basic import Abs, Exp, Mul, Pow, Reciprocal, Second, Sign, Sqr, Sqrt, TrueDiv
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
+from approxmcmc.interop.model import ModelOfPyMC
+from approxmcmc.interop.predictors import Predictors, Quantity, design_of
+from approxmcmc.targets.predictors.design import Design, Predictor
+
+DIGITS = 12  # of the weights of log scales, which are mostly 1
+
+
+def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
+    """Return the design of means and log scales of normal outcomes; None where the model is none of that."""
+    rows = source.rows
+    node = rows.variables[0].owner
+    if len(rows.variables) > 1 or type(node.op).__name__ != "NormalRV" or rows.variables[0].ndim > 2:
+        return None
+    parameters = dict(zip(node.inputs, rows.parameters, strict=True))
+    mean, scale = source.over_flat([parameters[one] for one in node.op.dist_params(node)])
+    kind = kinds([mean, scale], source.theta)
+    if kind.get(mean) != AFFINE or not _has_affine_logarithm(scale, kind):
+        return None
+    J = int(np.prod(np.shape(rows.observed[0])[1:], dtype=int))
+    return _with_scales(source, _of_means(source, found, mean, J), scale, J)
+
+
+def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
+    """Return a design that begins with the J means: that of the terms, where these were cut at the means."""
+    theta = np.random.default_rng(0).normal(size=found.design.dim)
+    function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
+    at_theta = np.asarray(function(theta)).T
+    of_rows = [one.size for one in found.quantities if one.row_axis is not None]
+    if of_rows == [J] and np.allclose(found.design.eta(theta, slice(None))[:J], at_theta, rtol=1e-9, atol=1e-9):
+        return found.design
+    return design_of(source, [Quantity(mean, 0, J)])
+
+
+def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
+    """Whether a graph is a product of powers of exponentials of what is affine in theta, and of constants."""
+    if kind.get(graph, CONSTANT) == CONSTANT:
+        return True
+    node = graph.owner
+    if node is None:
+        return False
+    if isinstance(node.op, DimShuffle):
+        return _has_affine_logarithm(node.inputs[0], kind)
+    if not isinstance(node.op, Elemwise):
+        return False
+    operation = node.op.scalar_op
+    if isinstance(operation, Exp):
+        return bool(kind[node.inputs[0]] == AFFINE)
+    if isinstance(operation, Second):
+        return _has_affine_logarithm(node.inputs[1], kind)
+    if isinstance(operation, Pow):
+        base, power = node.inputs
+        return kind.get(power, CONSTANT) == CONSTANT and _has_affine_logarithm(base, kind)
+    known = isinstance(operation, Mul | TrueDiv | Sqrt | Sqr | Reciprocal | Abs | Sign)
+    return known and all(_has_affine_logarithm(one, kind) for one in node.inputs)
+
+
+def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
+    """Return the design of J means, with J log scales in the place of what else there is."""
+    n_rows, dim = source.rows.n_rows, design.dim
+    of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
+
+    def log_scales(theta: np.ndarray) -> np.ndarray:
+        found = np.asarray(of_theta(theta), np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(np.broadcast_to(found.reshape(-1, 1) if found.ndim == 1 and J == 1 else found, (n_rows, J)))
+
+    offsets = log_scales(np.zeros(dim))
+    if not np.isfinite(offsets).all():
+        return None
+    weights = np.array([np.round(log_scales(unit)[0] - offsets[0], DIGITS) for unit in np.eye(dim)])
+    X, scales = design.X, []
+    for column, mine in zip(offsets.T, weights.T, strict=True):
+        entries = np.flatnonzero(mine)
+        if (column == column[0]).all():
+            shared, values, span, places = [*entries, dim], [*mine[entries], float(column[0])], (0, 0), []
+        else:
+            shared, values, span, places = [*entries], [*mine[entries]], (X.shape[1], X.shape[1] + 1), [dim]
+            X = np.column_stack([X, column])
+        scales.append(Predictor(span, places, shared=[int(one) for one in shared], values=[float(v) for v in values]))
+    return Design(dim, X, design.codes, design.weights, [*design.predictors[:J], *scales])

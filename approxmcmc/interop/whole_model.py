@@ -1,0 +1,120 @@
+"""PyMC models whose likelihood cannot be read row by row: targets that only a sampler of whole models takes."""
+
+import functools
+import uuid
+import warnings
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
+from approxmcmc.engine.messages import first_clause
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError
+from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.pymc import NOT_UNDERSTOOD, from_pymc
+from approxmcmc.interop.rows import first_line
+
+
+def target_of(model: Any) -> Target:
+    """Return the target by which a PyMC model is sampled: the one hook for all ways to read a model.
+
+    It is what :func:`from_pymc` makes of the model, and where that refuses, a `WholeModel` with the reason.
+    """
+    try:
+        return from_pymc(model)
+    except ApproxMCMCError as error:
+        return WholeModel(model, str(error).removeprefix("from_pymc: "))
+    except NOT_UNDERSTOOD as error:
+        return WholeModel(model, f"its graph was not understood ({type(error).__name__}: {first_line(error)})")
+
+
+class WholeModel(TwinnedTarget, Target):
+    """A PyMC model as it stands: its log density is one function, not a sum over rows that can be read apart.
+
+    NUTS samples it. Whatever needs single terms refuses it, with the reason.
+
+    Parameters
+    ----------
+    model
+        A ``pm.Model``.
+    reason
+        Why there are no terms.
+
+    Raises
+    ------
+    IncompatibleError
+        When the model has no free variable.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> with pm.Model() as model:
+    ...     _ = pm.Normal("x")
+    >>> WholeModel(model, "the model has no observed variable")
+    WholeModel(x; the model has no observed variable)
+    """
+
+    def __init__(self, model: Any, reason: str) -> None:
+        if not model.free_RVs:
+            raise IncompatibleError(f"sample: {reason}")
+        self.model, self.why_no_terms = model, reason
+        shapes = model.eval_rv_shapes()
+        names = [variable.name for variable in model.free_RVs]
+        self.variables = Variables(
+            {name: tuple(map(int, shapes[name])) for name in names},
+            {name: tuple(map(str, axes)) for name, axes in model.named_vars_to_dims.items() if None not in axes},
+            {str(axis): list(labels) for axis, labels in model.coords.items() if labels is not None},
+        )
+        self.n_obs = max([1, *(len(np.atleast_1d(values)) for values in self.observed_data.values())])
+
+    @functools.cached_property
+    def observed_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
+        """What was observed, under the variables' names, as `pm.sample` stores it."""
+        from pymc.backends.arviz import find_observations
+
+        return _arrays(find_observations(self.model))
+
+    @functools.cached_property
+    def constant_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
+        """The model's data containers, as `pm.sample` stores them."""
+        from pymc.backends.arviz import find_constants
+
+        return _arrays(find_constants(self.model))
+
+    def to_pymc(self) -> Any:
+        """Return the model itself."""
+        return self.model
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
+        return content_hash("WholeModel", model_hash(self.model) or self._unreadable)
+
+    @functools.cached_property
+    def _unreadable(self) -> str:
+        return f"{UNREADABLE} {uuid.uuid4()}"
+
+    def initial_point(self) -> NoReturn:
+        """Refuse: a flat theta is for samplers that read terms."""
+        self.compile()
+
+    def compile(self) -> NoReturn:
+        """Refuse, with the reason why there are no terms."""
+        raise IncompatibleError(
+            f"{type(self).__name__}({', '.join(self.variables.shapes)}) only runs with NUTS, amc.sample(model); what "
+            f"reads single terms or audits decisions needs a likelihood that is a sum over rows: {self.why_no_terms}"
+        )
+
+    def __repr__(self) -> str:
+        """Name the free variables, and say in a clause why there are no terms."""
+        return f"{type(self).__name__}({', '.join(self.variables.shapes)}; {first_clause(self.why_no_terms)})"
+
+
+def _arrays(found: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return data as arrays; a missing value is NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            str(name): np.ma.filled(values.astype(float), np.nan) if np.ma.isMaskedArray(values) else np.asarray(values)
+            for name, values in found.items()
+        }

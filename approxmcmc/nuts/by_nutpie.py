@@ -1,0 +1,242 @@
+"""NUTS of nutpie: each chain is a sampler of its own, in a thread that runs and pauses on demand.
+
+A chain is a function of its seed and of its starting point. Its draws do not depend on when it pauses, nor on how many
+more are to come, so a run that ends at a look at its draws is the beginning of a longer one, bit by bit.
+"""
+
+import dataclasses
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
+
+POLL = 0.002  # seconds between two looks at the chains
+SLICE = 0.2  # seconds that a chain runs before it makes room for one that is behind
+REPORTED = 20  # milliseconds between two reports of a chain
+RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all that it may make
+AWAY = 1e-3  # of a start that nutpie refuses
+CLOCK = "the total, spread over draws by their leapfrog steps"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NutpieModel:
+    """A model that nutpie has compiled, and the seconds that this took."""
+
+    made: Any
+    seconds: float
+
+
+def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
+    """Compile log density, gradient and variables of a model, whatever its compilation raises."""
+    import nutpie
+
+    began = time.perf_counter()
+    made = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))
+    return NutpieModel(made, time.perf_counter() - began)
+
+
+class NutpieChain:
+    """One chain; its thread begins at the first `run`."""
+
+    def __init__(self, job: NUTSJob, compiled: Any, k: int, most: int, adaptation: str) -> None:
+        self._job, self._compiled, self._most, self._adaptation = job, compiled, most, adaptation
+        self._seed = job.seeds[k]
+        if job.starts is not None:
+            start = flat_start(job.model, job.starts[k], self._seed)
+            self._compiled = dataclasses.replace(compiled, initial_point_func=near(start))
+        self._sampler: Any = None
+        self._reported, self._since, self.seconds = 0, 0.0, 0.0
+
+    def run(self) -> None:
+        """Let the chain run."""
+        import nutpie
+
+        if self._since:
+            return
+        self._since = time.perf_counter()
+        if self._sampler is not None:
+            self._sampler.resume()
+            return
+        job = self._job
+        self._sampler = nutpie.sample(
+            self._compiled,
+            draws=self._most,
+            tune=job.tune,
+            chains=1,
+            cores=1,
+            seed=self._seed,
+            target_accept=job.target_accept,
+            adaptation=self._adaptation,
+            progress_bar=False,
+            progress_callback=self._note,
+            progress_rate=REPORTED,
+            blocking=False,
+        )
+
+    def pause(self) -> None:
+        """Let the chain wait."""
+        if self._since:
+            self.seconds += time.perf_counter() - self._since
+            self._since = 0.0
+            if not self.is_done:
+                self._sampler.pause()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the chain has ended, or failed."""
+        try:
+            return self._sampler is not None and bool(self._sampler.is_finished)
+        except TimeoutError:  # version 0.16 answers so while the chain runs
+            return False
+
+    @property
+    def made(self) -> float:
+        """Steps made, as last reported; infinite where there are no more to come."""
+        return np.inf if self.is_done else self._reported
+
+    def _note(self, progress: Any) -> None:
+        self._reported = progress[0].finished_draws
+
+    def draws(self) -> xr.DataTree:
+        """Return what was drawn so far; raise what ended a chain that failed."""
+        if self._sampler is None:  # the end came before its turn
+            self.run()
+            self.pause()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
+            return self._sampler.wait() if self.is_done else self._sampler.inspect()
+
+    def end(self) -> None:
+        """Stop the chain's thread."""
+        if self._sampler is not None and not self.is_done:
+            self._sampler.cancel()
+
+
+def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDraws:
+    """Draw chains by nutpie.
+
+    Raises
+    ------
+    RuntimeError
+        When a chain cannot start, or fails; the message is nutpie's.
+    """
+    began = time.perf_counter()
+    deadline = np.inf if job.seconds is None else began + job.seconds
+    wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
+    try:
+        while True:
+            if wanted > most:  # chains that reach further start again, and are the same ones, longer
+                most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
+                _end(chains)
+                chains = [NutpieChain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
+            stopped, ended = _advance(chains, job, wanted, deadline), time.perf_counter()
+            trees = [chain.draws() for chain in chains]
+            longer = 0 if stopped else job.more(_joined(trees, "posterior", wanted))
+            if not longer:
+                break
+            wanted, looked = longer, looked + time.perf_counter() - ended
+    except KeyboardInterrupt:
+        stopped, ended = "interrupt", time.perf_counter()
+        trees = [chain.draws() for chain in chains]
+    finally:
+        _end(chains)
+    return _raw(chains, trees, wanted, compiled.seconds, ended - began - looked, stopped)
+
+
+def _end(chains: Sequence[NutpieChain]) -> None:
+    for chain in chains:
+        chain.end()
+
+
+def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
+    """Run all chains to so many draws each, `cores` of them at a time; return "time_limit" where that came first."""
+    steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
+    turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
+    try:
+        while behind := [chain for chain in chains if chain.made < steps]:
+            now = time.perf_counter()
+            if now >= deadline:
+                return "time_limit"
+            if now - since > turn or not all(chain in behind for chain in running):
+                running, since = sorted(behind, key=lambda chain: chain.made)[: job.cores], now
+                for chain in chains:
+                    if chain not in running:
+                        chain.pause()
+                for chain in running:
+                    chain.run()
+            job.tick(int(sum(min(chain.made, steps) for chain in chains)))
+            time.sleep(POLL)
+        return ""
+    finally:
+        for chain in chains:
+            chain.pause()
+
+
+def _raw(
+    chains: Sequence[NutpieChain],
+    trees: Sequence[xr.DataTree],
+    most: int,
+    compile_seconds: float,
+    wall_seconds: float,
+    stopped: str,
+) -> RawDraws:
+    """Cut all chains to the shortest, and spread the seconds of each over its steps by their gradients."""
+    kept = min(most, *(tree["posterior"].sizes["draw"] for tree in trees))
+    stats = records_of(_joined(trees, "sample_stats", kept))
+    tuned = min(tree["warmup_posterior"].sizes["draw"] for tree in trees)
+    warmup_stats = records_of(_joined(trees, "warmup_sample_stats", tuned))
+    seconds, warmup_seconds = [], []
+    for chain, tree in zip(chains, trees, strict=True):
+        steps = [tree[name]["n_steps"].to_numpy()[0] for name in ("warmup_sample_stats", "sample_stats")]
+        rate = chain.seconds / max(float(steps[0].sum() + steps[1].sum()), 1.0)
+        warmup_seconds.append(rate * steps[0][:tuned])
+        seconds.append(rate * steps[1][:kept])
+    return RawDraws(
+        _joined(trees, "posterior", kept),
+        stats,
+        np.array(seconds),
+        _joined(trees, "warmup_posterior", tuned),
+        warmup_stats,
+        np.array(warmup_seconds),
+        compile_seconds,
+        wall_seconds,
+        CLOCK,
+        stopped,
+    )
+
+
+def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
+    """Return a group of all chains, the first draws of each."""
+    found = [tree[group].to_dataset().isel(draw=slice(draws)) for tree in trees]
+    numbered = [one.assign_coords(chain=[k]) for k, one in enumerate(found)]
+    return xr.concat(numbered, dim="chain", join="exact", data_vars="all", combine_attrs="drop")
+
+
+def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return what gives nutpie a start: the one given, and where that does not do, points near it.
+
+    nutpie scales its first step by the gradient and refuses a start where an entry of it is 0, as at a residual of 0.
+    """
+    tries = itertools.count()
+
+    def at(seed: int) -> np.ndarray:
+        away = np.random.default_rng(seed).normal(scale=AWAY, size=start.shape)
+        return start + away if next(tries) else start
+
+    return at
+
+
+def flat_start(model: Any, values: Any, seed: int) -> np.ndarray:
+    """Return the unconstrained vector that a model starts from, given values of some free variables, by name."""
+    from pymc.initial_point import make_initial_point_fn
+
+    overrides = {model[name]: np.asarray(value) for name, value in values.items()}
+    point = make_initial_point_fn(model=model, overrides=overrides, return_transformed=True)(seed)
+    names = [model.rvs_to_values[variable].name for variable in model.free_RVs]
+    return np.concatenate([np.ravel(point[name]) for name in names]).astype(np.float64)

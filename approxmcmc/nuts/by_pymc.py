@@ -1,0 +1,163 @@
+"""NUTS of PyMC's own, and its other step methods where a model has discrete parameters or no gradient.
+
+A longer run starts again: PyMC cannot take up a run that it has ended. With the same seeds it is the same one, longer.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.nuts.raw import NUTSJob, RawDraws, records_of
+
+CLOCK = "each draw timed"
+
+
+class StepClock:
+    """Notes when each step of each chain ended; the limit counts from the first of them."""
+
+    def __init__(self, job: NUTSJob) -> None:
+        self.job, self.ends = job, [list[float]() for _ in job.seeds]
+        self.late = False
+
+    def __call__(self, trace: Any, draw: Any) -> None:
+        """Take note; PyMC calls this after each step, and answers an interrupt with the draws made so far."""
+        now = time.perf_counter()
+        self.ends[draw.chain].append(now)
+        self.job.tick(sum(map(len, self.ends)))
+        first = min(ends[0] for ends in self.ends if ends)
+        if self.job.seconds is not None and now - first >= self.job.seconds:
+            self.late = True
+            raise KeyboardInterrupt
+
+    def seconds(self, chain: int, steps: int) -> np.ndarray:
+        """Return the seconds of the first steps of a chain; the first of all is taken to be an ordinary one."""
+        spent = np.diff(self.ends[chain][:steps])
+        return np.concatenate([[np.median(spent) if len(spent) else 0.0], spent])[:steps]
+
+
+def draw(job: NUTSJob) -> RawDraws:
+    """Draw chains by PyMC.
+
+    Raises
+    ------
+    Exception
+        Whatever PyMC raises, `pymc.exceptions.SamplingError` where no chain can start.
+    """
+    wanted, began = job.draws, time.perf_counter()
+    while True:
+        clock = StepClock(job)
+        tree = _sample(job, clock, wanted)
+        stopped = "time_limit" if clock.late else ""
+        if tree is None or tree["posterior"].sizes["draw"] < wanted or len(tree["posterior"]["chain"]) < len(job.seeds):
+            stopped = stopped or "interrupt"
+            break
+        longer = job.more(tree["posterior"].to_dataset())
+        if not longer:
+            break
+        wanted = longer
+    return _raw(job, clock, tree, began, stopped)
+
+
+def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
+    """Return what PyMC draws, None where it was stopped before the first draw was kept."""
+    import pymc as pm
+
+    at_once = 1 if multiprocessing.current_process().daemon else job.cores
+    try:
+        with silent("pymc"), warnings.catch_warnings():
+            # PyMC starts its chains by fork, where that is the platform's way, as `pm.sample` does.
+            warnings.filterwarnings("ignore", r"(?s).*fork\(\)", DeprecationWarning)
+            return pm.sample(
+                model=job.model,
+                draws=draws,
+                tune=job.tune,
+                chains=len(job.seeds),
+                cores=at_once,
+                random_seed=list(job.seeds),
+                initvals=None if job.starts is None else [dict(start) for start in job.starts],
+                init="auto" if job.starts is None else "adapt_diag",
+                var_names=None if job.names is None else list(job.names),
+                progressbar=False,
+                compute_convergence_checks=False,
+                discard_tuned_samples=False,
+                callback=clock,
+                nuts_sampler="pymc",
+                **_settings(job),
+            )
+    except ValueError as error:  # PyMC's answer to an end before the first draw
+        if "Not enough samples" not in str(error):
+            raise
+        return None
+
+
+def _settings(job: NUTSJob) -> dict[str, Any]:
+    """Return settings of NUTS where it moves some of the variables; PyMC refuses settings that it does not use."""
+    continuous = len(job.model.discrete_value_vars) < len(job.model.free_RVs)
+    return {"nuts": {"target_accept": job.target_accept}} if continuous and job.target_accept != 0.8 else {}
+
+
+def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
+    """Put draws and records together; what passed before the first step counts as compilation."""
+    first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
+    empty = _no_draws(job)
+    groups = {
+        name: tree[name].to_dataset() if tree is not None and name in tree.children else empty
+        for name in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
+    }
+    stats, warmup_stats = (records_of(groups[name]) for name in ("sample_stats", "warmup_sample_stats"))
+    chains = groups["posterior"]["chain"].to_numpy().tolist()
+    tuned, kept = groups["warmup_posterior"].sizes["draw"], groups["posterior"].sizes["draw"]
+    seconds = np.array([clock.seconds(k, tuned + kept) for k in chains])
+    return RawDraws(
+        groups["posterior"],
+        stats,
+        seconds[:, tuned:],
+        groups["warmup_posterior"],
+        warmup_stats,
+        seconds[:, :tuned],
+        first - began,
+        time.perf_counter() - first,
+        CLOCK,
+        stopped,
+        only_nuts=not job.model.discrete_value_vars and "nstep_out" not in groups["sample_stats"],
+    )
+
+
+def _no_draws(job: NUTSJob) -> xr.Dataset:
+    """Return the variables without a draw."""
+    arrays = {
+        name: (
+            ("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))),
+            np.empty((len(job.seeds), 0, *shape)),
+        )
+        for name, shape in job.shapes.items()
+    }
+    return xr.Dataset(arrays, {"chain": np.arange(len(job.seeds)), "draw": np.arange(0)})
+
+
+def start_error() -> type[Exception]:
+    """Return what PyMC raises where no chain can start."""
+    from pymc.exceptions import SamplingError
+
+    return SamplingError
+
+
+@contextlib.contextmanager
+def silent(*names: str) -> Iterator[None]:
+    """Keep loggers quiet inside."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,92 @@
+"""What both libraries are asked for, and what they return: all draws in order, with one record for each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+# Our names of what NUTS records of a draw, and those of nutpie and PyMC.
+RECORDS: Mapping[str, Sequence[str]] = {
+    "n_steps": ("n_steps", "tree_size"),
+    "diverging": ("diverging",),
+    "lp": ("lp", "logp"),
+    "acceptance_rate": ("acceptance_rate", "mean_tree_accept"),
+    "tree_depth": ("tree_depth", "depth"),
+    "reached_max_treedepth": ("reached_max_treedepth", "maxdepth_reached"),
+    "step_size": ("step_size",),
+    "energy": ("energy",),
+}
+
+
+class NUTSJob(NamedTuple):
+    """A run on a model. `draws` and `more(draws so far)` say where it ends.
+
+    Parameters
+    ----------
+    model
+        The ``pm.Model``.
+    shapes
+        Shape of each variable of the target.
+    names
+        Variables to return; None: all that `pm.sample` returns.
+    seeds
+        One for each chain.
+    starts
+        Values of free variables for each chain; None: the model's own, with jitter.
+    draws
+        Draws of each chain after tuning, before anything is thinned.
+    more
+        Called with the posterior, dims (chain, draw, ...), when all chains have `draws` of them. Returns the draws of a
+        longer run, or 0 at the end.
+    most
+        Upper bound of the draws that `more` will ask for.
+    seconds
+        Wall-clock limit from the first step, or None.
+    tick
+        Called with the steps made so far, tuning included.
+    """
+
+    model: Any
+    shapes: Mapping[str, tuple[int, ...]]
+    names: Sequence[str] | None
+    seeds: Sequence[int]
+    starts: Sequence[Mapping[str, Any]] | None
+    draws: int
+    more: Callable[[xr.Dataset], int]
+    most: int
+    tune: int
+    target_accept: float
+    cores: int
+    seconds: float | None
+    tick: Callable[[int], None]
+
+
+class RawDraws(NamedTuple):
+    """All draws of all chains, dims (chain, draw, ...), and records of shape (chain, draw), by the names of `RECORDS`.
+
+    `seconds` are those of each draw, `wall_seconds` those of the whole run, compilation excluded. `stopped` is "",
+    "time_limit" or "interrupt". Without `only_nuts` other step methods move some of the variables.
+    """
+
+    posterior: xr.Dataset
+    stats: Mapping[str, np.ndarray]
+    seconds: np.ndarray
+    warmup_posterior: xr.Dataset
+    warmup_stats: Mapping[str, np.ndarray]
+    warmup_seconds: np.ndarray
+    compile_seconds: float
+    wall_seconds: float
+    clock: str
+    stopped: str = ""
+    only_nuts: bool = True
+
+
+def records_of(stats: xr.Dataset) -> dict[str, np.ndarray]:
+    """Return the records of draws by our names, shape (chain, draw) each; what a library lacks is left out."""
+    found = {}
+    for ours, theirs in RECORDS.items():
+        name = next((name for name in theirs if name in stats and stats[name].dims == ("chain", "draw")), None)
+        if name is not None:
+            found[ours] = stats[name].to_numpy()
+    return found

@@ -1,0 +1,85 @@
+"""Draws and records of NUTS in the library's form: thinned, named, and counted by leapfrog steps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun
+from approxmcmc.nuts.raw import RawDraws
+
+GRADIENTS = "gradient_evaluations"
+COUNTS = (GRADIENTS, "likelihood_evaluations", "datapoints_touched")
+SUMMED = (*COUNTS, "n_steps", "perf_counter_diff")  # over the draws that thinning drops
+ANY = ("diverging", "reached_max_treedepth")  # in any of them
+MEANT = ("acceptance_rate",)
+
+
+def named_draws(
+    raw: RawDraws, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
+) -> NamedDraws:
+    """Return every so-many-th draw with the records of those dropped added up, and the totals of tuning."""
+    stats = _counted({**raw.stats, "perf_counter_diff": raw.seconds}, target.n_obs, only_nuts=raw.only_nuts)
+    warmup = {**raw.warmup_stats, "perf_counter_diff": raw.warmup_seconds}
+    warmup = _counted(warmup, target.n_obs, only_nuts=raw.only_nuts)
+    kept = raw.posterior.isel(draw=slice(every - 1, None, every))
+    return NamedDraws(
+        _described(kept, target),
+        _arrays(kept),
+        {name: thinned(name, values, every) for name, values in stats.items()},
+        _arrays(raw.warmup_posterior),
+        warmup,
+        {name: warmup[name].sum(axis=1) for name in SUMMED if name in warmup},
+        flat,
+        {
+            "clock": raw.clock,
+            "setup_compile_seconds": raw.compile_seconds,
+            "sampling_time": raw.wall_seconds,
+            "tuning_steps": asked.tune,
+            "thin": every,
+            "stopped": raw.stopped,
+            **attrs,
+        },
+    )
+
+
+def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
+    """Return the record of every so-many-th draw, with that of the draws before it that are dropped."""
+    if every == 1:
+        return values
+    n_draws = values.shape[1] // every
+    grouped = values[:, : n_draws * every].reshape(len(values), n_draws, every)
+    if name in SUMMED:
+        return grouped.sum(axis=2)
+    if name in ANY:
+        return grouped.any(axis=2)
+    return grouped.mean(axis=2) if name in MEANT else grouped[:, :, -1]
+
+
+def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> dict[str, np.ndarray]:
+    """Count a gradient of each row for each leapfrog step; rows that other step methods read are not known."""
+    if "n_steps" not in stats:
+        return stats
+    rows = np.rint(stats["n_steps"].astype(np.float64) * n_obs).astype(np.int64)
+    return {**stats, **dict.fromkeys(COUNTS if only_nuts else (GRADIENTS,), rows)}
+
+
+def _described(posterior: xr.Dataset, target: Target) -> Variables:
+    """Return names, shapes, axes and labels of the variables; the target's axes where the model has none."""
+    shapes = {str(name): variable.shape[2:] for name, variable in posterior.data_vars.items()}
+    own = {
+        str(name): tuple(map(str, variable.dims[2:]))
+        for name, variable in posterior.data_vars.items()
+        if not any(str(dim).startswith(f"{name}_dim_") for dim in variable.dims)
+    }
+    dims = {**target.variables.dims, **own}
+    used = {axis for axes in dims.values() for axis in axes}
+    labels = {str(axis): posterior[axis].to_numpy().tolist() for axis in posterior.coords if str(axis) in used}
+    return Variables(shapes, dims, {**target.variables.coords, **labels})
+
+
+def _arrays(posterior: xr.Dataset) -> dict[str, np.ndarray]:
+    return {
+        str(name): variable.transpose("chain", "draw", ...).to_numpy() for name, variable in posterior.data_vars.items()
+    }

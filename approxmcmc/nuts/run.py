@@ -1,0 +1,159 @@
+"""A run of NUTS on a target: its model, its starting points, its goals, and the records of its draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import NamedDraws, Target, TwinnedTarget, Variables, WholeRun
+from approxmcmc.engine.messages import tell
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
+from approxmcmc.nuts import by_nutpie, by_pymc
+from approxmcmc.nuts.diagnosis import why_no_start
+from approxmcmc.nuts.raw import NUTSJob, RawDraws
+from approxmcmc.nuts.records import named_draws
+from approxmcmc.sampling.goals import Goal
+from approxmcmc.sampling.initial import as_points
+from approxmcmc.sampling.progress import progress
+
+KEPT = 3  # compiled models: a study or a notebook meets one model again and again
+MOST = 2**31  # draws of a chain that is to run until its draws say enough
+_compiled: dict[Any, by_nutpie.NutpieModel] = {}
+
+
+def model_of(target: Any) -> Any:
+    """Return the PyMC model of a target.
+
+    Raises
+    ------
+    IncompatibleError
+        When it has none.
+    """
+    if not isinstance(target, TwinnedTarget):
+        raise IncompatibleError(
+            f"NUTS reads a target as a PyMC model, and {type(target).__name__} has none. Use a "
+            "`contracts.TwinnedTarget`, with `to_pymc()`, or another sampler"
+        )
+    return target.to_pymc()
+
+
+def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: float, insist: bool) -> NamedDraws:
+    """Draw all chains; with `insist` by this library alone.
+
+    Raises
+    ------
+    IncompatibleError
+        When target and model do not fit together.
+    InvalidInputError
+        When `initvals` do not fit the model.
+    SamplingError
+        When no chain can start.
+    """
+    model = model_of(target)
+    names = _names(target, model)
+    goal: Goal = asked.goals.first()
+    shapes = Variables(dict(target.variables.shapes))
+
+    def flat(posterior: xr.Dataset, goal: Goal) -> np.ndarray:
+        every = asked.thin * goal.every
+        kept = posterior.isel(draw=slice(every - 1, goal.draws * asked.thin, every))
+        return shapes.pack_draws(
+            {name: kept[name].transpose("chain", "draw", ...).to_numpy() for name in shapes.shapes}
+        )
+
+    def more(posterior: xr.Dataset) -> int:
+        nonlocal goal
+        longer = asked.goals.after(goal, lambda: flat(posterior, goal))
+        if longer is None:
+            return 0
+        goal = longer
+        steps, note = asked.goals.expected
+        bar.expect(len(asked.seeds) * (asked.tune + asked.thin * steps), note)
+        return goal.draws * asked.thin
+
+    starts = _starts(asked, target, model)
+    compiled = _compile(target, model, names, insist=insist) if library == "nutpie" else None
+    library = "pymc" if compiled is None else library
+    total = len(asked.seeds) * (asked.tune + asked.thin * asked.goals.expected[0])
+    label = f"NUTS by {library}, {len(asked.seeds)} chains"
+    with progress(total, show=asked.progressbar, label=label, time_limit=asked.time_limit) as bar:
+        job = NUTSJob(
+            model=model,
+            shapes=shapes.shapes,
+            names=names,
+            seeds=asked.seeds,
+            starts=starts,
+            draws=goal.draws * asked.thin,
+            more=more,
+            most=int(min(asked.goals.most * asked.thin, MOST)),
+            tune=asked.tune,
+            target_accept=target_accept,
+            cores=asked.cores,
+            seconds=asked.time_limit,
+            tick=bar.update,
+        )
+        raw = _draw(job, compiled)
+    flat_draws = flat(raw.posterior, goal._replace(draws=raw.posterior.sizes["draw"] // asked.thin))
+    return named_draws(raw, target, asked, asked.thin * goal.every, flat_draws, {"nuts": library})
+
+
+def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
+    """Draw by nutpie where it has compiled the model, by PyMC otherwise."""
+    try:
+        return by_pymc.draw(job) if compiled is None else by_nutpie.draw(job, compiled)
+    except (RuntimeError, by_pymc.start_error()) as error:
+        raise SamplingError(why_no_start(job.model, error)) from error
+
+
+def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.NutpieModel | None:
+    """Compile a model for nutpie, once for each content; None where nutpie cannot, unless nutpie was asked for."""
+    key = target.content_hash(), None if names is None else tuple(names)
+    if key not in _compiled:
+        try:
+            made = by_nutpie.compile_model(model, names)
+        except Exception as error:
+            # PyTensor raises errors of many kinds at operations without a gradient, or that it cannot compile.
+            if insist:
+                raise
+            first = str(error).strip().partition("\n")[0]
+            tell("NUTS by PyMC: nutpie cannot compile the model (%s: %s)", type(error).__name__, first)
+            return None
+        while len(_compiled) >= KEPT:
+            _compiled.pop(next(iter(_compiled)))
+        _compiled[key] = made
+    return _compiled[key]
+
+
+def _names(target: Target, model: Any) -> Sequence[str] | None:
+    """Return the variables that a trace holds: the target's own, or with a whole model all that `pm.sample` returns."""
+    if target.why_no_terms:
+        return None
+    known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
+    if missing := [name for name in target.variables.shapes if name not in known]:
+        raise IncompatibleError(
+            f"The PyMC model of {target!r} needs the target's variables among its own; it has {sorted(known)} and "
+            f"lacks {missing}. Name the model's variables as the target's"
+        )
+    return list(target.variables.shapes)
+
+
+def _starts(asked: WholeRun, target: Any, model: Any) -> list[Mapping[str, Any]] | None:
+    """Return the starting values of each chain, by the names of the model's free variables."""
+    given, chains = asked.initvals, len(asked.seeds)
+    if given is None:
+        return None
+    free = {variable.name for variable in model.free_RVs}
+    if target.why_no_terms:
+        starts = [given] * chains if isinstance(given, Mapping) else given
+        named = isinstance(starts, (list, tuple)) and all(isinstance(start, Mapping) for start in starts)
+        if not named or len(starts) != chains or any(set(start) - free for start in starts):
+            raise InvalidInputError(
+                f"initvals of a whole model are a dict by the variables {sorted(free)}, or a list of {chains} dicts, "
+                f"one for each chain; found {given!r:.300}"
+            )
+        return list(starts)
+    if callable(getattr(given, "draw", None)):
+        given = np.array([given.draw(np.random.default_rng(seed)) for seed in asked.seeds])
+    named_points = target.variables.unpack(as_points(given, target.variables, chains))
+    return [{name: value[k] for name, value in named_points.items() if name in free} for k in range(chains)]

@@ -1,0 +1,105 @@
+"""The component `NUTS`: settings of the no-U-turn sampler, and which library runs it."""
+
+import dataclasses
+import importlib.util
+import numbers
+from typing import Any
+
+from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.nuts.run import draw_chains, model_of
+
+BACKENDS = ("nutpie", "pymc")
+TUNE = {"nutpie": 400, "pymc": 1000}  # what each library tunes where nothing else is asked for
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NUTS(WholeSampler, Component):
+    r"""The no-U-turn sampler, on all data, by nutpie or by PyMC.
+
+    Each draw simulates Hamiltonian dynamics :math:`\dot\theta = M^{-1} p,\ \dot p = \nabla \log \pi(\theta)` by
+    leapfrog steps, forward and backward until the trajectory turns around, and takes a point of it with probability in
+    proportion to its density [1]_. A leapfrog step is one gradient on all data.
+
+    Guarantee: asymptotically exact. Divergences, which `diagnose` counts, are a sign of regions that the trajectories
+    do not enter. A target that is no PyMC model runs as its PyMC twin. Discrete parameters, and those without a
+    gradient, are moved by the step methods that `pm.sample` chooses, in turn with NUTS for the others.
+
+    Parameters
+    ----------
+    tune
+        Tuning steps, which adapt the step size and a diagonal mass matrix; ``sample(tune=...)`` comes first. None: 400
+        by nutpie, 1000 by PyMC.
+    target_accept
+        Acceptance rate that the step size is tuned to; larger means smaller steps and fewer divergences.
+    backend
+        ``"nutpie"`` or ``"pymc"``. None: nutpie where it is installed and takes the model, otherwise PyMC.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+
+    References
+    ----------
+    .. [1] M. D. Hoffman, A. Gelman (2014). The No-U-Turn Sampler. Journal of Machine Learning Research 15; with
+       multinomial sampling of the trajectory, M. Betancourt (2017), arXiv:1701.02434.
+
+    Examples
+    --------
+    >>> amc.NUTS(target_accept=0.95)
+    NUTS(tune=None, target_accept=0.95, backend=None)
+    >>> trace = amc.sample(model, amc.NUTS())  # doctest: +SKIP
+    """
+
+    tune: int | None = None
+    target_accept: float = 0.8
+    backend: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.tune is not None:
+            checked_integer(self.tune, "tune", 0, who="NUTS")
+        if not (isinstance(self.target_accept, numbers.Real) and 0.0 < float(self.target_accept) < 1.0):
+            raise InvalidInputError(f"NUTS: target_accept must lie between 0 and 1, found {self.target_accept!r}")
+        if self.backend not in (None, *BACKENDS):
+            raise InvalidInputError(f'NUTS: backend must be "nutpie", "pymc" or None, found {self.backend!r}')
+
+    def library(self, target: Any) -> str:
+        """Return which library runs this on a target: ``"nutpie"`` or ``"pymc"``.
+
+        Raises
+        ------
+        IncompatibleError
+            When nutpie is asked for, and the model has discrete parameters.
+        """
+        discrete = [variable.name for variable in model_of(target).discrete_value_vars]
+        if self.backend == "nutpie" and discrete:
+            raise IncompatibleError(
+                f"NUTS: nutpie needs continuous parameters, and the model has the discrete {discrete}; leave backend "
+                "out, and PyMC moves them by other step methods"
+            )
+        return self.backend or ("pymc" if discrete else preferred())
+
+    def tuning_steps(self, target: Any) -> int:
+        """Return `tune`, or what the library takes by itself."""
+        return TUNE[self.library(target)] if self.tune is None else self.tune
+
+    def why_not_invariant(self, target: Any) -> str:
+        """Return "": tuned, each step leaves the law of the target invariant."""
+        return ""
+
+    def run(self, target: Any, asked: WholeRun) -> NamedDraws:
+        """Draw all chains; see :class:`approxmcmc.contracts.WholeSampler`."""
+        library, insist = self.library(target), self.backend is not None
+        return draw_chains(target, asked, library, target_accept=float(self.target_accept), insist=insist)
+
+    def continues(self, target: Any) -> bool:
+        """Return whether nutpie runs: PyMC starts again."""
+        return self.library(target) == "nutpie"
+
+
+def preferred() -> str:
+    """Return which NUTS runs continuous models: ``"nutpie"`` where it is installed, else ``"pymc"``."""
+    return "nutpie" if importlib.util.find_spec("nutpie") else "pymc"

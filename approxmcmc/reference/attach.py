@@ -1,0 +1,71 @@
+"""A trace that carries its gold standard, so that plots and tables of ArviZ show both."""
+
+import math
+import reprlib
+from collections.abc import Hashable
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.errors import GoldStandardError
+
+MAX_THINNED_DRAWS = 1000
+
+
+def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
+    """Return a copy of a trace that carries its gold standard.
+
+    Parameters
+    ----------
+    trace
+        A run; its posterior's variables must all be in the reference, with the same axes and labels.
+    reference
+        What :func:`reference_posterior` or :func:`grid_reference` returned.
+
+    Returns
+    -------
+    xarray.DataTree
+        The groups of `trace`, `reference_posterior` with at most 1000 evenly spaced draws per chain, for plots, and
+        `reference_moments` of all draws, for numbers.
+
+    Raises
+    ------
+    GoldStandardError
+        If the reference lacks a variable of the trace, or has it with another shape or other labels.
+
+    Examples
+    --------
+    >>> both = attach_reference(trace, reference)  # doctest: +SKIP
+    >>> az.summary(both, group="reference_posterior")  # doctest: +SKIP
+    """
+    posterior = reference["posterior"].to_dataset()
+    for name, variable in trace["posterior"].data_vars.items():
+        found = posterior.get(name)
+        if found is None or not _same_axes(variable, found):
+            raise GoldStandardError(
+                f"The gold standard does not fit the trace: the trace has {_describe(name, variable)}, the gold "
+                f"standard has {'no such variable' if found is None else _describe(name, found)}. Make it from the "
+                "target of this trace."
+            )
+    if "reference_moments" not in reference.children:
+        raise GoldStandardError(
+            "attach_reference needs a trace and what `reference_posterior` returned, in this order; the second lacks "
+            "the group 'reference_moments'."
+        )
+    step = math.ceil(posterior.sizes["draw"] / MAX_THINNED_DRAWS)
+    groups = dict(trace.to_dict())
+    groups["/reference_posterior"] = posterior.isel(draw=slice(None, None, step))
+    groups["/reference_moments"] = reference["reference_moments"].to_dataset()
+    return xr.DataTree.from_dict(groups)
+
+
+def _same_axes(one: xr.DataArray, other: xr.DataArray) -> bool:
+    dims = one.dims[2:]
+    if dims != other.dims[2:] or one.shape[2:] != other.shape[2:]:
+        return False
+    return all(np.array_equal(one[dim].to_numpy(), other[dim].to_numpy()) for dim in dims)
+
+
+def _describe(name: Hashable, variable: xr.DataArray) -> str:
+    axes = {dim: variable[dim].to_numpy().tolist() for dim in variable.dims[2:]}
+    return f"{name!r} with axes {reprlib.repr(axes)}"

@@ -1,0 +1,134 @@
+"""The joint density of theta and z, and the bright set: the data with z_i = 1.
+
+    log p(theta, z) = log p(theta) + sum_i log B_i(theta) + sum_{i bright} log(exp(gap_i) - 1),
+
+with gap_i = log p(x_i|theta) - log B_i(theta) >= 0. Summed over z this is the posterior density of theta. Each summand
+of the last sum is the log odds of brightness,
+
+    P(z_i = 1) / P(z_i = 0) = (L_i - B_i) / B_i = exp(gap_i) - 1,
+
+computed as gap + log1mexp(gap), -inf where the bound touches: all that a step needs of a datum.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts.records import BOUNDS, EVALUATIONS
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.numerics import log1mexp
+from approxmcmc.engine.terms.batches import BATCH
+
+LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; what lies lower is a bound above the likelihood
+
+
+class Bright(NamedTuple):
+    """The bright set of a chain, a permutation of all data with the bright ones in front: moving a datum is O(1).
+
+    `order` is the permutation, `position` the place of every datum in it, `size`, of one element, the number of bright
+    data, and `log_odds` holds theirs at the current theta, by place.
+    """
+
+    order: np.ndarray
+    position: np.ndarray
+    size: np.ndarray
+    log_odds: np.ndarray
+
+
+def new_bright(is_bright: np.ndarray, gaps: np.ndarray) -> Bright:
+    """Return the bright set that a mask marks, with the odds of data with these gaps."""
+    order = np.argsort(~is_bright, kind="stable").astype(np.int64)
+    position = np.empty_like(order)
+    position[order] = np.arange(order.size)
+    bright = Bright(order, position, np.array([is_bright.sum()], dtype=np.int64), np.empty(order.size))
+    for place in range(bright.size[0]):
+        bright.log_odds[place] = log_odds_of(gaps[order[place]])
+    return bright
+
+
+@compiled
+def log_odds_of(gap: float) -> float:
+    """Return log(exp(gap) - 1); -inf where bound and likelihood touch, NaN where the bound lies above or gap is NaN."""
+    if gap > 0.0:
+        return gap + log1mexp(gap)
+    return -math.inf if gap >= LEAST_GAP else math.nan
+
+
+@compiled
+def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
+    """Move a dark datum to the end of the bright ones."""
+    order, position = bright.order, bright.position
+    place, end = position[datum], bright.size[0]
+    other = order[end]
+    order[end], order[place] = datum, other
+    position[datum], position[other] = end, place
+    bright.log_odds[end] = log_odds
+    bright.size[0] = end + 1
+
+
+@compiled
+def make_dark(bright: Bright, place: int) -> None:
+    """Take the bright datum at a place out; the last bright one fills the place."""
+    order, position, log_odds = bright.order, bright.position, bright.log_odds
+    last = bright.size[0] - 1
+    datum, other = order[place], order[last]
+    order[place], order[last] = other, datum
+    position[other], position[datum] = place, last
+    log_odds[place] = log_odds[last]
+    bright.size[0] = last
+
+
+class JointDensity(NamedTuple):
+    """The functions of the joint density, those of a target and of its bound, with the arrays that they read.
+
+    ``log_prior(theta)``, ``log_bound(theta, sums)`` and ``gaps(theta, data, order, lo, hi, out)`` are as in
+    `CompiledTarget` and `CompiledBound`.
+    """
+
+    log_prior: Any
+    log_bound: Any
+    gaps: Any
+    data: Any
+    sums: Any
+
+
+class Factors(NamedTuple):
+    """The three summands of the log joint density at one theta, two numbers and the log odds of the bright data."""
+
+    log_prior: np.ndarray
+    log_bound: np.ndarray
+    log_odds: np.ndarray
+
+
+@compiled
+def log_joint(factors: Factors, n_bright: int) -> float:
+    """Return the log joint density from its summands."""
+    log_odds = 0.0
+    for place in range(n_bright):
+        log_odds += factors.log_odds[place]
+    return factors.log_prior[0] + factors.log_bound[0] + log_odds
+
+
+@compiled
+def log_joint_at(joint: JointDensity, theta: np.ndarray, bright: Bright, factors: Factors, count: np.ndarray) -> float:
+    """Return log p(theta, z), and write its summands to `factors`; -inf outside the support of the prior."""
+    n_bright, log_odds = bright.size[0], factors.log_odds
+    factors.log_prior[0] = joint.log_prior(theta)
+    if factors.log_prior[0] == -math.inf:
+        return -math.inf
+    factors.log_bound[0] = joint.log_bound(theta, joint.sums)
+    write_gaps(joint, theta, bright.order, n_bright, log_odds)
+    for place in range(n_bright):
+        log_odds[place] = log_odds_of(log_odds[place])
+    count[BOUNDS] += 1
+    count[EVALUATIONS] += n_bright
+    return log_joint(factors, n_bright)
+
+
+@compiled
+def write_gaps(joint: JointDensity, theta: np.ndarray, data: np.ndarray, n: int, out: np.ndarray) -> None:
+    """Write the gaps of ``data[:n]``, batch by batch."""
+    for lo in range(0, n, BATCH):
+        hi = min(lo + BATCH, n)
+        joint.gaps(theta, joint.data, data, lo, hi, out[lo:hi])

@@ -1,0 +1,144 @@
+"""What a chain of Gibbs keeps, and which acceptance tests can decide its sites."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.acceptance import ExactTest
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, CompiledTest, DiscreteTarget, Population
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.terms.evidence import DataOrder, Evidence, new_evidence
+from approxmcmc.engine.terms.order import rows_order
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.chain import Clock
+
+
+class Sites(NamedTuple):
+    """Where the terms of every site lie, and how many there are; int64, shape (D,) each, but for `base`.
+
+    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all, and `base`, one number that the kernel of
+    the terms reads, says whose terms are meant. Sites with equally many terms are a `group`: one test decides them, and
+    they share one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
+    """
+
+    base: np.ndarray
+    first: np.ndarray
+    n_terms: np.ndarray
+    n_states: np.ndarray
+    group: np.ndarray
+    first_place: np.ndarray
+
+
+class Field(NamedTuple):
+    """The log odds of all sites, shape (D,), and the coefficients by which they follow a flip."""
+
+    log_odds: np.ndarray
+    linear: np.ndarray
+    pair: np.ndarray
+    triple: np.ndarray
+
+
+class GibbsState(NamedTuple):
+    """A chain of Gibbs: where it is, and what its conditionals are made of.
+
+    While a site is put to a test, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
+    :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
+    `field` is None where no log odds are kept.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    sites: Sites
+    evidence: Evidence
+    tests: tuple[Any, ...]
+    log_weights: np.ndarray
+    field: Any
+
+
+def new_state(
+    conditionals: CompiledConditionals,
+    tests: tuple[CompiledTest, ...],
+    theta: np.ndarray,
+    clock: Clock,
+    log_density: float = math.nan,
+) -> GibbsState:
+    """Return the state of a chain at `theta`, which becomes its own; one test for each number of terms, ascending."""
+    sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
+    first_place = (np.cumsum(sizes) - sizes)[group]
+    base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
+    order = rows_order(0)._replace(places=np.concatenate([np.arange(size) for size in sizes]))
+    return GibbsState(
+        theta=theta,
+        proposed=proposed,
+        log_density=np.array([log_density]),
+        clock=clock,
+        sites=Sites(
+            base,
+            conditionals.first,
+            conditionals.n_terms,
+            conditionals.n_states,
+            group.astype(np.int64),
+            first_place.astype(np.int64),
+        ),
+        evidence=new_evidence(conditionals.log_terms, (base, *conditionals.tables), 0, theta, proposed, order),
+        tests=tuple(test.make_state() for test in tests),
+        log_weights=np.empty(int(conditionals.n_states.max())),
+        field=None if conditionals.fields is None else Field(np.zeros(theta.size), *conditionals.fields),
+    )
+
+
+@compiled
+def evidence_on(state: GibbsState, site: int) -> Evidence:
+    """Return the evidence on one site: its terms, and their order."""
+    sites, on_all = state.sites, state.evidence
+    order, start = on_all.order, sites.first_place[site]
+    sites.base[0] = sites.first[site]
+    return Evidence(
+        on_all.log_terms,
+        on_all.data,
+        sites.n_terms[site],
+        on_all.theta,
+        on_all.proposed,
+        DataOrder(
+            order.places[start : start + sites.n_terms[site]],
+            order.blocks,
+            order.kept,
+            order.terms,
+            order.cursor,
+            order.rows,
+            order.at_both,
+        ),
+        on_all.as_they_lie,
+        on_all.moments,
+        on_all.current,
+        on_all.differences,
+    )
+
+
+def build_tests(
+    test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
+) -> tuple[CompiledTest, ...]:
+    """Return one test for each number of terms that a site can have, ascending, or refuse sites that it cannot decide.
+
+    What only an exact test can decide: sites of several states, and sites of a single term.
+    """
+    kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
+    exact = isinstance(test, ExactTest)
+    if not exact and conditionals.n_states.max() > 2:
+        site = int(np.argmax(conditionals.n_states))
+        raise IncompatibleError(
+            f"Gibbs: {kind} decides between two states, site {site} of {target!r} has "
+            f"{conditionals.n_states[site]}; use ExactTest"
+        )
+    if not exact and sizes[0] < 2:
+        site = int(np.argmin(conditionals.n_terms))
+        raise IncompatibleError(
+            f"Gibbs: {kind} needs at least 2 terms per site, site {site} of {target!r} has {sizes[0]}; use ExactTest"
+        )
+    tests = tuple(test.build_test(Population(int(size), same_terms=False)) for size in sizes)
+    if not tests[0].uses_ratio:
+        raise IncompatibleError(f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest")
+    return tests

@@ -1,0 +1,150 @@
+"""A Dask array, a Dask DataFrame, or a column of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.extras import extra
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources.base import DataSource, check_alone, check_numbers, column_names
+
+
+class DaskArray(DataSource):
+    """The rows of a `dask.array.Array` of shape (n,) or (n, p); a block is a chunk.
+
+    Parameters
+    ----------
+    array
+        Chunks of rows; chunks of columns are put side by side. Lengths that Dask does not know yet are computed.
+    columns
+        Names of the columns; None is x0, x1, ...
+
+    Raises
+    ------
+    InvalidInputError
+        When it is no array of numbers with one or two axes.
+
+    Notes
+    -----
+    Nothing tells whether such data are those of an earlier run but the values: all are computed once more for that.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> DaskArray(da.ones((6, 2), chunks=(4, 1))).offsets
+    array([0, 4, 6])
+    """
+
+    def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:
+        if array.ndim not in (1, 2):
+            raise InvalidInputError(f"DaskArray: an array must have shape (n,) or (n, p), found {array.shape}")
+        if np.isnan(array.shape[0]):
+            array = array.compute_chunk_sizes()
+        self.is_vector = array.ndim == 1
+        self._array = array.reshape(-1, 1) if self.is_vector else array.rechunk({1: -1})
+        self._names = self.columns = column_names(columns, self._array.shape[1], who="DaskArray")
+        check_numbers({"the array": self._array.dtype}, who="DaskArray")
+        self.offsets = np.concatenate([[0], np.cumsum(self._array.chunks[0])]).astype(np.int64)
+
+    def _read(self, block: int) -> np.ndarray:
+        places = [self._names.index(name) for name in self.columns]
+        return np.asarray(computed(self._array.blocks[block]))[:, places]
+
+    def _types(self) -> Sequence[np.dtype]:
+        return [self._array.dtype]
+
+
+def computed(collection: Any) -> Any:
+    """Return a collection's values: by the scheduler that is active, within a task of a worker by this thread."""
+    import distributed
+
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return collection.compute()
+    return collection.compute(scheduler="synchronous")
+
+
+class DaskFrame(DataSource):
+    """The rows of a `dask.dataframe.DataFrame` or `Series`; a block is a partition.
+
+    Parameters
+    ----------
+    frame
+        Columns of numbers, categories or text; their names are those of the source.
+
+    Raises
+    ------
+    InvalidInputError
+        When names of columns occur twice.
+    MissingExtraError
+        When dask has no data frames; they come with ``approxmcmc[sources]``.
+
+    Notes
+    -----
+    Nothing tells whether such data are those of an earlier run but the values: all are computed once more for that.
+    The lengths of the partitions are computed when the source is made, labels of categories when they are asked for.
+
+    Examples
+    --------
+    >>> import dask.dataframe as dd, pandas as pd
+    >>> frame = dd.from_pandas(pd.DataFrame({"x": [0.5, 1.5], "city": ["B", "A"]}), npartitions=1)
+    >>> DaskFrame(frame)["city"].read(0)
+    array([1, 0])
+    """
+
+    def __init__(self, frame: Any) -> None:
+        with extra("sources", "DaskFrame"):
+            import dask.dataframe as dd
+        self.is_vector = isinstance(frame, dd.Series)
+        self._frame = frame.to_frame(name=frame.name or "x0") if self.is_vector else frame
+        self.columns = column_names(list(self._frame.columns), len(self._frame.columns), who="DaskFrame")
+        self._keys = dict(zip(self.columns, self._frame.columns, strict=True))
+        lengths = computed(self._frame.map_partitions(len, meta=("rows", "int64")))
+        self.offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int64)
+        self._labels: dict[str, tuple[Any, ...]] = {}
+
+    @property
+    def categories(self) -> Mapping[str, tuple[Any, ...]]:
+        """Labels of the chosen columns that hold categories; a pass over such a column, once."""
+        coded = [name for name in self.columns if name != self.ones and self._is_coded(name)]
+        for name in coded:
+            if name not in self._labels:
+                known = self._frame[self._keys[name]].astype("category").cat.as_known()
+                labels = known.cat.categories
+                self._labels[name] = tuple(labels if self._is_ordered(name) else sorted(labels))
+        return {name: self._labels[name] for name in coded}
+
+    def _is_coded(self, name: str) -> bool:
+        found = self._frame.dtypes[self._keys[name]]
+        return not isinstance(found, np.dtype) and found.name in ("category", "string", "str")
+
+    def _is_ordered(self, name: str) -> bool:
+        """Return whether the labels have an order that is known, that of their list."""
+        column = self._frame[self._keys[name]]
+        return column.dtype.name == "category" and bool(column.cat.known)
+
+    def _types(self) -> Sequence[np.dtype]:
+        types = {}
+        for name in self.columns:
+            found = np.dtype(np.int8) if name == self.ones else self._frame.dtypes[self._keys[name]]
+            if name != self.ones and self._is_coded(name):
+                found = np.dtype(np.int64)
+            types[name] = getattr(found, "numpy_dtype", found)  # of pandas' types with missing values
+        check_numbers({name: np.dtype(found) for name, found in types.items()}, who="DaskFrame")
+        return [np.dtype(found) for found in types.values()]
+
+    def _read(self, block: int) -> np.ndarray:
+        self._types()
+        coded = [name for name in self.columns if self._is_coded(name)]
+        check_alone(dict.fromkeys(coded), self.columns, who="DaskFrame")
+        rows = computed(self._frame[[self._keys[name] for name in self.columns]].partitions[block])
+        if coded:
+            import pandas as pd
+
+            codes = pd.Categorical(rows.iloc[:, 0], categories=list(self.categories[coded[0]])).codes
+            return np.where(codes < 0, np.nan, codes)[:, None] if (codes < 0).any() else np.asarray(codes)[:, None]
+        if rows.isna().any(axis=None):
+            return rows.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(rows.to_numpy(dtype=self.dtype))

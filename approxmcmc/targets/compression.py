@@ -1,0 +1,50 @@
+"""The same posterior with fewer terms than rows, where that is exact."""
+
+from approxmcmc.contracts import Target
+from approxmcmc.targets.distinct_rows import distinct_rows
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.stands_for_rows import StandsForRows
+from approxmcmc.targets.statistics.model import MOST_WORK, normal_outcomes
+from approxmcmc.targets.statistics.target import NormalStatistics
+
+
+def compressed(target: Target) -> Target:
+    """Return the same posterior with terms that stand for many rows, or the target itself where none is known.
+
+    Parameters
+    ----------
+    target
+        Any target.
+
+    Returns
+    -------
+    Target
+        `NormalStatistics` of normal rows whose mean is a linear predictor and whose scale is known, up to weights, or a
+        parameter; `DistinctRows` of a generalised linear model of which half of the rows or more repeat others. Their
+        ``plain`` is the target of single rows.
+
+    Notes
+    -----
+    Guarantee: the posterior of `target`, to rounding. `sample` and `choose_sampler` take this form where they choose
+    the sampler; with a sampler of yours the target runs as it was given.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> X, y = amc.datasets.synthetic_logistic(200, 3)
+    >>> target = amc.targets.LogisticRegression(X, y)
+    >>> amc.targets.compressed(target) is target
+    True
+    """
+    outcomes = normal_outcomes(target)
+    if outcomes and sum(one.work for one in outcomes) < MOST_WORK:
+        return NormalStatistics(target)
+    return (distinct_rows(target) if isinstance(target, LinearTarget) else None) or target
+
+
+def explain_rows(target: Target) -> str:
+    """Say what stands for the rows of a target where the library chooses the sampler, and what a step then reads."""
+    found = compressed(target)
+    if isinstance(found, StandsForRows):
+        return found.found
+    return f"a step with all data reads {target.n_rows or target.n_obs:,} rows"

@@ -1,0 +1,126 @@
+r"""Identical rows of a generalised linear model as one term with a weight.
+
+.. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
+
+d the distinct pairs (x, y), w_d how many rows are that pair. Found by a hash of every row in one pass; rows of one hash
+are compared, number by number, in another. A zero has no sign here.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from approxmcmc.contracts import TermWork
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.passes import over_blocks
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+from approxmcmc.targets.stands_for_rows import StandsForRows
+
+LARGEST_SHARE = 0.5  # of the rows that distinct ones may be: an exact step is then at least twice as cheap
+LOOKED_AT = 1 << 15  # rows, of which pairs that are equal tell whether it is worth a pass over all
+FEWEST_PAIRS = 0.1  # times the pairs that N / 2 kinds of rows, equally common, would show
+
+
+class DistinctRows(StandsForRows, PredictorsTarget):
+    r"""A generalised linear model by its distinct rows: term d is w_d log p(y_d | x_d' theta), see the module.
+
+    Parameters
+    ----------
+    rows
+        The target of single rows.
+    first, counts
+        Of each distinct row the place of one that is it, and how many are; shape (D,) each.
+
+    Notes
+    -----
+    Guarantee: the posterior of `rows`, to rounding. A term is read as any other, once, whatever its weight: tests draw
+    terms uniformly and know nothing of weights, which are part of the terms, so that rare and heavy rows are
+    far-out terms to them; `CoreRows` reads such in every step. Bounds of single rows are none of weighted terms, and
+    tests that need bounds are refused.
+    """
+
+    def __init__(self, rows: LinearTarget, first: np.ndarray, counts: np.ndarray) -> None:
+        began = time.perf_counter()
+        super().__init__(rows)
+        order = np.argsort(first)
+        first, self.n_obs = first[order], len(first)
+        X, y = np.ascontiguousarray(rows.X[first]), np.array(rows.y[first], np.float64)
+        p = X.shape[1]
+        self.design = Design(p, X, np.empty((self.n_obs, 0), np.int32), (), [Predictor((0, p), range(p))])
+        self.responses = y, counts[order].astype(np.float64)
+        term, derivatives = weighted(rows._loglik_eta, rows.derivatives_eta)
+        self.likelihood = ScalarLikelihood(term, 1, 2, derivatives)
+        self.data = (*self.design.arrays, *self.responses)
+        self.seconds = time.perf_counter() - began
+
+    @property
+    def term_work(self) -> TermWork:
+        """What a term takes: as a row's."""
+        return self._rows.term_work
+
+    @property
+    def found(self) -> str:
+        """Say how many distinct rows stand for all."""
+        return (
+            f"identical rows: {self.n_obs:,} distinct ones, with weights, stand for {self.n_rows:,} rows, and a step "
+            f"with all data reads {self.n_obs:,}"
+        )
+
+
+@cached_by_content(maxsize=64)
+def weighted(
+    loglik: Callable[[float, float], float], derivatives: Callable[[float, float], tuple[float, float]]
+) -> tuple[Callable[..., float], Callable[..., tuple[float, float]]]:
+    """Return the term ``w loglik(eta, y)`` as a function of (eta, y, w), and its first two derivatives in eta."""
+    at, slopes = compiled(loglik), compiled(derivatives)
+
+    def term(eta: float, y: float, w: float) -> float:
+        return w * at(eta, y)
+
+    def both(eta: float, y: float, w: float) -> tuple[float, float]:
+        first, second = slopes(eta, y)
+        return w * first, w * second
+
+    return term, both
+
+
+def distinct_rows(target: LinearTarget) -> DistinctRows | None:
+    """Return a target's distinct rows, where they are at most half of all; None else."""
+    N = target.n_obs
+    m = min(N, LOOKED_AT)
+    some = _hashes(target, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
+    pairs = np.unique(some, return_counts=True)[1]
+    if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
+        return None
+    hashes = np.concatenate(list(over_blocks(lambda lo, hi: _hashes(target, slice(lo, hi)), N)))
+    _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) > LARGEST_SHARE * N:
+        return None
+
+    def are_equal(lo: int, hi: int) -> bool:
+        like = first[inverse[lo:hi]]
+        return np.array_equal(target.X[lo:hi], target.X[like]) and np.array_equal(target.y[lo:hi], target.y[like])
+
+    return DistinctRows(target, first, counts) if all(over_blocks(are_equal, N)) else None
+
+
+def _hashes(target: LinearTarget, rows: slice | np.ndarray) -> np.ndarray:
+    """Return a number of 64 bits for each of some rows, the same for equal ones; of -0.0 as of 0.0."""
+    X = np.asarray(target.X[rows], np.float64) + 0.0  # + 0.0 leaves no -0.0
+    y = np.asarray(target.y[rows], np.float64) + 0.0
+    factors = np.random.default_rng(1).integers(1 << 63, size=X.shape[1] + 1, dtype=np.uint64) * 2 + 1
+    total = _mixed(y) * factors[-1]
+    for j, factor in enumerate(factors[:-1]):
+        total += _mixed(np.ascontiguousarray(X[:, j])) * factor
+    return total
+
+
+def _mixed(column: np.ndarray) -> np.ndarray:
+    """Return the bits of numbers, those of the exponent in the lower half as well: small integers have no others."""
+    bits = column.view(np.uint64)
+    return bits ^ (bits >> np.uint64(29))

@@ -1,0 +1,133 @@
+r"""From what a chain moves to the parameters of the groups: sums of products of factors.
+
+.. math:: \phi_j = \sum_{m \to j} \alpha_m \prod_{f \in m} a_f(\theta),
+
+the factors being coordinates of theta: as they are, their exponentials, or their absolute values. A table says which,
+so that the kernels of groups are compiled once for all models that differ in tables alone. It goes with the data:
+``places`` (1, F, 2) = coordinate and kind of each factor, ``products`` (1, M, 1 + D) = j and the factors of each
+product, -1 where it has fewer, ``weights`` (1, M), and ``logs`` (1, n), 1 where the logarithm of the sum is meant.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import allocating
+from approxmcmc.engine.terms.batches import Data
+
+AS_IT_IS, EXP, ABS = 0, 1, 2
+
+
+class Link(NamedTuple):
+    """The table of a link, as arrays that go with the data."""
+
+    places: np.ndarray
+    products: np.ndarray
+    weights: np.ndarray
+    logs: np.ndarray
+
+
+def link(
+    places: Sequence[tuple[int, int]],
+    products: Sequence[tuple[int, float, Sequence[int]]],
+    logs: Sequence[bool],
+) -> Link:
+    """Return a table of factors (coordinate, kind), products (j, weight, factors) and which sums are logarithms."""
+    degree = max([1, *(len(factors) for _, _, factors in products)])
+    rows = [[j, *factors, *[-1] * (degree - len(factors))] for j, _, factors in products]
+    return Link(
+        np.array(places, dtype=np.int64).reshape(1, len(places), 2),
+        np.array(rows, dtype=np.int64).reshape(1, len(rows), 1 + degree),
+        np.array([[weight for _, weight, _ in products]], dtype=np.float64),
+        np.array([logs], dtype=np.int64),
+    )
+
+
+@allocating
+def factors_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the factors of a table."""
+    found = np.empty(places.shape[1])
+    for f in range(places.shape[1]):
+        value = theta[places[0, f, 0]]
+        kind = places[0, f, 1]
+        found[f] = math.exp(value) if kind == EXP else (abs(value) if kind == ABS else value)
+    return found
+
+
+@allocating
+def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
+    """Add to `out` the slopes in theta, given those in the factors."""
+    for f in range(places.shape[1]):
+        j, kind = places[0, f, 0], places[0, f, 1]
+        out[j] += slopes[f] * (math.exp(theta[j]) if kind == EXP else (np.sign(theta[j]) if kind == ABS else 1.0))
+
+
+@allocating
+def sums_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Return phi."""
+    phi = np.zeros(logs.shape[1])
+    for m in range(products.shape[1]):
+        product = weights[0, m]
+        for k in range(1, products.shape[2]):
+            if products[0, m, k] >= 0:
+                product *= factors[products[0, m, k]]
+        phi[products[0, m, 0]] += product
+    for j in range(logs.shape[1]):
+        if logs[0, j]:
+            phi[j] = math.log(phi[j])
+    return phi
+
+
+@allocating
+def slopes_in_factors(
+    factors: np.ndarray,
+    phi: np.ndarray,
+    slopes: np.ndarray,
+    products: np.ndarray,
+    weights: np.ndarray,
+    logs: np.ndarray,
+) -> np.ndarray:
+    """Return the slopes in the factors, given those in phi."""
+    found = np.zeros(factors.shape[0])
+    for m in range(products.shape[1]):
+        j = products[0, m, 0]
+        slope = weights[0, m] * slopes[j]
+        if logs[0, j]:
+            slope /= math.exp(phi[j])
+        for k in range(1, products.shape[2]):
+            if products[0, m, k] >= 0:
+                others = slope
+                for n in range(1, products.shape[2]):
+                    if n != k and products[0, m, n] >= 0:
+                        others *= factors[products[0, m, n]]
+                found[products[0, m, k]] += others
+    return found
+
+
+def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
+    """Return the kernel of terms in theta, given that in phi; the data end with the table."""
+
+    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        places, products, weights, logs = data[-4:]
+        phi = sums_of(factors_of(theta, places), products, weights, logs)
+        core(phi, data[:-4], order, lo, hi, out)
+
+    return log_terms
+
+
+def make_linked_gradient(
+    core: Callable[..., None], factors_of: Callable[..., np.ndarray], add_factor_slopes: Callable[..., None]
+) -> Callable[..., None]:
+    """Return the kernel that adds gradients in theta, given that in phi."""
+
+    def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        places, products, weights, logs = data[-4:]
+        factors = factors_of(theta, places)
+        phi = sums_of(factors, products, weights, logs)
+        slopes = np.zeros(phi.shape[0])
+        core(phi, data[:-4], order, lo, hi, slopes)
+        add_factor_slopes(theta, places, slopes_in_factors(factors, phi, slopes, products, weights, logs), out)
+
+    return add_gradient

@@ -1,0 +1,64 @@
+"""What targets share whose terms stand for the rows of another target: the same posterior, with fewer terms."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import Target, content_hash
+from approxmcmc.targets.tall_data import TallDataTarget
+
+
+class StandsForRows(TallDataTarget):
+    """The posterior of `rows`, the target of single rows; subclasses set `data` and `n_obs`, and compile the terms."""
+
+    seconds: float
+    """What making the terms took."""
+
+    def __init__(self, rows: TallDataTarget) -> None:
+        self._rows, self.n_rows = rows, rows.n_obs
+        self.variables, self.prior = rows.variables, rows.prior
+
+    @property
+    def plain(self) -> Target:
+        """The target of single rows."""
+        return self._rows
+
+    @property
+    def found(self) -> str:
+        """Say in a sentence what stands for the rows, and what a step reads."""
+        raise NotImplementedError
+
+    def initial_point(self) -> np.ndarray:
+        """Return that of the rows' target."""
+        return self._rows.initial_point()
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """What was observed, row by row."""
+        return self._rows.observed_data
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The predictors, row by row."""
+        return self._rows.constant_data
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What stands for the rows, and the seconds that it took to make."""
+        return {**self._rows.setup_attrs, "compression": self.found, "setup_compression_seconds": self.seconds}
+
+    def to_pymc(self) -> Any:
+        """Return the model of PyMC that the rows' target has."""
+        return self._rows.to_pymc()
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+        return content_hash(type(self).__name__, self._rows.content_hash())
+
+    def _identity(self) -> str:
+        return self._rows._identity()
+
+    def __repr__(self) -> str:
+        """Say the sizes."""
+        return f"{type(self).__name__}({self.n_rows} rows, n_obs={self.n_obs}, dim={self.variables.size})"

@@ -1,0 +1,1 @@
+"""Likelihoods of normal rows through sufficient statistics."""

@@ -1,0 +1,110 @@
+r"""Terms of normal outcomes through their sufficient statistics, with gradients and second derivatives.
+
+Of outcome k with n rows, s and R of its least-squares fit (`least_squares`), u = R (beta - beta^) and the log scale
+lambda = v'theta,
+
+.. math:: \ell = b - n \lambda - \tfrac12 q, \quad q = (s + |u|^2) e^{-2 \lambda},
+
+beta the entries of theta that its mean reads. So the gradient is -R'u exp(-2 lambda) in beta, plus (q - n) v; the
+second derivatives are -R'R exp(-2 lambda), 2 R'u exp(-2 lambda) times v' both ways, and -2 q v v'.
+
+data = (roots (K, p, p), centers (K, p), places (K, p), scales (K, dim), numbers (K, 3) of n, s, b); an entry of
+`places` beyond the columns of an outcome meets zeros of the root.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.terms.batches import Data, datum_at
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def log_scale(theta: np.ndarray, data: Data, k: int) -> float:
+    """Return lambda of outcome k."""
+    total = 0.0
+    for j in range(theta.shape[0]):
+        total += data[3][k, j] * theta[j]
+    return total
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def whitened(theta: np.ndarray, data: Data, k: int, u: np.ndarray) -> float:
+    """Write R (beta - beta^) of outcome k to `u`, and return s + |u|^2."""
+    root, center, places = data[0][k], data[1][k], data[2][k]
+    total = 0.0
+    for i in range(center.shape[0]):
+        u[i] = 0.0
+        for j in range(i, center.shape[0]):
+            u[i] += root[i, j] * (theta[places[j]] - center[j])
+        total += u[i] * u[i]
+    return data[4][k, 1] + total
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def slopes(data: Data, k: int, u: np.ndarray, out: np.ndarray) -> None:
+    """Write R'u of outcome k to `out`."""
+    root = data[0][k]
+    for j in range(u.shape[0]):
+        out[j] = 0.0
+    for i in range(u.shape[0]):
+        for j in range(i, u.shape[0]):
+            out[j] += root[i, j] * u[i]
+
+
+def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+    """Write the terms of outcomes."""
+    u = np.empty(data[1].shape[1])
+    for place in range(lo, hi):
+        k = datum_at(order, place)
+        numbers, scale = data[4][k], log_scale(theta, data, k)
+        out[place - lo] = numbers[2] - numbers[0] * scale - 0.5 * whitened(theta, data, k, u) * math.exp(-2.0 * scale)
+
+
+def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+    """Add the gradients of outcomes."""
+    p = data[1].shape[1]
+    u, slope = np.empty(p), np.empty(p)
+    for place in range(lo, hi):
+        k = datum_at(order, place)
+        squares, precision = whitened(theta, data, k, u), math.exp(-2.0 * log_scale(theta, data, k))
+        slopes(data, k, u, slope)
+        for j in range(p):
+            out[data[2][k, j]] -= slope[j] * precision
+        for j in range(theta.shape[0]):
+            out[j] += data[3][k, j] * (squares * precision - data[4][k, 0])
+
+
+def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None]) -> Callable[..., None]:
+    """Return what writes rows of `GeneralExpansion`: value, gradient, and half the Hessian, its upper triangle."""
+
+    def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        dim, p = theta.shape[0], data[1].shape[1]
+        u, slope, hessian = np.empty(p), np.empty(p), np.empty((dim, dim))
+        for place in range(lo, hi):
+            k, row = datum_at(order, place), out[place - lo]
+            row[:] = 0.0
+            log_terms(theta, data, order, place, place + 1, row)
+            add_gradient(theta, data, order, place, place + 1, row[1 : 1 + dim])
+            root, places, v = data[0][k], data[2][k], data[3][k]
+            squares, precision = whitened(theta, data, k, u), math.exp(-2.0 * log_scale(theta, data, k))
+            slopes(data, k, u, slope)
+            for a in range(dim):
+                for b in range(dim):
+                    hessian[a, b] = -2.0 * squares * precision * v[a] * v[b]
+            for j in range(p):
+                for a in range(dim):
+                    hessian[places[j], a] += 2.0 * precision * slope[j] * v[a]
+                    hessian[a, places[j]] += 2.0 * precision * slope[j] * v[a]
+                for m in range(p):
+                    for i in range(min(j, m) + 1):
+                        hessian[places[j], places[m]] -= precision * root[i, j] * root[i, m]
+            at = 1 + dim
+            for a in range(dim):
+                for b in range(a, dim):
+                    row[at] = hessian[a, b] * (0.5 if a == b else 1.0)
+                    at += 1
+
+    return expand

@@ -1,0 +1,97 @@
+"""Normal models whose rows a few numbers stand for: what they read of the rows, outcome by outcome.
+
+The mean is any linear predictor, the log scale one that all rows share but for an offset, such as a weight. So a step
+may read the numbers of `least_squares` in the place of n rows.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from approxmcmc.contracts import Target
+from approxmcmc.targets.linear import LinearTarget, unit_normal
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.normal import HALF_LOG_2_PI, NormalLikelihood
+from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
+
+MOST_WORK = 2e11  # products of two numbers that a pass may take: some ten seconds
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NormalOutcome:
+    """One outcome: y_i ~ N(a_i' theta + offset_i, (s_i exp(c' theta))^2).
+
+    Parameters
+    ----------
+    design
+        The design of the rows.
+    mean, log_scale
+        Its predictors; None for a log scale of 0, with terms that leave out the constant of the law.
+    Y, column
+        Outcomes, shape (n, J), and which of them.
+    """
+
+    design: Design
+    mean: Predictor
+    log_scale: Predictor | None
+    Y: np.ndarray
+    column: int
+
+    @property
+    def entries(self) -> np.ndarray:
+        """The entries of theta that the mean reads, in order."""
+        first, last = self.mean.codes
+        read = np.unique([*self.mean.places, *self.mean.shared, *np.unique(self.design.codes[:, first:last])])
+        return read[read < self.design.dim].astype(np.int64)
+
+    @property
+    def work(self) -> float:
+        """How many products of two numbers a pass over the rows takes."""
+        return float(self.design.n_rows) * self.entries.size**2
+
+    @property
+    def scale_weights(self) -> np.ndarray:
+        """The vector c; shape (dim,)."""
+        weights = np.zeros(self.design.dim + 1)
+        if self.log_scale is not None:
+            np.add.at(weights, np.array(self.log_scale.shared, dtype=int), self.log_scale.values)
+        return weights[:-1]
+
+    def log_offsets(self, lo: int, hi: int) -> np.ndarray:
+        """Return log s_i of some rows."""
+        if self.log_scale is None:
+            return np.zeros(hi - lo)
+        return self.design.matrix_of(self.log_scale, slice(lo, hi))[:, -1]
+
+    def fit(self) -> tuple[LeastSquares, float]:
+        """Return the least-squares fit, and what the terms hold beside it: the sum of -log s_i - log(2 pi) / 2."""
+        entries, n_rows = self.entries, self.design.n_rows
+
+        def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            whole, log_s = self.design.matrix_of(self.mean, slice(lo, hi)), self.log_offsets(lo, hi)
+            return whole[:, entries], self.Y[lo:hi, self.column] - whole[:, -1], np.exp(-2.0 * log_s)
+
+        found = least_squares(rows, n_rows, entries.size)
+        if self.log_scale is None:
+            return found, 0.0
+        starts = range(0, n_rows, 1 << 16)
+        offsets = sum(float(self.log_offsets(lo, min(lo + (1 << 16), n_rows)).sum()) for lo in starts)
+        return found, -offsets - n_rows * HALF_LOG_2_PI
+
+
+def normal_outcomes(target: Target) -> list[NormalOutcome]:
+    """Return the outcomes of a model of normal rows whose log scales differ by offsets alone; nothing of any other."""
+    if isinstance(target, LinearTarget) and target._loglik_eta is unit_normal:
+        n, p = target.X.shape
+        mean = Predictor((0, p), range(p))
+        design = Design(p, target.X, np.empty((n, 0), np.int32), (), [mean])
+        return [NormalOutcome(design, mean, None, target.y[:, None], 0)]
+    if not (isinstance(target, PredictorsTarget) and isinstance(target.likelihood, NormalLikelihood)):
+        return []
+    design, J = target.design, target.likelihood.n_outcomes
+    scales = design.predictors[J:]
+    if any(one.codes[0] < one.codes[1] or set(one.places) - {design.dim} for one in scales):
+        return []  # rows of several scales
+    pairs = zip(design.predictors[:J], scales, strict=True)
+    return [NormalOutcome(design, *pair, target.responses[0], j) for j, pair in enumerate(pairs)]

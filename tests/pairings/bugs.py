@@ -1,0 +1,138 @@
+"""Bugs of each role, which the law of pairings must reject: right functions in wrappers that do wrong.
+
+Wrappers are compiled where the library is, so that a bug costs a chain of its own to compile.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import approxmcmc as amc
+from approxmcmc.contracts import AcceptanceTest, Component, Proposal
+from approxmcmc.engine.compiler.compile import compiled
+from tests.pairings.worlds import ROWS
+
+
+def without_ratio(propose):
+    """Return a proposal that forgets its log density ratio."""
+
+    @compiled
+    def forgetful(rng, state, theta, out, count):
+        propose(rng, state, theta, out, count)
+        return 0.0
+
+    return forgetful
+
+
+def softened(threshold):
+    """Return a threshold that asks for 9/10 of what it should."""
+
+    @compiled
+    def soft(rng):
+        return 0.9 * threshold(rng)
+
+    return soft
+
+
+def lopsided(decide):
+    """Return a decision that loses 3 % of the acceptances upwards."""
+
+    @compiled
+    def decide_lopsided(rng, evidence, threshold, log_rest, test, count, value):
+        answer, log_ratio = decide(rng, evidence, threshold, log_rest, test, count, value)
+        if answer == 1 and evidence.proposed[0] > evidence.theta[0] and rng.random() < 0.03:
+            return 0, log_ratio
+        return answer, log_ratio
+
+    return decide_lopsided
+
+
+def always_accepted(settle):
+    """Return what tells a proposal that each of its trajectories was accepted."""
+
+    @compiled
+    def settle_wrongly(state, accepted):
+        settle(state, True)
+
+    return settle_wrongly
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BuggyProposal(Component, Proposal):
+    """A proposal whose function of a name is wrapped."""
+
+    proposal: Any
+    name: str
+    wrap: Any
+
+    def build_proposal(self, target):
+        """Wrap it."""
+        built = self.proposal.build_proposal(target)
+        return built._replace(**{self.name: self.wrap(getattr(built, self.name))})
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BuggyTest(AcceptanceTest):
+    """A test whose function of a name is wrapped; it says that it is exact, as the right one does."""
+
+    test: Any
+    name: str
+    wrap: Any
+
+    order = "memory"
+
+    @property
+    def compares(self):
+        """As the right one."""
+        return self.test.compares
+
+    def why_not_invariant(self, n_obs):
+        """Return ""."""
+        return ""
+
+    def build_test(self, target):
+        """Wrap it."""
+        built = self.test.build_test(target)
+        return built._replace(**{self.name: self.wrap(getattr(built, self.name))})
+
+
+def buggy_proposal(proposal, name, wrap, test=None):
+    """Return Metropolis-Hastings with a proposal that does wrong."""
+    return amc.MetropolisHastings(BuggyProposal(proposal, name, wrap), test or amc.ExactTest())
+
+
+def buggy_test(test, name, wrap):
+    """Return Metropolis-Hastings with a test that does wrong."""
+    return amc.MetropolisHastings(amc.RandomWalk(0.5), BuggyTest(test, name, wrap))
+
+
+VELOCITY = amc.StochasticGradientHamiltonian(0.3, 0.05, ROWS, steps=2, preconditioner=np.ones(2))
+BUGS = {  # world and sampler
+    "a proposal without its density ratio": (
+        "LogisticRegression",
+        buggy_proposal(amc.Langevin(0.3), "propose", without_ratio),
+    ),
+    "a proposal that moves towards a normal law without saying so": (
+        "LogisticRegression",
+        buggy_proposal(amc.PreconditionedCrankNicolson(0.5, np.zeros(2), 0.1 * np.eye(2)), "propose", without_ratio),
+    ),
+    "a threshold of 9/10": ("LogisticRegression", buggy_test(amc.ExactTest(), "threshold", softened)),
+    "a threshold of 9/10 of a test that reads few rows": (
+        "ControlVariate",
+        buggy_test(amc.PoissonTest(), "threshold", softened),
+    ),
+    "a slice of another height": (
+        "LogisticRegression",
+        amc.SliceSampler(amc.Slice(0.5), BuggyTest(amc.ExactTest(), "threshold", softened)),
+    ),
+    "a mixture that takes trajectories for accepted": (
+        "LogisticRegression",
+        buggy_proposal(amc.Mixture([VELOCITY, amc.RandomWalk(0.3)]), "settle", always_accepted),
+    ),
+    "an estimate that is drawn anew": (
+        "EstimatedLikelihood",
+        amc.PseudoMarginal(amc.RandomWalk(0.5), refresh=True),
+    ),
+    "3 % of the acceptances upwards": ("LogisticRegression", buggy_test(amc.ExactTest(), "decide", lopsided)),
+}

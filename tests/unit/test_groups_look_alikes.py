@@ -1,0 +1,154 @@
+"""Models that look like hierarchies of independent groups and are not: none is integrated, and the reason is told."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.groups import labels
+from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.labels import FREE, MIXED
+from approxmcmc.interop.groups.values import NotGroupsError
+
+N, G = 60, 6
+rng = np.random.default_rng(0)
+GROUP, OTHER, X = np.arange(N) % G, np.arange(N) // 10, rng.normal(size=N)
+Y = rng.normal(size=N)
+
+
+def model_of(effects, *, potential=None, law=None):
+    """Return a model with a scale s, a mean mu and a noise tau, whose rows have the mean `effects(mu, s)`."""
+    with pm.Model() as model:
+        mu, s = pm.Normal("mu"), pm.HalfNormal("s")
+        mean = effects(mu, s)
+        if potential is not None:
+            pm.Potential("potential", potential(model["z"]))
+        tau = pm.HalfNormal("tau")
+        pm.Normal("y", mean, tau if law is None else law(model["z"], tau), observed=Y)
+    return model
+
+
+def of_scaled(make):
+    """Return effects(mu, s) = mu + make(s z)."""
+    return lambda mu, s: mu + make(s * z())
+
+
+def of_standard(make):
+    """Return effects(mu, s) = mu + make(z, s)."""
+    return lambda mu, s: mu + make(z(), s)
+
+
+def z(**settings):
+    return pm.Normal("z", **{"mu": 0.0, "sigma": 1.0, "shape": G, **settings})
+
+
+LOOK_ALIKES = {
+    "sum to zero, by law": (
+        lambda: model_of(lambda mu, s: mu + pm.ZeroSumNormal("z", s, shape=G)[GROUP]),
+        "its law is ZeroSumNormal",
+    ),
+    "sum to zero, by hand": (
+        lambda: model_of(of_scaled(lambda e: (e - e.mean())[GROUP])),
+        "several of its entries",
+    ),
+    "autoregressive": (
+        lambda: model_of(lambda mu, s: mu + pm.AR("z", [0.5], sigma=s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]),
+        "its law is AutoRegressive",
+    ),
+    "a random walk, by law": (
+        lambda: model_of(
+            lambda mu, s: pm.GaussianRandomWalk("z", mu, s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
+        ),
+        "its law is RandomWalk",
+    ),
+    "a random walk, by cumulative sums": (
+        lambda: model_of(lambda mu, s: mu + pt.cumsum(s * z())[GROUP]),
+        "several of its entries",
+    ),
+    "shared through a sum": (
+        lambda: model_of(of_scaled(lambda e: e[GROUP] + e.sum() * X)),
+        "several of its entries",
+    ),
+    "one effect under two index vectors": (
+        lambda: model_of(of_scaled(lambda e: e[GROUP] - e[OTHER])),
+        "several of its entries",
+    ),
+    "neighbours": (
+        lambda: model_of(of_scaled(lambda e: (e + pt.roll(e, 1))[GROUP])),
+        "several of its entries",
+    ),
+    "a potential of the effects": (
+        lambda: model_of(lambda mu, s: mu + s * z()[GROUP], potential=lambda e: -((e[0] - e[1]) ** 2)),
+        "the potential potential depends on it",
+    ),
+    "a parameter that depends on an effect": (
+        lambda: model_of(of_standard(lambda e, s: s * e[GROUP] + pm.Normal("c", e[0]) * X)),
+        "the variable c depends on it",
+    ),
+    "a correlated field": (
+        lambda: model_of(lambda mu, s: pm.MvNormal("z", np.zeros(G), np.eye(G) + 0.5)[GROUP] * s + mu),
+        "it is one multivariate normal vector",
+    ),
+    "a smoothing matrix": (
+        lambda: model_of(lambda mu, s: mu + s * (pt.as_tensor(np.eye(G) + 0.1) @ z())[GROUP]),
+        "several of its entries",
+    ),
+    "effects that bend": (
+        lambda: model_of(lambda mu, s: mu + pt.exp(s * z())[GROUP]),
+        "is not linear in the effects",
+    ),
+    "effects of two kinds, multiplied": (
+        lambda: model_of(of_standard(lambda e, s: e[GROUP] * pm.Normal("w", shape=G)[GROUP])),
+        "not linear in the effects",
+    ),
+    "a noise that depends on the effects": (
+        lambda: model_of(lambda mu, s: mu + s * z()[GROUP], law=lambda e, tau: tau * pt.exp(e)[GROUP]),
+        "is not linear in the effects",
+    ),
+    "effects with heavy tails": (
+        lambda: model_of(lambda mu, s: mu + pm.StudentT("z", nu=4.0, sigma=s, shape=G)[GROUP]),
+        "its law is StudentT",
+    ),
+    "ordered effects": (
+        lambda: model_of(
+            lambda mu, s: (
+                mu + z(transform=pm.distributions.transforms.ordered, initval=np.linspace(-1.0, 1.0, G))[GROUP]
+            )
+        ),
+        "it has a transform",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LOOK_ALIKES)
+def test_what_is_not_independent_is_not_integrated_and_the_reason_is_told(kind):
+    make, reason = LOOK_ALIKES[kind]
+    with pytest.raises(NotGroupsError) as refusal:
+        integrated(make())
+    assert reason in str(refusal.value)
+
+
+def test_who_asks_for_it_gets_the_reason():
+    make, reason = LOOK_ALIKES["one effect under two index vectors"]
+    with pytest.raises(IncompatibleError, match=f"no effects can be integrated out: z: a row depends on {reason}"):
+        amc.from_pymc(make(), integrate=True)
+
+
+@pytest.mark.parametrize("kind", ["shared through a sum", "a smoothing matrix"])
+def test_the_check_by_numbers_sees_what_labels_overlook(kind, monkeypatch):
+    """Planted bug: labels that join two groups to the second. The terms are then not those of the model."""
+    monkeypatch.setattr(labels, "join", lambda one, other: np.where(other == FREE, one, other))
+    monkeypatch.setattr(labels, "join_along", lambda known, axis: known.max(axis=axis))
+    monkeypatch.setattr("approxmcmc.interop.groups.candidates.join", labels.join)
+    with pytest.raises(NotGroupsError, match="and that of the model"):
+        integrated(LOOK_ALIKES[kind][0]())
+
+
+def test_labels_join():
+    one, other = np.array([FREE, FREE, 1, 1, MIXED, MIXED]), np.array([FREE, 2, 1, 2, FREE, 1])
+    assert labels.join(one, other).tolist() == labels.join(other, one).tolist() == [FREE, 2, 1, MIXED, MIXED, MIXED]
+    table = np.array([[FREE, 1, 1, FREE], [1, 2, FREE, FREE], [MIXED, MIXED, MIXED, MIXED], [MIXED, 3, 3, 3]])
+    assert labels.join_along(table, 1).tolist() == [1, MIXED, MIXED, MIXED]
+    assert labels.join_along(table, 0).tolist() == [MIXED, MIXED, MIXED, MIXED]

@@ -1,0 +1,320 @@
+"""Hierarchies as PyMC users write them, found in the graph and integrated out: densities, draws and names."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.diagnostics.latents import with_latents
+from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.values import PYTHON
+
+pytestmark = [
+    pytest.mark.needs_jit,  # PyTensor's numba backend cannot do without the compiler
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),  # of PyMC's initial point of a covariance
+]
+
+G, N = 4, 24
+rng = np.random.default_rng(5)
+GROUP = np.array([0, 1, 3, 3, *rng.integers(G, size=N - 4)])
+KIND, X = rng.integers(3, size=N), rng.normal(size=N)
+W, E = rng.normal(size=G), rng.uniform(0.5, 2.0, N)
+Y = 1.0 + 0.7 * rng.normal(size=G)[GROUP] + 0.5 * X + rng.normal(size=N)
+COORDS = {"group": ["a", "b", "c", "d"], "effect": ["intercept", "slope"]}
+
+
+def correlated():
+    chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
+    return chol
+
+
+def centred(mu, s):
+    return pm.Normal("b", mu, s, dims="group")[GROUP]
+
+
+def slopes(mu, s):
+    z, w = pm.Normal("z", dims="group"), pm.Normal("w", 0.3, pm.HalfNormal("sw"), dims="group")
+    return mu + z[GROUP] * s + w[GROUP] * X
+
+
+def correlated_slopes(mu, s):
+    b = pm.Deterministic("b", (correlated() @ pm.Normal("z", dims=("effect", "group"))).T, dims=("group", "effect"))
+    return mu + b[GROUP, 0] + b[GROUP, 1] * X * s
+
+
+def correlated_rows(mu, s):
+    b = pm.MvNormal("b", pt.stack([mu, s]), chol=correlated(), dims=("group", "effect"))
+    return (b[GROUP] * np.column_stack([np.ones(N), X])).sum(axis=1)
+
+
+def crossed(mu, s):
+    kinds = pm.Normal("kinds", 0.0, pm.HalfNormal("s_kind"), shape=3)
+    return mu + pm.Normal("z", dims="group")[GROUP] * s + kinds[KIND]
+
+
+def nested(mu, s):
+    outer = pm.Normal("outer", mu, pm.HalfNormal("s_outer"), shape=2)
+    return pm.Normal("b", outer[[0, 0, 1, 1]], s, dims="group")[GROUP]
+
+
+def scales_by_kind(mu, s):
+    scales = pm.HalfNormal("scales", shape=2)
+    return mu + s * (scales[[0, 1, 0, 1]] * pm.Normal("z", dims="group"))[GROUP]
+
+
+def a_table(mu, s):
+    b = pm.Normal("b", mu, s, shape=(G, 1))
+    return b + X.reshape(G, N // G)
+
+
+WRITTEN = {
+    "centred": (centred, ["b"]),
+    "scaled, then picked": (lambda mu, s: (mu + s * pm.Normal("z", dims="group"))[GROUP], ["z"]),
+    "picked, then scaled": (lambda mu, s: mu + pm.Normal("z", dims="group")[GROUP] * s, ["z"]),
+    "named": (
+        lambda mu, s: pm.Deterministic("b", mu + s * pm.Normal("z", dims="group"), dims="group")[GROUP],
+        ["z", "b"],
+    ),
+    "predictors of groups": (
+        lambda mu, s: pm.Normal("b", mu + pm.Normal("gamma") * W, s, dims="group")[GROUP],
+        ["b"],
+    ),
+    "without group d": (lambda mu, s: mu + s * pm.Normal("z", dims="group")[GROUP % 3], ["z"]),
+    "rows without a group": (
+        lambda mu, s: mu + s * pt.concatenate([pt.zeros(1), pm.Normal("z", dims="group")])[GROUP],
+        ["z"],
+    ),
+    "slopes": (slopes, ["z", "w"]),
+    "correlated slopes": (correlated_slopes, ["z", "b"]),
+    "correlated rows": (correlated_rows, ["b"]),
+    "crossed": (crossed, ["z"]),
+    "nested": (nested, ["b"]),
+    "scales by kind": (scales_by_kind, ["z"]),
+    "a table": (a_table, ["b"]),
+}
+SCALES = {
+    "uniform": lambda: pm.Uniform("s", 0.0, 5.0),
+    "half-Cauchy": lambda: pm.HalfCauchy("s", 1.0),
+    "inverse gamma": lambda: pm.InverseGamma("s", 3.0, 1.0),
+    "a logarithm": lambda: pm.math.exp(pm.Normal("log_s")),
+    "a precision": lambda: 1.0 / pm.math.sqrt(pm.Gamma("precision", 2.0, 1.0)),
+}
+NOISES = {
+    "parameter": lambda: pm.HalfNormal("tau", 2.0),
+    "known": lambda: E,
+    "parameter times known": lambda: pm.Exponential("tau", 1.0) * E,
+}
+
+
+def hierarchy(written="named", scale="half-Cauchy", noise="parameter", observed=Y):
+    with pm.Model(coords=COORDS) as model:
+        mu, s = pm.Normal("mu", 0.5, 2.0), SCALES[scale]()
+        mean = WRITTEN[written][0](mu, s)
+        observed = observed.reshape(G, N // G) if written == "a table" else observed
+        pm.Normal("y", mean, NOISES[noise](), observed=observed)
+    return model
+
+
+def schools(centred):
+    y, error = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 5.0), pm.HalfCauchy("tau", 5.0)
+        if centred:
+            theta = pm.Normal("theta", mu, tau, shape=8)
+        else:
+            theta = pm.Deterministic("theta", mu + tau * pm.Normal("z", shape=8))
+        pm.Normal("y", theta, error, observed=y)
+    return model
+
+
+def by_the_model(model, target, theta):
+    """Return the log density of a model, integrated over normal effects by its own values and gradients."""
+    coordinates, point, jacobian = target.coordinates, {}, 0.0
+    constrained = target.variables.unpack(theta)
+    for v in coordinates.free:
+        value, s = theta[coordinates.places[v] :][: np.size(constrained[v.name])], constrained[v.name]
+        if v in coordinates.signed:
+            upper = 5.0 if "Uniform" in type(v.owner.op).__name__ else np.inf
+            value = np.log(s) - (np.log(upper - s) if np.isfinite(upper) else 0.0)
+            jacobian += np.sum(np.log(s) + (np.log1p(-s / upper) if np.isfinite(upper) else 0.0))
+        point[model.rvs_to_values[v].name] = np.reshape(value, model.initial_point()[model.rvs_to_values[v].name].shape)
+    effects = [model.rvs_to_values[v] for v in target.groups.axes]
+    shapes = [np.shape(model.initial_point()[v.name]) for v in effects]
+    stops = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    density = model.compile_fn([model.logp(), *pytensor.grad(model.logp(), effects)], mode=PYTHON)
+
+    def at(a):
+        pieces = np.split(a, stops[:-1])
+        full = {v.name: piece.reshape(shape) for v, piece, shape in zip(effects, pieces, shapes, strict=True)}
+        value, *slopes = density({**point, **full})
+        return float(value), np.concatenate([np.ravel(slope) for slope in slopes])
+
+    value, slope = at(np.zeros(stops[-1]))
+    precision = np.array([slope - at(row)[1] for row in np.eye(stops[-1])])
+    log_det = np.linalg.slogdet(precision / (2.0 * np.pi))[1]
+    return value + 0.5 * slope @ np.linalg.solve(precision, slope) - 0.5 * log_det - jacobian
+
+
+def log_density(target, theta):
+    compiled = target.compile()
+    return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, target.n_obs).sum()
+
+
+def check(model, n_points=2):
+    target = integrated(model)
+    points = np.random.default_rng(1)
+    for _ in range(n_points):
+        theta = target.initial_point() + points.normal(scale=0.5, size=target.variables.size)
+        if target.coordinates.signed:  # either sign is the same
+            turned = theta.copy()
+            for v in target.coordinates.signed:
+                turned[target.coordinates.places[v]] *= -1.0
+            assert log_density(target, turned) == pytest.approx(log_density(target, theta), rel=1e-10)
+        assert log_density(target, theta) == pytest.approx(by_the_model(model, target, theta), rel=1e-7)
+    return target
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_the_density_is_the_integral_of_the_models_own(written):
+    target = check(hierarchy(written))
+    names = [*target.name_latents(target.initial_point()[None], np.zeros((1, G, target.n_effects)), np.arange(G))]
+    assert names == WRITTEN[written][1]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_scales_of_any_prior(scale):
+    target = check(hierarchy(scale=scale))
+    assert [v.name for v in target.coordinates.signed] == (["s"] if scale in ("uniform", "half-Cauchy") else [])
+    assert target.keeps_kernels == (scale in ("uniform", "half-Cauchy", "inverse gamma"))
+
+
+@pytest.mark.parametrize("noise", ["known", "parameter times known"])
+def test_noises(noise):
+    check(hierarchy(noise=noise))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_eight_schools(centred):
+    target = check(schools(centred))
+    assert target.n_obs == 8 and target.variables.size == 2
+    assert target.sentence.endswith("of 8 groups integrated out in closed form; tau moves with either sign")
+
+
+@pytest.mark.parametrize("model", [hierarchy("slopes"), hierarchy("correlated slopes", "a logarithm")])
+def test_gradients_are_those_of_the_density(model):
+    target = integrated(model)
+    theta = target.initial_point() + 0.1
+    gradient = target.compile_gradient()
+    found = full_gradient(gradient, theta)
+    gradient.add_prior_gradient(theta, found)
+    steps = 1e-5 * np.eye(len(theta))
+    expected = [(log_density(target, theta + h) - log_density(target, theta - h)) / 2e-5 for h in steps]
+    assert found == pytest.approx(np.array(expected), rel=1e-5, abs=1e-5)
+
+
+def test_effects_come_back_with_the_law_that_the_model_gives_them():
+    """Means and covariances of b given theta against the model's own joint density, which is normal in b."""
+    model = hierarchy("correlated rows")
+    target = integrated(model)
+    theta = target.initial_point() + 0.3
+    drawn = target.draw_latents(np.random.default_rng(0), np.tile(theta, (20_000, 1)), np.arange(G))
+    dims, b = target.name_latents(np.tile(theta, (20_000, 1)), drawn, np.arange(G))["b"]
+    assert dims == ("group", "effect")
+    known = {v.name: target.variables.unpack(theta)[v.name] for v in target.coordinates.free}
+    a = pt.dvector("a")
+    rv = model["b"]
+    replaced = {model.rvs_to_values[rv]: a.reshape((G, 2))}
+    for v in target.coordinates.free:
+        transform, value = model.rvs_to_transforms[v], known[v.name]
+        value = value if transform is None else transform.forward(pt.as_tensor(value), *v.owner.inputs).eval()
+        replaced[model.rvs_to_values[v]] = pt.as_tensor(value)
+    [density] = pytensor.graph.replace.clone_replace([model.logp()], replaced, rebuild_strict=False)
+    slope = pytensor.function([a], pytensor.grad(density, a), mode=PYTHON)
+    precision = np.array([slope(np.zeros(8)) - slope(row) for row in np.eye(8)])
+    cov = np.linalg.inv(precision)
+    mean = cov @ slope(np.zeros(8))
+    z = (b.reshape(-1, 8).mean(axis=0) - mean) / np.sqrt(np.diag(cov) / 20_000)
+    assert np.abs(z).max() < 5.0  # false-fail rate 5e-6
+    ratio = b.reshape(-1, 8).var(axis=0) / np.diag(cov)
+    assert np.abs(ratio - 1.0).max() < 5.0 * np.sqrt(2.0 / 20_000)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Return a model, its target, and a short run of it."""
+    model = hierarchy("named")
+    target = amc.from_pymc(model)
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
+    settings = {"draws": 50, "tune": 20, "chains": 2, "random_seed": 1, "progressbar": False, "audit_every": None}
+    return model, target, amc.sample(target, sampler, **settings)
+
+
+def test_the_trace_has_the_models_names_and_predictions_use_them(run):
+    model, target, trace = run
+    assert isinstance(target, NormalGroupsOfPyMC)
+    posterior = trace.posterior
+    assert {name: posterior[name].dims[2:] for name in posterior.data_vars} == {
+        "mu": (),
+        "s": (),
+        "tau": (),
+        "z": ("group",),
+        "b": ("group",),
+    }
+    assert posterior["group"].values.tolist() == COORDS["group"]
+    np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
+    assert posterior.attrs["integrated"] == target.sentence and posterior.attrs["latents"] == "all groups"
+    with model:
+        predicted = pm.sample_posterior_predictive(trace, random_seed=1, progressbar=False)
+    residual = predicted.posterior_predictive["y"] - posterior["b"].values[..., GROUP]
+    spread = (residual / posterior["tau"]).std(dim=("chain", "draw"))
+    assert abs(float(spread.mean()) - 1.0) < 0.1  # z from the prior would make it larger by half
+
+
+def test_some_groups_are_drawn_later_as_in_a_run(run):
+    _, target, trace = run
+    found = amc.latents(trace, target, groups=["d", "a"])
+    assert found["group"].values.tolist() == ["d", "a"] and set(found.data_vars) == {"z", "b"}
+    np.testing.assert_allclose(found["b"], trace.posterior["mu"] + trace.posterior["s"] * found["z"])
+    with pytest.raises(InvalidInputError, match=r"the groups \['e'\] are none of the 4 groups"):
+        amc.latents(trace, target, groups=["e"])
+
+
+@pytest.mark.filterwarnings("ignore:The following trace variables were implicitly frozen")
+def test_effects_that_are_left_out_are_refused_by_name_where_pymc_would_draw_them_from_the_prior(run):
+    model, target, trace = run
+    bare = trace.copy()
+    bare["posterior"] = trace.posterior.to_dataset().drop_vars(["z", "b", "group"])
+    target.latents_wanted = ["b"]
+    try:
+        some = with_latents(bare, target)
+    finally:
+        target.latents_wanted = "auto"
+    assert some["latents"]["z"].shape == (2, 50, 1) and some.posterior["z"].isnull().all()
+    with model, pytest.raises(TypeError, match='"z"'):
+        pm.sample_posterior_predictive(some, random_seed=1, progressbar=False)
+
+
+def test_explain_says_what_is_integrated_out():
+    assert amc.explain(hierarchy()) == (
+        "y, 24 rows: z of 4 groups integrated out in closed form; s moves with either sign; "
+        "4 terms of 3 parameters are left"
+    )
+
+
+def test_changed_data_are_refused():
+    with pm.Model() as model:
+        group, y = pm.Data("group", GROUP), pm.Data("y_data", Y)
+        b = pm.Normal("b", 0.0, pm.HalfNormal("s"), shape=G)
+        pm.Normal("y", b[group], 1.0, observed=y)
+    target = amc.from_pymc(model)
+    assert set(target.constant_data) == {"group"} and set(target.observed_data) == {"y"}
+    with model:
+        pm.set_data({"y_data": Y + 1.0})
+    with pytest.raises(InvalidInputError, match="were changed"):
+        target.compile()

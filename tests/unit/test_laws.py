@@ -1,0 +1,202 @@
+"""Laws of acceptance tests: bounds, ends of ranges, ties, ways to draw the looks, what audits and heavy tails say."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import expit, ndtr
+
+from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.acceptance.laws.audits import expected_errors, share_of_heavy_draws, wrong_decisions
+from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.correction import correction_distribution
+from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error, tolerance_stop_error, type_one_error
+from approxmcmc.acceptance.laws.probability import mean_over_orders, number_of_orders, orders
+from approxmcmc.acceptance.laws.recursion import probability_above, sequential_test_error
+from approxmcmc.engine.terms.moments import merge, reset
+from approxmcmc.errors import InvalidInputError
+from tests.planting import plain
+
+TERMS = np.random.default_rng(0).normal(size=50)
+
+
+def test_the_error_of_the_correction_is_added_to_the_bound():
+    """6.4 E|X|^3 + 2 E|X| of the standardised terms, over sqrt(b)."""
+    X = np.abs(TERMS - TERMS.mean()) / TERMS.std()
+    bare = (6.4 * (X**3).mean() + 2.0 * X.mean()) / 10.0
+    assert minibatch_barker_error_bound(TERMS, 100, correction_error=0.25) == pytest.approx(bare + 0.25)
+
+
+def test_the_bound_of_running_moments_adds_it_as_well():
+    """6.4 sqrt(kurtosis) + 2, over sqrt(n)."""
+    moments = np.zeros(16)
+    plain(reset)(moments)
+    plain(merge)(moments, TERMS, len(TERMS))
+    kurtosis = ((TERMS - TERMS.mean()) ** 4).mean() / TERMS.var() ** 2
+    expected = (6.4 * math.sqrt(kurtosis) + 2.0) / math.sqrt(50.0) + 0.25
+    assert plain(bound_from_moments)(moments, 0.25) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("terms", [[], [1.0], [[1.0, 2.0]], [1.0, math.inf], [1.0, math.nan], [2.0, 2.0]], ids=str)
+def test_terms_that_have_no_spread_are_refused(terms):
+    with pytest.raises(InvalidInputError, match="two or more finite numbers"):
+        minibatch_barker_error_bound(terms, 100)
+
+
+@pytest.mark.parametrize("rate", [-0.5, -1e-9, 1.5, math.nan])
+def test_a_rate_that_is_no_probability_is_refused(rate):
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        epsilon_for_type_one_error(rate, batch_size=50, n_obs=500)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2])
+def test_the_epsilon_of_a_rate_has_that_rate(rate):
+    settings = {"batch_size": 50, "n_obs": 500}
+    epsilon = epsilon_for_type_one_error(rate, **settings)
+    assert type_one_error(epsilon=epsilon, **settings) == pytest.approx(rate, abs=1e-7)
+
+
+def test_at_a_tie_the_probability_to_decide_above_is_the_error():
+    """Both are the share of early stops on one side, and above it they add up to 1."""
+    settings = {"epsilon": 0.05, "batch_size": 50, "n_obs": 500}
+    at = np.array([-1.0, 0.0, 1.0])
+    above, error = probability_above(at, **settings), np.asarray(sequential_test_error(at, **settings)["error"])
+    assert above[1] == pytest.approx(error[1]) and above[0] == pytest.approx(error[0])
+    assert above[0] + above[2] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("points", [2, 1])
+def test_a_ridge_of_fewer_than_three_points_is_refused(points):
+    with pytest.raises(InvalidInputError, match="points at least 3"):
+        correction_distribution(1.0, method="ridge", points=points)
+
+
+def test_the_narrowest_noise_and_three_points_are_taken():
+    assert correction_distribution(0.1, method="nnls").sigma == 0.1
+    assert len(correction_distribution(1.0, method="ridge", points=3).atoms) <= 3
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.3])
+def test_the_ridge_by_its_equation(sigma):
+    """(M'M + lambda I)^-1 M'v on 101 points of [-20, 20]; negative weights are 0, and the others add up to 1."""
+    found = correction_distribution(sigma, method="ridge", regularisation=10.0, points=101)
+    grid = np.linspace(-20.0, 20.0, 101)
+    M = ndtr((grid[:, None] - grid) / sigma)
+    weights = np.maximum(np.linalg.solve(M.T @ M + 10.0 * np.eye(101), M.T @ expit(grid)), 0.0)
+    keep = weights > 1e-12
+    np.testing.assert_allclose(found.atoms, grid[keep], atol=1e-12)
+    np.testing.assert_allclose(found.weights, weights[keep] / weights[keep].sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("looks", "ways"), [([4], 1), ([2, 4], 6), ([1, 3, 6], 60), ([1, 2, 3, 4], 24)])
+def test_every_way_to_draw_the_looks_comes_once(looks, ways):
+    """Those of all orders of the data, each look sorted."""
+    found = list(orders(np.array(looks)))
+    assert len(found) == len(set(found)) == ways == round(number_of_orders(np.array(looks)))
+    cuts = list(itertools.pairwise([0, *looks]))
+    expected = {tuple(tuple(sorted(p[a:b])) for a, b in cuts) for p in itertools.permutations(range(looks[-1]))}
+    assert set(found) == expected
+
+
+def test_the_mean_over_them():
+    first = mean_over_orders(np.array([2, 4]), lambda order: np.array([order[0][0], 1.0]))
+    assert first.tolist() == [pytest.approx(4 / 6), 1.0]  # the smaller of two of 0 to 3: 0, 0, 0, 1, 1, 2
+
+
+def test_too_many_to_count_are_infinitely_many():
+    assert number_of_orders(np.arange(1, 1001)) == math.inf
+    assert number_of_orders(np.array([500, 1000])) == pytest.approx(math.comb(1000, 500))
+
+
+def stats(ratios=((0.4, 0.5), (0.3, 0.9)), **attrs):
+    """Return the records of two chains of two draws with these ratios; one of 0.5 is not heavy."""
+    return xr.Dataset({"max_term_ratio": (("chain", "draw"), np.array(ratios))}, attrs=attrs)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.06])
+def test_draws_are_counted(ratio):
+    assert share_of_heavy_draws(stats(setup_variance_ratio=ratio)) == share_of_heavy_draws(stats()) == 0.25
+
+
+def test_small_residuals_say_nothing():
+    assert share_of_heavy_draws(stats(setup_variance_ratio=0.05)) == 0.0
+
+
+def test_nor_do_draws_that_were_audited():
+    assert share_of_heavy_draws(stats().assign(audited_kurtosis=3.0)) == 0.0
+
+
+def test_nor_none_at_all():
+    assert share_of_heavy_draws(stats(ratios=((), ()))) == 0.0
+    assert share_of_heavy_draws(stats().drop_vars("max_term_ratio")) == 0.0
+
+
+@pytest.mark.parametrize(("heavy", "warns"), [(1, False), (2, True), (20, True)])
+def test_the_t_test_warns_from_a_tenth_of_the_draws_on(heavy, warns):
+    records = stats(ratios=[[0.9] * heavy + [0.1] * (20 - heavy)])
+    counts = dict.fromkeys(("decisions_audited", "wrong_decisions"), xr.zeros_like(records["max_term_ratio"], int))
+    assert bool(SequentialTTest().problems(records.assign(counts))) == warns
+
+
+LOOKS = {"batch_size": 20, "growth": 2.0, "boundary_shape": 0.4}
+LAW = LOOKS | {"epsilon": 0.05, "n_obs": 100}
+
+
+def stats_of(attrs=None, **columns):
+    """Return a group of one chain."""
+    values = {name: (("chain", "draw"), np.atleast_2d(value)) for name, value in columns.items()}
+    return xr.Dataset(values, attrs={"n_obs": 100} | (attrs or {}))
+
+
+def expected(stats, tol=0.0):
+    """Return the errors of the chain's draws."""
+    return expected_errors(stats, epsilon=0.05, tol=tol, **LOOKS)[0]
+
+
+def test_the_error_is_that_of_the_recursion():
+    """At either sign, interpolated; from 6 on that of 6."""
+    mu_std = np.array([0.0, -0.3, 1.21, 2.77, -4.4, 5.49, 5.97, 7.0])
+    exact = sequential_test_error(np.minimum(np.abs(mu_std), 6.0), **LAW)["error"]
+    np.testing.assert_allclose(expected(stats_of(audited_mu_std=mu_std)), exact, rtol=0.02)
+
+
+def test_draws_are_judged_by_an_epsilon_of_their_own():
+    stats = stats_of(audited_mu_std=[1.0, 1.0, 1.0, np.nan], epsilon=[0.05, 0.2, np.nan, 0.2])
+    exact = [float(sequential_test_error(1.0, **LAW | {"epsilon": each})["error"]) for each in (0.05, 0.2)]
+    np.testing.assert_allclose(expected(stats), [*exact, np.nan, np.nan], rtol=0.02)
+
+
+def test_nothing_is_expected_where_nothing_was_audited():
+    assert expected_errors(stats_of(x=[0.0]), epsilon=0.05, tol=0.0, **LOOKS) is None
+    assert expected_errors(stats_of(audited_mu_std=[np.nan]), epsilon=0.05, tol=0.0, **LOOKS) is None
+    kept = stats_of({"audit_policy": "auto"}, audited_mu_std=[1.0])
+    assert expected_errors(kept, epsilon=0.05, tol=0.1, **LOOKS) is None
+    assert expected_errors(kept, epsilon=0.05, tol=0.0, **LOOKS) is not None
+
+
+@pytest.mark.parametrize("core", [0, 7])
+def test_a_stop_by_tolerance_adds_the_error_of_its_look(core):
+    """Looks at 20 and 60 terms beside the core; then a draw of no decision, and one of two, which adds a quarter."""
+    stats = stats_of(
+        {"setup_core_rows": core} if core else {},
+        audited_mu_std=[1.0, 1.0, 1.0, 1.0, 1.0],
+        decisions_made=[1, 1, 1, 0, 2],
+        tolerance_stops=[0, 1, 1, 0, 1],
+        datapoints_touched=np.array([100, 20, 60, 0, 80]) + core,
+    )
+    added = expected(stats, tol=0.1) - expected(stats)
+    looks = [float(tolerance_stop_error(1.0, look, **LAW)) for look in (0, 1)]
+    np.testing.assert_allclose(added, [0.0, *looks, 0.0, 0.25], rtol=1e-2)
+    assert 0.01 < looks[1] < looks[0] - 0.01
+
+
+@pytest.mark.parametrize(
+    ("wrong", "audited", "lower"),
+    [(0, 1000, 0.0), (1, 49, 0.0), (1, 50, 1.0 - 0.999 ** (1 / 50)), (50, 50, 0.001**0.02)],
+)
+def test_the_lower_limit_of_a_rate(wrong, audited, lower):
+    """The root of P(at least so many) = 0.001; 0 without a wrong one, and below 50 audits."""
+    found = wrong_decisions(stats_of(wrong_decisions=[wrong], decisions_audited=[audited]))
+    assert found == (wrong, audited, pytest.approx(lower, rel=1e-9))
