@@ -15,7 +15,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.interop.any_model import as_target
+from approxmcmc.interop.any_model import as_target, in_terms_of
 from approxmcmc.output.book import open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
@@ -51,7 +51,7 @@ def sample(
     ----------
     target
         The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``, or a
-        ``pymc.Model`` (see `from_pymc`).
+        ``pymc.Model`` (see `from_pymc`), or a ``bambi.Model``, whose trace then has the variables of its formula.
     sampler
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: what
         answers first, by the trials of `choose_sampler`; a line on the terminal and the attribute ``chosen`` say what
@@ -159,8 +159,9 @@ def sample(
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
     compiled_before = compiled_so_far().seconds
+    given = target
     with told_of_compiling(progressbar):
-        target = as_target(target)
+        target = as_target(given)
     nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
     if draws is None and target_ess is None:
         draws = 1000
@@ -199,13 +200,13 @@ def sample(
             asked = what_was_asked(target, sampler, settings, initvals)
             book = open_book(checkpoint, asked, any_seed=random_seed is None)
             if book.trace is not None:
-                return with_latents(book.trace, target)
+                return in_terms_of(given, with_latents(book.trace, target))
             settings = settings._replace(seed=book.asked["seed"])
         plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return with_latents(trace, target)
+    return in_terms_of(given, with_latents(trace, target))
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:

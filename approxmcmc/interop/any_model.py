@@ -1,12 +1,36 @@
-"""What users give as a posterior: a target, or a PyMC model, which becomes one."""
+"""What users give as a model: a target of the library, a PyMC model, or a formula of Bambi."""
 
 from typing import Any
 
+import xarray as xr
+
 
 def as_target(given: Any) -> Any:
-    """Return the target of a PyMC model, anything else as it is; `pymc` is not imported to find out which it is."""
-    if any(kind.__name__ == "Model" and kind.__module__.startswith("pymc.") for kind in type(given).__mro__):
+    """Return the target of a model of PyMC or Bambi, anything else as it is; neither is imported to tell them apart."""
+    if is_bambi(given):
+        from approxmcmc.interop.bambi import pymc_model
+
+        given = pymc_model(given)
+    if _is_model_of(given, "pymc"):
         from approxmcmc.interop.whole_model import target_of
 
         return target_of(given)
     return given
+
+
+def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
+    """Return a trace in the variables of the model that the user gave: those of a formula, or as it is."""
+    if not is_bambi(given):
+        return trace
+    from approxmcmc.interop.bambi import in_terms_of_formula
+
+    return in_terms_of_formula(trace, given)
+
+
+def is_bambi(given: Any) -> bool:
+    """Whether a model is a ``bambi.Model``."""
+    return _is_model_of(given, "bambi")
+
+
+def _is_model_of(given: Any, library: str) -> bool:
+    return any(kind.__name__ == "Model" and kind.__module__.startswith(f"{library}.") for kind in type(given).__mro__)

@@ -9,11 +9,6 @@ from typing import Any
 import xarray as xr
 
 
-def is_bambi(model: Any) -> bool:
-    """Whether a model is Bambi's; `bambi` is not imported to find out."""
-    return any(kind.__name__ == "Model" and kind.__module__.startswith("bambi.") for kind in type(model).__mro__)
-
-
 def pymc_model(model: Any) -> Any:
     """Return the PyMC model of a Bambi model, which is built if it was not."""
     if not model.built:

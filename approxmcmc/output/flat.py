@@ -13,12 +13,18 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
     Raises
     ------
     InvalidInputError
-        If it is no trace, lacks a variable of the target, or has one of another shape.
+        If it is no trace, lacks a variable of the target or has one of another shape, or is that of a Bambi formula.
     """
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         groups = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
         raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {groups}")
     posterior, found = trace["posterior"].to_dataset(), {}
+    if posterior.attrs.get("modeling_interface") == "bambi":  # its intercept is another number under the same name
+        raise InvalidInputError(
+            f"{target!r} needs draws of its own variables, and the trace has the variables of a Bambi formula. Sample "
+            "the PyMC model, amc.sample(formula.backend.model), or use Bambi's own functions, such as "
+            "formula.compute_log_likelihood(trace)"
+        )
     for name, shape in target.variables.shapes.items():
         if name not in posterior:
             raise InvalidInputError(

@@ -1,0 +1,80 @@
+"""Formulas of Bambi: traces with the variables of `fit`, which its `predict` reads."""
+
+import bambi
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import approxmcmc as amc
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.any_model import as_target, in_terms_of
+from approxmcmc.interop.bambi import pymc_model
+from approxmcmc.output.flat import flat_draws
+
+# pandas 3 warns of how Bambi's formulas select columns of text
+pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility:DeprecationWarning")
+N = 40
+
+
+@pytest.fixture
+def model(rng):
+    frame = pd.DataFrame(
+        {
+            "y": np.arange(N) % 3 == 0,
+            "x": rng.normal(loc=5.0, size=N),
+            "kind": np.array(["a", "b"])[np.arange(N) % 2],
+            "site": np.array(["u", "v", "w", "z"])[np.arange(N) % 4],
+        }
+    )
+    return bambi.Model("y ~ x + kind + (1|site)", frame.astype({"y": int}), family="bernoulli")
+
+
+@pytest.fixture
+def trace(model, rng):
+    """Return a trace of the PyMC model as `sample` draws it: no deterministic, the intercept of centred predictors."""
+    inner = pymc_model(model)
+    sizes = {"Intercept": (), "x": (), "kind": (1,), "1|site_sigma": (), "1|site_offset": (4,)}
+    axes = {"kind": ["kind_dim"], "1|site_offset": ["site__factor_dim"]}
+    assert {variable.name for variable in inner.free_RVs} == set(sizes)
+    posterior = xr.Dataset(
+        {
+            name: (("chain", "draw", *axes.get(name, ())), np.abs(rng.normal(size=(2, 5, *shape))))
+            for name, shape in sizes.items()
+        },
+        {axis: list(inner.coords[axis]) for axis in ("kind_dim", "site__factor_dim")} | {"chain": [0, 1]},
+        {"seed": 3},
+    )
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
+@pytest.mark.needs_jit
+def test_a_trace_gets_the_effects_and_the_intercept_of_the_predictors_as_given(model, trace):
+    before = trace["posterior"].to_dataset()
+    found = in_terms_of(model, trace)["posterior"]
+    np.testing.assert_allclose(found["1|site"], before["1|site_sigma"] * before["1|site_offset"])
+    X = np.column_stack([model.data["x"], model.data["kind"] == "b"])
+    slopes = np.concatenate([before["x"].values[..., None], before["kind"].values], axis=-1)
+    np.testing.assert_allclose(found["Intercept"], before["Intercept"].values - slopes @ X.mean(0))
+    assert "1|site_offset" not in found
+    assert found.attrs["seed"] == 3
+    predicted = model.predict(tree_of(found), inplace=False)["posterior"]["p"]
+    eta = found["Intercept"].values[..., None] + slopes @ X.T + found["1|site"].values[..., np.arange(N) % 4]
+    np.testing.assert_allclose(predicted, 1.0 / (1.0 + np.exp(-eta)))
+
+
+def tree_of(posterior):
+    """Return a tree with this posterior alone, as a plot or `predict` takes it."""
+    return xr.DataTree.from_dict({"posterior": posterior.to_dataset()})
+
+
+@pytest.mark.needs_jit
+def test_what_evaluates_the_target_refuses_such_a_trace(model, trace):
+    target = amc.from_pymc(pymc_model(model), integrate=False)
+    with pytest.raises(InvalidInputError, match="variables of a Bambi formula"):
+        flat_draws(in_terms_of(model, trace), target)
+
+
+def test_other_models_and_their_traces_are_left_as_they_are(trace):
+    assert in_terms_of(object(), trace) is trace
+    assert as_target(3) == 3
