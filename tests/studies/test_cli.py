@@ -328,8 +328,9 @@ def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeyp
     code, out, _ = approxmcmc("warm")
     assert code == 0 and set(sampled) == {name.partition(",")[0] for name in warm.examples()}
     lines = out.splitlines()
-    assert len(lines) == len(sampled) + 2 and all("1 kernel compiled" in line for line in lines[1:-1])
-    assert lines[-1].startswith(f"{len(sampled)} kernels compiled") and lines[-1].endswith("MB")
+    counts = [int(re.search(r"(\d+) kernels? compiled", line)[1]) for line in lines[1:]]
+    assert len(counts) == len(sampled) + 1 and min(counts) > 0  # to make a target may compile as well
+    assert counts[-1] == sum(counts[:-1]) and lines[-1].endswith("MB")
 
 
 def test_warm_may_be_interrupted(approxmcmc, monkeypatch):

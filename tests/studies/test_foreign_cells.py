@@ -147,7 +147,7 @@ def test_the_users_own_code_is_part_of_a_cells_identity():
             bases=(ForeignWalk,),
             frozen=True,
             eq=False,
-            namespace={"run": lambda self, target, **k: None},
+            namespace={"run": lambda self, target, **k: None, "__module__": __name__},
         )(),
     )
     assert one.to_dict() == other.to_dict()

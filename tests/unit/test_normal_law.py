@@ -58,7 +58,7 @@ NOT_FOUND = {
 def target(write):
     with pm.Model() as model:
         write()
-    return amc.from_pymc(model)
+    return amc.from_pymc(model, integrate=False)
 
 
 def total(one, theta):

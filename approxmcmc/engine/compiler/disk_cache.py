@@ -102,8 +102,11 @@ class ContentCache(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """Folder of the files."""
-        return str(cache_folder())
+        """Folder of the files; empty without a home folder, where nothing is kept."""
+        try:
+            return str(cache_folder())
+        except FileNotFoundError:
+            return ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
