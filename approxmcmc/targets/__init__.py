@@ -22,7 +22,6 @@ from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.statistics.regression import LinearRegression
-from approxmcmc.targets.tables import TableRegression
 from approxmcmc.targets.user import Target
 
 __all__ = [
@@ -47,7 +46,6 @@ __all__ = [
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",
-    "TableRegression",
     "Target",
     "Treatment",
     "alarm_network",

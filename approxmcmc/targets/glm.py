@@ -62,10 +62,15 @@ class GLMTarget(LinearTarget):
     """
 
     def __new__(cls, loglik_eta: Any = None, X: Any = None, y: Any = None, **settings: Any) -> Any:
-        """Return a generalised linear model, of a table with categories if X is one."""
+        """Return a generalised linear model: a `TableRegression` if X is a table with categories."""
         if cls is not GLMTarget or not categorical_columns(X):
             return super().__new__(cls)
-        return _glm_of_table(loglik_eta, X, y, **settings)
+        if bounds := [name for name in settings if name.endswith("_bound")]:
+            raise InvalidInputError(
+                f"GLMTarget: {bounds} are for X as an array of numbers; a table with columns of text or categories "
+                "takes none. Leave them out, or give the columns as indicators"
+            )
+        return TableRegression(loglik_eta, X, y, who="GLMTarget", **settings)
 
     def __init__(
         self,
@@ -178,36 +183,3 @@ class GLMTarget(LinearTarget):
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
-
-
-def _glm_of_table(
-    loglik_eta: Callable[[float, float], float],
-    X: Any,
-    y: Any,
-    *,
-    prior_scale: float = 1.0,
-    intercept: bool = False,
-    prior: Callable[..., float] | None = None,
-    coef_names: Sequence[str] | None = None,
-    derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None,
-    pymc_model: Callable[[], Any] | None = None,
-    **bounds: Any,
-) -> TableRegression:
-    """Return the model of a table with categories, which has no bounds for exact subsampling."""
-    if bounds:
-        raise InvalidInputError(
-            f"GLMTarget: {sorted(bounds)} are for X as an array of numbers; a table with columns of text or categories "
-            "takes none. Leave them out, or give the columns as indicators"
-        )
-    return TableRegression(
-        loglik_eta,
-        X,
-        y,
-        derivatives_eta=derivatives_eta,
-        intercept=intercept,
-        prior_scale=prior_scale,
-        prior=prior,
-        coef_names=coef_names,
-        pymc_model=pymc_model,
-        who="GLMTarget",
-    )

@@ -209,6 +209,13 @@ def _pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
     return (X[start : start + rows] for start in range(0, len(X), rows))
 
 
+def _bernoulli_of_pymc(eta: Any, y: np.ndarray) -> None:
+    """Add y to the PyMC model in whose context this is called."""
+    import pymc as pm
+
+    pm.Bernoulli("y", logit_p=eta, observed=y.astype(np.int32))
+
+
 class LogisticRegression(LinearTarget, BoundedTarget):
     """Bayesian logistic regression: y_i ~ Bernoulli(1 / (1 + exp(-x_i' beta))), beta_j ~ N(0, prior_scale^2).
 
@@ -217,7 +224,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
         sources (`approxmcmc.sources`), which are laid out in a local file and mapped. A table with columns of text or
-        categories makes a `TableRegression`: each such column is a variable of its own, with the effects of its levels
+        categories is taken by codes: each such column is a variable of its own, with the effects of its levels
         beside that of the first, the reference level.
     y
         Responses, shape (n,), in {0, 1} or {-1, 1}.
@@ -253,11 +260,24 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     second_derivative_bound = 0.25
     third_derivative_bound = 1.0 / (6.0 * math.sqrt(3.0))  # m (1 - m) (1 - 2 m) is largest at m = (1 + 1/sqrt(3)) / 2
 
-    def __new__(cls, X: Any = None, y: Any = None, *args: Any, **settings: Any) -> Any:
-        """Return a logistic regression, of a table with categories if X is one."""
+    def __new__(
+        cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
+    ) -> Any:
+        """Return a logistic regression: a `TableRegression` if X is a table with categories."""
         if cls is not LogisticRegression or not categorical_columns(X):
             return super().__new__(cls)
-        return _logistic_of_table(X, y, *args, **settings)
+        y = checked_array(response_source(y), "y", who="LogisticRegression").astype(np.float64)
+        return TableRegression(
+            _bernoulli_logit,
+            X,
+            cls.responses(y),
+            derivatives_eta=_bernoulli_logit_derivatives,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            pymc_law=_bernoulli_of_pymc,
+            who="LogisticRegression",
+            **settings,
+        )
 
     def __init__(
         self,
@@ -312,36 +332,5 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
             flat = np.isinf(self.prior.scale)
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-            pm.Bernoulli("y", logit_p=np.asarray(self.X, np.float64) @ beta, observed=self.y.astype(np.int32))
+            _bernoulli_of_pymc(np.asarray(self.X, np.float64) @ beta, self.y)
         return model
-
-
-def _logistic_of_table(
-    X: Any,
-    y: Any,
-    prior_scale: float = 1.0,
-    intercept: bool = False,
-    *,
-    prior: Callable[..., float] | None = None,
-    coef_names: Sequence[str] | None = None,
-) -> TableRegression:
-    """Return the logistic regression of a table with categories."""
-
-    def law(eta: Any, observed: np.ndarray) -> None:
-        import pymc as pm
-
-        pm.Bernoulli("y", logit_p=eta, observed=observed.astype(np.int32))
-
-    who = "LogisticRegression"
-    return TableRegression(
-        _bernoulli_logit,
-        X,
-        LogisticRegression.responses(checked_array(response_source(y), "y", who=who).astype(np.float64)),
-        derivatives_eta=_bernoulli_logit_derivatives,
-        intercept=intercept,
-        prior_scale=prior_scale,
-        prior=prior,
-        coef_names=coef_names,
-        pymc_law=law,
-        who=who,
-    )

@@ -34,12 +34,18 @@ class Posterior:
 
     def __init__(self, world: World, data: Any, rng: np.random.Generator) -> None:
         self.world, self.data = world, data
-        self.points = world.points(rng, POINTS)
-        log_weights = world.log_likelihood(self.points, data)
-        self.weights = np.exp(log_weights - log_weights.max())
-        self.weights /= self.weights.sum()
-        effective = 1.0 / (self.weights**2).sum()
-        assert effective > min(500.0, 0.01 * len(self.points)), f"{effective:.0f} points hold the posterior: too few"
+        for n_points in (POINTS, 16 * POINTS):  # the second for data of a theta in the tails of the prior
+            points = world.points(rng, n_points)
+            log_weights = world.log_likelihood(points, data)
+            weights = np.exp(log_weights - log_weights.max())
+            weights /= weights.sum()
+            effective = 1.0 / (weights**2).sum()
+            if enough := effective > min(500.0, 0.01 * len(points)):
+                break
+        assert enough, f"{effective:.0f} points hold the posterior: too few"
+        heavy = weights > 0.0 if world.prior is None else weights > 1e-12 * weights.max()
+        self.points, log_weights = points[heavy], log_weights[heavy]
+        self.weights = weights[heavy] / weights[heavy].sum()
         self.mean = self.weights @ self.points
         centred = self.points - self.mean
         self.whiten = np.linalg.inv(np.linalg.cholesky((centred * self.weights[:, None]).T @ centred))

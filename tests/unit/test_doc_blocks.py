@@ -76,6 +76,7 @@ def field():
 
 
 COMPILED = {  # graphs whose normaliser is enumerated, or which are simulated: minutes in plain Python; models of PyMC
+    "hierarchies.md",
     "large_data.md",
     "samplers/doubly_intractable_targets.md",
     "samplers/noisy_monte_carlo.md",

@@ -200,6 +200,8 @@ def must_run(parts, target):
     is_free = isinstance(test, amc.AlwaysAccept)
     if isinstance(move, UNCORRECTED) and not is_free:
         return False
+    if any(getattr(member, "batch_size", 1) > target.n_obs for member in move.members):
+        return False  # an outcome of a linear regression is one term
     if isinstance(getattr(test, "test", test), THINNED) and type(target).__name__ in WITHOUT_DIFFERENCES:
         return False
     if any(isinstance(each, amc.SurrogateTransition) for each in move.members):

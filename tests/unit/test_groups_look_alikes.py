@@ -136,6 +136,7 @@ def test_who_asks_for_it_gets_the_reason():
         amc.from_pymc(make(), integrate=True)
 
 
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("kind", ["shared through a sum", "a smoothing matrix"])
 def test_the_check_by_numbers_sees_what_labels_overlook(kind, monkeypatch):
     """Planted bug: labels that join two groups to the second. The terms are then not those of the model."""
