@@ -139,7 +139,10 @@ def _levels(X: Any, name: str, *, who: str) -> Any:
     """Return a column as one with codes and labels; levels without a row are left out."""
     if isinstance(X, DataSource):
         return X[name]
-    column = X[name].astype("category").cat.remove_unused_categories()
+    try:
+        column = X[name].astype("category").cat.remove_unused_categories()
+    except TypeError as error:
+        raise InvalidInputError(f"{who}: column {name!r} holds neither numbers nor labels ({error})") from error
     if column.isna().any():
         row = int(np.flatnonzero(column.isna())[0])
         raise InvalidInputError(
