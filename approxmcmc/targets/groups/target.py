@@ -84,8 +84,6 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
 
     Attributes
     ----------
-    n_nodes
-        The number K.
     accuracy
         What the integral's error was found to be, in nats; see Notes.
     distance_to_model
@@ -175,7 +173,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of a group."""
+        """The number K of nodes of a group."""
         return int(self.data[4].shape[1])
 
     @property
