@@ -194,7 +194,7 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         enough=ENOUGH if nothing_asked else None,
     )
-    with arrays_hashed_once(), told_of_compiling(progressbar):  # nobody changes the data during this call
+    with arrays_hashed_once(), told_of_compiling(progressbar):  # the data do not change during this call
         book = None
         if checkpoint is not None:
             asked = what_was_asked(target, sampler, settings, initvals)

@@ -23,7 +23,7 @@ def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: s
 
 
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that notes its arguments on an error that is none of the package's."""
+    """Return a function that notes its arguments on an error that the package does not raise itself."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)

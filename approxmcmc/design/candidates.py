@@ -69,8 +69,8 @@ class Candidate:
     why_not
         Says why a target cannot have it, or nothing. Asked anew as more becomes known.
     law
-        Which law of the posterior it needs: the ``"mode"``, a ``"pilot"``, ``"fit"`` (the mode, or a pilot where there
-        is none), or none.
+        Which law of the posterior it needs: the ``"mode"``, a ``"pilot"``, ``"fit"`` (the mode, or a pilot if
+        there is no mode), or no law at all.
     parts
         What it compiles for a new model, beside the terms.
     seconds

@@ -121,11 +121,11 @@ class Situation:
         Raises
         ------
         IncompatibleError
-            When there is none, with the reason.
+            When no mode was found; the message has the reason.
         """
         if self.why_no_mode:
             raise IncompatibleError(self.why_no_mode)
-        return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # likewise
+        return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # kept as Any
 
     @property
     def pilot(self) -> Laplace:
@@ -134,7 +134,7 @@ class Situation:
 
     @property
     def fit(self) -> Laplace:
-        """The normal law at the mode, or that of a pilot where there is none."""
+        """The normal law at the mode, or that of a pilot if no mode was found."""
         return self.pilot if self.why_no_expansion else self.mode
 
     @property
@@ -152,7 +152,7 @@ class Situation:
     @property
     def core_rows(self) -> CoreRows:
         """The posterior with its core rows, shared by the candidates that differ in the test alone."""
-        return self._once(  # type: ignore[no-any-return]  # likewise
+        return self._once(  # type: ignore[no-any-return]  # kept as Any
             "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
         )
 

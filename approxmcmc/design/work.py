@@ -15,7 +15,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS, STATISTICS, TOUCHED, UPDATES
 
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
-# for each; of user's loops .3; of PyTensor's graphs .22 to .29, their gradients likewise.
+# for each; of user's loops .3; of PyTensor's graphs .22 to .29, and the same for their gradients.
 OPERATION = {"library": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9}
 BYTE = 0.012e-9  # seconds: what 1e5 rows of 50 columns, beyond the cache, take more than 1e4 rows
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
