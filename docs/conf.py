@@ -28,6 +28,7 @@ release = version_of("approxmcmc")
 
 extensions = [
     "mathml",
+    "results",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",

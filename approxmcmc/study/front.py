@@ -60,6 +60,9 @@ class Study(Declaration):
         interval over replicates and the difference.
     bias
         How biases are estimated without a gold standard (:class:`Bias`); None for none.
+    families
+        The family of each setting, where the page is to show who wins on each target; settings of one family share a
+        colour.
     presets
         Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
         ``paper`` that is not listed is the study as it stands.

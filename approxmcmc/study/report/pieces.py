@@ -6,7 +6,7 @@ prints the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: wh
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -27,12 +27,16 @@ class Figure:
         The matplotlib figure, or the SVG document that it became.
     data
         The plotted numbers; written as CSV next to the page.
+    marks
+        Words and table of the picture, as `approxmcmc.study.report.marks.marks_of` returns them, where `figure` can no
+        longer be asked; None otherwise.
     """
 
     title: str
     caption: str
     figure: "matplotlib.figure.Figure | str"
     data: "pd.DataFrame"
+    marks: "tuple[dict[str, Any], pd.DataFrame] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
