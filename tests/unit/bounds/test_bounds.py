@@ -549,7 +549,7 @@ def test_plot_bound_draws_what_exists():
     )
     drawn = amc.plot_bound(check, backend="none")
     assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
-    with pytest.raises(InvalidInputError, match="check_bound returns"):
+    with pytest.raises(InvalidInputError, match="a result of check_bound"):
         amc.plot_bound(check["verdict"].to_dataset(name="x"))
     with pytest.raises(InvalidInputError, match="knows the bounds"):
         amc.plot_bound(check, var_names=["b9"], backend="none")

@@ -152,7 +152,7 @@ def test_refusals(trace):
         amc.plot_decisions({})
     with pytest.raises(InvalidInputError, match=r"no records \['events'\]"):
         amc.plot_decisions(trace, var_names="events")
-    with pytest.raises(InvalidInputError, match="leave no draw"):
+    with pytest.raises(InvalidInputError, match="select no draw"):
         amc.plot_decisions(trace, coords={"draw": slice(9000, None)})
     with pytest.raises(InvalidInputError, match="the test that decided"):
         amc.plot_calibration(trace)
