@@ -50,7 +50,11 @@ def test_ranges(make, message):
             r"gradient_noise has shape \(2, 2\)",
         ),
         (SGHMC(0.1, 1.0, 5, gradient_noise=100.0 * np.eye(3)), lambda: logistic(50), "use friction of at least 5.11,"),
-        (SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)), lambda: logistic(50), "cools; use a smaller step_size"),
+        (
+            SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)),
+            lambda: logistic(50),
+            "friction removes; use a smaller step_size",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(proposal, target, message):
