@@ -1,6 +1,6 @@
 """Approximate and subsampling MCMC: what every step costs, how often it decides wrongly, and whether that pays.
 
-Names are resolved on first use, so that ``import approxmcmc`` loads none of the heavy libraries (PEP 562).
+Names are resolved on first use, so ``import approxmcmc`` does not load the heavy libraries (PEP 562).
 """
 
 import importlib

@@ -13,8 +13,8 @@ from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from tests import langevin as book
 from tests.models import logistic
-from tests.unit.test_bayesian_network import weather
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_bayesian_network import weather
+from tests.unit.targets.test_mrf import mixed
 
 N = 12
 X = np.random.default_rng(0).normal(size=(N, 2))

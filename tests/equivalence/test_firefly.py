@@ -7,7 +7,7 @@ import approxmcmc as amc
 from approxmcmc.sampling import recorder
 from tests.models import logistic
 from tests.pinned import pin
-from tests.unit.test_firefly import advance, start
+from tests.unit.samplers.test_firefly import advance, start
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
 

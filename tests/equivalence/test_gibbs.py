@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from tests.unit.test_bayesian_network import weather
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_bayesian_network import weather
+from tests.unit.targets.test_mrf import mixed
 
 SEED = 20140621
 SEQUENTIAL = amc.Gibbs(amc.SequentialTTest(0.1, 4))

@@ -223,5 +223,5 @@ class TestThinnedDraws:
 @pytest.mark.recompiles
 def test_weighted_draws_are_refused():
     sampler = amc.presets.sgld(amc.proposals.DecreasingStep(0.1, 1.0, 0.7), batch_size=10)
-    with pytest.raises(IncompatibleError, match="this sampler weighs its draws; give draws= or time_limit="):
+    with pytest.raises(IncompatibleError, match="this sampler weights its draws; give draws= or time_limit="):
         draw(sampler, target_ess=10)

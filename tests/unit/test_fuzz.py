@@ -21,7 +21,7 @@ from approxmcmc.contracts import Component
 from approxmcmc.errors import ApproxMCMCError
 from tests.fakes import fake_trace
 from tests.models import logistic
-from tests.unit.test_components import COMPONENTS
+from tests.unit.contracts.test_components import COMPONENTS
 
 pytestmark = pytest.mark.recompiles
 CASES = pytest.mark.parametrize("cases", [25, pytest.param(250, marks=pytest.mark.faults)])

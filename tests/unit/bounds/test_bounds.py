@@ -34,7 +34,7 @@ from approxmcmc.samplers.metropolis_hastings import replication
 from approxmcmc.samplers.metropolis_hastings.matrix import _scales
 from approxmcmc.samplers.noisy.matrix import _pairs
 from tests.models import logistic, normal_mean
-from tests.unit.test_gibbs import with_a_nan
+from tests.unit.samplers.test_gibbs import with_a_nan
 
 T = np.array([[0.9, 0.1], [0.2, 0.8]])
 field = amc.targets.BinaryMRF.random_triples

@@ -24,7 +24,7 @@ from approxmcmc.engine.terms import moments
 from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.errors import InvalidInputError
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 class TestIdentity:

@@ -12,7 +12,7 @@ from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.metropolis_hastings import matrix as of_decisions
 from tests.models import logistic, normal_mean
-from tests.unit.test_bayesian_network import weather
+from tests.unit.targets.test_bayesian_network import weather
 
 GRID = np.linspace(-0.6, 1.4, 4)
 N = 6

@@ -42,7 +42,7 @@ def test_a_library_that_is_broken_is_not_called_missing():
 
 
 def test_the_table_is_that_of_the_project():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, libraries in EXTRAS.items():
         listed = {re.match(r"[\w-]+", line)[0] for line in project["optional-dependencies"][name]}
         assert set(libraries.values()) == listed - {"approxmcmc"}

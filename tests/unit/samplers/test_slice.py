@@ -13,7 +13,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.slice import step
 from tests.models import logistic
 from tests.planting import plain
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_mrf import mixed
 
 
 @pytest.mark.parametrize(

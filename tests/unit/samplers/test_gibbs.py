@@ -18,8 +18,8 @@ from approxmcmc.samplers.gibbs.step import draw_by_states, make_draw_by_terms, m
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import logistic
 from tests.planting import plain
-from tests.unit.test_bayesian_network import weather
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_bayesian_network import weather
+from tests.unit.targets.test_mrf import mixed
 
 N_SITES, PAIRS = 6, 10
 TEST = amc.SequentialTTest(0.1, 4)
