@@ -52,17 +52,19 @@ def targets():
 def test_effects_are_found_however_they_are_written(written):
     [found] = group_effects(hierarchy(WRITTEN[written]), N, differing)
     assert (found.effect.name, found.scale.name) == ("z", "sigma")
-    assert found.reason.startswith("z is moved as sigma * z: its entries differ by 24.2 times the variance that rows")
+    assert found.reason.startswith(
+        "z is sampled as sigma * z: its entries vary by 24.2 times their variance given the rows"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"effect": lambda mu, sigma, z: (mu + z)[GROUP]}, "one positive variable must scale it, not nothing"),
-        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "one positive variable must scale it, not "),
+        ({"effect": lambda mu, sigma, z: (mu + z)[GROUP]}, "no variable multiplies it"),
+        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "not by one positive variable"),
         (
             {"effect": WRITTEN["named"], "sigma": lambda: pm.Normal("sigma", 0.0, 1.0)},
-            "one positive variable must scale it, not sigma",
+            "it is multiplied by sigma, not by one positive variable",
         ),
     ],
     ids=["no scale", "two scales", "a scale of either sign"],

@@ -217,7 +217,7 @@ def test_what_depends_on_data_alone_is_computed_once():
 
 def test_vectors_that_rows_share_are_left_to_the_graph():
     source, found = found_in(ordered)
-    with pytest.raises(NoLinearPredictorError, match="share parameters as a vector"):
+    with pytest.raises(NoLinearPredictorError, match="share a vector of parameters"):
         GraphLikelihood(found, source.rows.inputs, source.rows.data, source.hash)
 
 
