@@ -68,7 +68,7 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     K, dim = sum(one.size for one in quantities), int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
         raise NoLinearPredictorError(
-            f"its rows depend on the parameters through {K} quantities, too many to be useful "
+            f"its rows depend on the parameters through {K} quantities, none linear in many: too many to be useful "
             f"(of {dim} parameters; at most {MOST_PREDICTORS})"
         )
     if not any(one.row_axis is not None for one in quantities):

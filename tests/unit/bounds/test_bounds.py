@@ -301,7 +301,7 @@ def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
 
 def test_settings_that_do_not_belong_together_are_refused():
     target = field(4, 0.6, 0)
-    with pytest.raises(IncompatibleError, match=r"one exact chain, found .*'systematic'.* and .*'random'"):
+    with pytest.raises(IncompatibleError, match=r"the same exact chain, found .*'systematic'.* and .*'random'"):
         amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
     with pytest.raises(IncompatibleError, match="temperature"):
         amc.check_bound(target, {1: amc.Gibbs(amc.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
