@@ -4,7 +4,7 @@ The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards: n
 come from different estimates, each safe on its side:
 
 upper   the plug-in estimate plus z standard errors: its expectation is never below the truth.
-lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on one half of the chains and evaluated on
+lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on half of the chains and evaluated on
         the other half, independent of the choice; minus z standard errors, and never below 0.
 
 Standard errors come from batch means, 20 to a chain. The noise floor is the plug-in distance that draws of the right

@@ -219,7 +219,7 @@ def test_rows_are_laid_out_once(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO", logger="approxmcmc")
     first = np.asarray(rows)
     [told] = caplog.messages
-    assert told.startswith("ParquetFolder(240 rows, a, b, c): 2.88e-06 GB are laid out once in ")
+    assert told.startswith("ParquetFolder(240 rows, a, b, c): 2.88e-06 GB are written once to ")
     (file,) = (tmp_path / "cache" / "laid_out_rows").iterdir()
     assert rows.nbytes == X.nbytes < file.stat().st_size < X.nbytes + 200
     monkeypatch.setattr(ParquetFolder, "_read", lambda self, block: pytest.fail("the rows were read again"))

@@ -93,7 +93,7 @@ def test_whether_groups_differ_is_told_by_an_analysis_of_variance(differ):
 
 def test_few_rows_keep_the_written_coordinates():
     [found] = group_effects(hierarchy(WRITTEN["named"]), 299, never)
-    assert found.scale is None and "not as sigma * z: 99 rows for each entry are under 100" in found.reason
+    assert found.scale is None and "not as sigma * z: there are 99 rows for each entry, fewer than 100" in found.reason
 
 
 @pytest.mark.parametrize("law", [{"loc": 1.0}, {"scale": 2.0}], ids=str)

@@ -83,7 +83,9 @@ def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
 
 @pytest.mark.recompiles
 def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
-    with pytest.warns(SamplingWarning, match=r"heats .* times as much as friction cools; use friction of at least"):
+    with pytest.warns(
+        SamplingWarning, match=r"adds .* times the energy that friction removes; use friction of at least"
+    ):
         assert sample(SGHMC(0.03, 0.01, 5), monkeypatch, tune=20).posterior.sizes["draw"] == 1
     with pytest.warns(SamplingWarning, match="no tuning steps; set tune="):
         sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=0)

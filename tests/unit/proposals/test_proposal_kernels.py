@@ -274,7 +274,7 @@ class TestCrankNicolson:
         ):
             with pytest.raises(InvalidInputError, match=message):
                 amc.Independence(center, cov)
-        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal's law 3"):
+        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal 3"):
             amc.Independence(fit).build_proposal(logistic(12, 2))
 
 
