@@ -117,7 +117,7 @@ def plan_annealing(
 
     Notes
     -----
-    Heuristic. The pilot costs ``1 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
+    Heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
     set-up. Keep it at a per cent or two of what the run may spend.
 
     Examples

@@ -120,7 +120,7 @@ def design_test(
     Notes
     -----
     Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
-    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``1 +
+    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``4 +
     tune + n_pairs`` passes over the data.
 
     References

@@ -60,6 +60,11 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     )
 
 
+def chain_seeds(random_seed: Any, chains: int) -> list[int]:
+    """Return one integer for each chain, for samplers of other libraries; see :func:`seed_sequences`."""
+    return [int(sequence.generate_state(1)[0]) for sequence in seed_sequences(random_seed, chains)[0]]
+
+
 def streams(sequence: np.random.SeedSequence) -> Streams:
     """Return the generators of one chain."""
     # spawn_key by hand: SeedSequence.spawn would count calls, and a second use of one sequence would differ.

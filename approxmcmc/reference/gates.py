@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import arviz_stats as az
@@ -14,14 +14,6 @@ from approxmcmc.reference.summary import Estimands, Summary, summarize_all
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# One quantity, its name, and what other samplers call it.
-STAT_ALIASES: Mapping[str, Sequence[str]] = {
-    "lp": ("logp",),
-    "acceptance_rate": ("mean_tree_accept",),
-    "tree_depth": ("depth",),
-    "reached_max_treedepth": ("maxdepth_reached", "reached_max_tree_depth"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,14 +205,8 @@ def at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateRes
     return GateResult(gate, value, where, f">= {limit:g}", passed=bool(value >= limit))
 
 
-def with_common_names(stats: xr.Dataset) -> xr.Dataset:
-    """Rename the statistics that PyMC and nutpie call differently to the names of PyMC and of the ArviZ schema."""
-    return stats.rename({alias: name for name, aliases in STAT_ALIASES.items() for alias in aliases if alias in stats})
-
-
 def _read(stats: xr.Dataset, name: str) -> np.ndarray | None:
-    common = with_common_names(stats)
-    return common[name].transpose("chain", "draw").to_numpy() if name in common else None
+    return stats[name].transpose("chain", "draw").to_numpy() if name in stats else None
 
 
 def _divergences(stats: xr.Dataset, limit: int) -> GateResult:

@@ -76,14 +76,14 @@ def reference_posterior(
     cache_dir
         Folder of the cache; None = the environment variable ``APPROXMCMC_CACHE_DIR``, or the user's cache folder.
     cores
-        Chains that run at once; None = PyMC's choice, at most 4. It does not change the draws.
+        Chains that run at once; None = as many as there are processors. It does not change the draws.
     progressbar
-        Whether PyMC shows its progress and its messages.
+        Whether to show progress.
 
     Returns
     -------
     xarray.DataTree
-        Groups `posterior`, `sample_stats` (PyMC's names), the data groups, and `reference_moments`: every variable
+        Groups `posterior`, `sample_stats`, the data groups, and `reference_moments`: every variable
         and estimand with a leading dim `moment` of (mean, sd, mcse), where mcse is that of the mean. Attributes of
         `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data), `command` (repeats
         the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
@@ -128,7 +128,7 @@ def reference_posterior(
             "tune": int(tune),
             "chains": int(chains),
             "random_seed": int(random_seed),
-            "nuts_sampler": preferred(),
+            "nuts": preferred(),
             "target_accept": float(target_accept),
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
@@ -137,7 +137,7 @@ def reference_posterior(
         tree["posterior"].attrs |= {
             "method": "NUTS",
             "content_hash": content or "",
-            "command": _command(settings),
+            "command": _command(settings | {"nuts": tree["posterior"].attrs.get("nuts", settings["nuts"])}),
             "seed": int(random_seed),
         }
         report = _judge_and_describe(tree, gates, estimands)
@@ -227,8 +227,9 @@ def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:
 
 
 def _command(settings: Mapping[str, Any]) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items() if name != "target_accept")
-    return f"pymc.sample({arguments}, nuts={{'target_accept': {settings['target_accept']!r}}}, model=model)"
+    arguments = ", ".join(f"{name}={settings[name]!r}" for name in ("draws", "tune", "chains", "random_seed"))
+    sampler = f"amc.NUTS(target_accept={settings['target_accept']!r}, backend={settings['nuts']!r})"
+    return f"amc.sample(target, {sampler}, {arguments})"
 
 
 def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool) -> None:

@@ -77,7 +77,7 @@ class TestPilot:
         np.testing.assert_allclose(residual.log_ratio, pairs.log_ratio, atol=1e-8)
         np.testing.assert_array_equal(residual.states, pairs.states)
         assert (residual.tau < 0.2 * pairs.tau).all()
-        assert pairs.likelihood_evaluations == (1 + 20 + 40) * 1000  # the start, and a pass per step
+        assert pairs.likelihood_evaluations == (4 + 20 + 40) * 1000  # the start, a pass per step, and the rise
 
     def test_the_pilot_is_the_exact_sampler(self):
         """Its states follow the posterior: N((4 + sum x) / (4 + n), 1 / (4 + n)), at 5 standard errors."""
@@ -112,7 +112,7 @@ class TestPilot:
         pairs = collect_pairs(target, RandomWalk(0.5), n_pairs=40, **start)
         assert 0 < pairs.inside.sum() < 40
         assert (pairs.tau[~pairs.inside] == 0.0).all()
-        assert pairs.likelihood_evaluations < (1 + 5 + 40) * 50  # nothing is read outside
+        assert pairs.likelihood_evaluations < (4 + 5 + 40) * 50  # nothing is read outside
         assert len(design_for_pairs(pairs, n_obs=50).tau) == pairs.inside.sum()
         with pytest.raises(NotFiniteError, match="none of 3 proposals"):
             collect_pairs(target, RandomWalk(1e6), n_pairs=3, **start)
@@ -162,7 +162,7 @@ class TestPilot:
         assert net == pytest.approx(float(signed.mean()), abs=0.06)
         assert float(stats["wrong_decisions"].mean()) > 0.05  # errors of one pair cancel over u, so this is larger
         assert found.setup_seconds > 0.0
-        assert found.setup_likelihood_evaluations == (1 + 200 + 500) * 3000
+        assert found.setup_likelihood_evaluations == (4 + 200 + 500) * 3000
 
 
 @pytest.mark.needs_jit

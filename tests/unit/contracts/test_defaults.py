@@ -139,6 +139,7 @@ DEFAULTS = {
     "mitrophanov_factor": {"distance": "norm"},
     "noisy_exchange_errors": {"constants": None},
     "over_time": {"start": None, "n_steps": 100},
+    "sequential_test_error": {"growth": 1.0, "thresholds": "student", "boundary_shape": 0.5},
     "transition_matrix": {"grid": None, "method": "auto", "site": None},
     "correction_distribution": {"sigma": 1.0, "method": "minimax", "regularisation": 1.0, "points": 2001},
     "minibatch_barker_error_bound": {"correction_error": 0.0},
