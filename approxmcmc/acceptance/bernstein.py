@@ -143,8 +143,8 @@ class BernsteinTest(AcceptanceTest):
         that double are the rule.
     range
         Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
-        states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `Target` with ``term_range``; `ControlVariate`
-        of a logistic regression). A number: an upper bound that you know to hold for every pair of states.
+        states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
+        `ControlVariate` of a logistic regression). A number: an upper bound that you know to hold for every pair of states.
         ``"observed"``: the range of the terms read so far. This is a guess, and voids the guarantee.
     p
         Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
@@ -179,7 +179,7 @@ class BernsteinTest(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.BernsteinTest(0.05, batch_size=100).range
+    >>> amc.acceptance.BernsteinTest(0.05, batch_size=100).range
     'target'
     """
 
