@@ -144,7 +144,7 @@ class BernsteinTest(AcceptanceTest):
     range
         Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
         states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
-        `ControlVariate` of a logistic regression). A number: an upper bound that you know to hold for every pair of states.
+        `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
         ``"observed"``: the range of the terms read so far. This is a guess, and voids the guarantee.
     p
         Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
