@@ -95,10 +95,18 @@ class Program(Protocol):
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps and never after."""
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> Auditor | None:
         """Return what audits stored draws of a chain, shape (draws, dim), that had adapted as `Chain.adapted` said.
 
-        None where a step has no audit of its own: it is exact, or is audited while it is made.
+        `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
+        shuffled its data, None where it is not known. None where a step has no audit of its own: it is exact, or is
+        audited while it is made.
         """
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:

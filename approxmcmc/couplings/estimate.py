@@ -122,7 +122,7 @@ def bias(
     dropped. Where the exact kernel mixes badly all couplings may meet and the interval still be false: the verdict is
     then "not applicable", as ``tv_bound`` tells. The form "drift" has no such bound, and the verdict is never "small"
     where ``forgetting_time`` is long. A run that read blocks of one fixed partition of the rows (150 blocks or more)
-    has that partition's own bias, too; "audit" averages over partitions and says in ``reasons`` that it misses it.
+    has that partition's own bias, too; "audit" draws its orders from that partition, by the ``seed`` of the trace.
 
     Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
     one coupling holds over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd. *small*:
@@ -176,7 +176,6 @@ def bias(
         trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
         time.perf_counter() - started, confidence, max_steps,
         sum(pilot.passes for pilot in pilots) + forgetting.passes, forgetting.steps,
-        forms[best].unseen(trace["posterior"].attrs),
     )  # fmt: skip
     found = as_dataset(finished)
     found.attrs |= {
