@@ -138,7 +138,8 @@ class AnnealedEpsilon(AcceptanceTest):
     :class:`StochasticGradientLangevin`. Audits of untested draws say what such a step is worth: it accepts with
     probability 1 whatever the data say.
 
-    :func:`annealing_schedule` makes epochs from known ingredients, :func:`approxmcmc.plan_annealing` from a pilot.
+    :func:`annealing_schedule` makes epochs from known ingredients, and :func:`~approxmcmc.design.plan_annealing` from a
+    pilot run.
 
     References
     ----------
@@ -147,10 +148,12 @@ class AnnealedEpsilon(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> test = amc.AnnealedEpsilon((0.1, 0.01, 0.0), steps=(1000, 5000), test=amc.SequentialTTest(batch_size=200))
+    >>> test = amc.acceptance.AnnealedEpsilon(
+    ...     (0.1, 0.01, 0.0), steps=(1000, 5000), test=amc.SequentialTTest(batch_size=200)
+    ... )
     >>> test.epsilon_at(1500)
     0.01
-    >>> amc.AnnealedEpsilon((0.1, 0.0), steps=(1000,), untested=500).epsilon_at(499)
+    >>> amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(1000,), untested=500).epsilon_at(499)
     nan
     """
 

@@ -84,7 +84,7 @@ class MinibatchBarker(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MinibatchBarker(batch_size=200).target_variance
+    >>> amc.acceptance.MinibatchBarker(batch_size=200).target_variance
     1.0
     """
 

@@ -143,7 +143,7 @@ class BernsteinTest(AcceptanceTest):
         that double are the rule.
     range
         Where C, which bounds ``max l - min l`` over all data, comes from. ``"target"``: from the target, as a function
-        of both states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `Target` with ``term_range``;
+        of both states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
         `ControlVariate` of a logistic regression). A number: an upper bound that you know to hold for every pair of
         states.
         ``"observed"``: the range of the terms read so far. That is a guess, and voids the guarantee.
@@ -179,7 +179,7 @@ class BernsteinTest(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.BernsteinTest(0.05, batch_size=100).range
+    >>> amc.acceptance.BernsteinTest(0.05, batch_size=100).range
     'target'
     """
 

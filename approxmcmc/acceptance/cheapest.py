@@ -31,7 +31,10 @@ class CheapestExactTest(AcceptanceTest):
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
-    >>> amc.CheapestExactTest().chosen_for(target), amc.CheapestExactTest().chosen_for(target.target)
+    >>> (
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target),
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target.target),
+    ... )
     (PoissonTest(), ExactTest(rule='metropolis'))
     """
 

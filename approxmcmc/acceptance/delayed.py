@@ -127,7 +127,7 @@ class DelayedAcceptance(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.1), amc.DelayedAcceptance(amc.ExactTest())).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.DelayedAcceptance(amc.ExactTest())).test
     DelayedAcceptance(test=ExactTest(rule='metropolis'))
     """
 

@@ -46,7 +46,7 @@ class FactorizedTest(ThinnedTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.FactorizedTest()).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.acceptance.FactorizedTest()).test
     FactorizedTest()
     """
 

@@ -53,7 +53,7 @@ class PoissonTest(ThinnedTest):
     >>> X = rng.normal(size=(20_000, 2))
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))
     >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
-    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 200)
     True

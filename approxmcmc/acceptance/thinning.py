@@ -207,7 +207,7 @@ class ThinnedTest(AcceptanceTest):
         --------
         >>> import approxmcmc as amc
         >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-        >>> amc.PoissonTest().expected_reads(amc.CoreRows(amc.targets.LogisticRegression(X, y))) < 1000
+        >>> amc.acceptance.PoissonTest().expected_reads(amc.CoreRows(amc.targets.LogisticRegression(X, y))) < 1000
         True
         """
         return self._expected_reads(self.difference_bound(target), target.n_obs)

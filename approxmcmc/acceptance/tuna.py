@@ -51,7 +51,7 @@ class TunaTest(ThinnedTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.TunaTest(1e-5)).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.acceptance.TunaTest(1e-5)).test
     TunaTest(chi=1e-05)
     """
 

@@ -23,15 +23,12 @@ from approxmcmc.bounds.noisy_langevin import (
 from approxmcmc.bounds.over_time import over_time
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
 from approxmcmc.bounds.transition import transition_matrix
-from approxmcmc.design.annealing import plan_annealing
-from approxmcmc.design.sequential_test import design_test
 
 __all__ = [
     "check_bound",
     "check_table",
     "coupling_bound",
     "couplings",
-    "design_test",
     "estimate_delta",
     "exact",
     "first_difference",
@@ -43,7 +40,6 @@ __all__ = [
     "noisy_exchange_errors",
     "noisy_langevin_errors",
     "over_time",
-    "plan_annealing",
     "transition_matrix",
     "uniform_exchange_bound",
 ]

@@ -95,7 +95,9 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> target = amc.targets.Ising(np.ones((4, 4), dtype=int), prior_scale=1.0)
-    >>> found = noisy_langevin_errors(target, amc.NoisyLangevin(0.02, n_auxiliary=10), np.linspace(-0.4, 0.8, 13))
+    >>> found = noisy_langevin_errors(
+    ...     target, amc.samplers.NoisyLangevin(0.02, n_auxiliary=10), np.linspace(-0.4, 0.8, 13)
+    ... )
     >>> bool((found["delta"] <= found["pinsker"]).all() and (found["pinsker"] <= found["lemma_2_4"]).all())
     True
     """

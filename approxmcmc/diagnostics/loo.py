@@ -59,7 +59,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> target = amc.GLMTarget(lambda eta, y: -0.5 * (y - eta) ** 2, [[1.0], [2.0], [3.0]], [1.0, 2.0, 4.0])
+    >>> target = amc.targets.GLMTarget(lambda eta, y: -0.5 * (y - eta) ** 2, [[1.0], [2.0], [3.0]], [1.0, 2.0, 4.0])
     >>> trace = amc.sample(target, amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), draws=200)
     >>> dict(amc.log_likelihood(trace, target).log_likelihood.terms.sizes)
     {'chain': 4, 'draw': 200, 'row': 3}

@@ -120,7 +120,7 @@ class AdaptiveDirection(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Exchange(amc.AdaptiveDirection(gamma=0.5, scale=0.05)).proposal.gamma
+    >>> amc.Exchange(amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05)).proposal.gamma
     0.5
     """
 

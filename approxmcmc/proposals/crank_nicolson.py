@@ -136,7 +136,7 @@ class PreconditionedCrankNicolson(Component, Proposal):
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
-    >>> amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2)).rho
+    >>> amc.proposals.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2)).rho
     0.8
     """
 

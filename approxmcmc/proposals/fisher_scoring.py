@@ -148,7 +148,9 @@ class StochasticGradientFisherScoring(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.StochasticGradientFisherScoring(1.0, batch_size=100), amc.AlwaysAccept()).test
+    >>> amc.MetropolisHastings(
+    ...     amc.proposals.StochasticGradientFisherScoring(1.0, batch_size=100), amc.acceptance.AlwaysAccept()
+    ... ).test
     AlwaysAccept()
     """
 

@@ -130,7 +130,7 @@ class Mixture(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Mixture([amc.RandomWalk(0.1), amc.RandomWalk(2.0)], weights=[3, 1]).weights
+    >>> amc.proposals.Mixture([amc.RandomWalk(0.1), amc.RandomWalk(2.0)], weights=[3, 1]).weights
     (0.75, 0.25)
     """
 

@@ -70,7 +70,7 @@ class SingleSite(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())
+    >>> amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())
     MetropolisHastings(proposal=SingleSite(), test=ExactTest(rule='metropolis'))
     """
 

@@ -112,7 +112,7 @@ def test_core_rows_and_modes_are_those_of_arrays(tmp_path):
     np.testing.assert_array_equal(*modes)
     cores = [amc.CoreRows(target) for target in targets]
     np.testing.assert_array_equal(*(core.laplace.cov for core in cores))
-    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     np.testing.assert_array_equal(*(run(core, sampler)["beta"] for core in cores))
 
 
@@ -121,7 +121,7 @@ def two_groups(X, y):
     group = np.arange(N) % 3
     predictors = {"mu": {"beta": X, "effect": group, "slope": (group, X[:, 1])}}
     derivatives = {"derivatives": lambda mu, y: (y - mu, -1.0)}
-    return amc.PredictorTarget(lambda mu, y: -0.5 * (y - mu) ** 2, predictors, y, **derivatives)
+    return amc.targets.PredictorTarget(lambda mu, y: -0.5 * (y - mu) ** 2, predictors, y, **derivatives)
 
 
 @pytest.mark.parametrize("make", [amc.targets.LogisticRegression, amc.targets.SoftmaxRegression, two_groups])
@@ -171,7 +171,7 @@ def test_other_families_take_sources(tmp_path):
         return -0.5 * theta[0] ** 2
 
     def target_of(data):
-        return amc.Target(loglik, logprior, data=data, n_obs=N, dim=1)
+        return amc.FunctionTarget(loglik, logprior, data=data, n_obs=N, dim=1)
 
     assert target_of(rows).content_hash() == target_of(X).content_hash()
 
@@ -191,7 +191,7 @@ def test_categories_are_codes_of_one_list_of_labels(tmp_path):
     for rows in (ParquetFolder(tmp_path / "rows"), DaskFrame(dd.from_pandas(frame, npartitions=2))):
         assert rows["city"].categories == {"city": ("Bern", "Oslo", "Rome")}
         np.testing.assert_array_equal(np.asarray(rows["city"]), expected)
-        target = amc.PredictorTarget(
+        target = amc.targets.PredictorTarget(
             lambda eta, y: -0.5 * (y - eta) ** 2, {"eta": {"slope": rows["a"], "city": rows["city"]}}, rows["y"]
         )
         assert target.variables.shapes == {"slope": (), "city": (3,)}

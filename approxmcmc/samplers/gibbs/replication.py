@@ -72,7 +72,9 @@ def realised_conditional(
     >>> field = amc.targets.BinaryMRF.random_triples(20, scale=0.1, random_seed=0)
     >>> contexts = np.random.default_rng(1).integers(0, 2, size=(3, 20))
     >>> test = amc.SequentialTTest(0.1, 20)
-    >>> amc.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes["context"]
+    >>> amc.samplers.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes[
+    ...     "context"
+    ... ]
     3
     """
     import xarray as xr

@@ -26,11 +26,11 @@ TESTS = [
     T(0.5, 7),
     T(0.0, 9),
     T(0.05, N),
-    amc.BernsteinTest(0.3, 4, growth=1.5, range="observed"),
-    amc.BernsteinTest(0.9, 4, range=1.0),  # too small a range: it reads on, and all data in the end
-    amc.BernsteinTest(0.9, 4, range=50.0, bound="serfling"),
-    amc.MinibatchBarker(1.0, 4),
-    amc.MinibatchBarker(0.5, 3, temperature=2.0),
+    amc.acceptance.BernsteinTest(0.3, 4, growth=1.5, range="observed"),
+    amc.acceptance.BernsteinTest(0.9, 4, range=1.0),  # too small a range: it reads on, and all data in the end
+    amc.acceptance.BernsteinTest(0.9, 4, range=50.0, bound="serfling"),
+    amc.acceptance.MinibatchBarker(1.0, 4),
+    amc.acceptance.MinibatchBarker(0.5, 3, temperature=2.0),
 ]
 # Compiled, each kind of test costs seconds; it is the same code.
 KINDS = [test for test in TESTS if isinstance(test, T) or config.DISABLE_JIT]
@@ -75,7 +75,7 @@ def test_every_decision_is_that_of_the_test(test):
         for threshold in (cut + 1e-7, cut - 1e-7, cut + scale * rng.normal(), -rng.exponential()):
             assert both.decide(terms, log_rest, case, threshold) == (threshold < cut)
     # Where all data are read, Lambda^ is Lambda. Bernstein's bounds hardly exclude what an earlier look has left.
-    assert isinstance(test, amc.BernsteinTest) or (early > 0) != test.reads_all(N)
+    assert isinstance(test, amc.acceptance.BernsteinTest) or (early > 0) != test.reads_all(N)
 
 
 @pytest.mark.parametrize("test", [T(0.05, 5), T(0.1, 4, tol=1.0)], ids=repr)

@@ -226,7 +226,7 @@ class TestOneAudit:
 
     def us_are_stratified(self):
         """Say whether no u is taken twice, in an audit or in two, and each audit has one in each stratum."""
-        every = [np.exp(look.thresholds) for look in self.looks(amc.BernsteinTest(0.5, 8, range=0.5), 2)]
+        every = [np.exp(look.thresholds) for look in self.looks(amc.acceptance.BernsteinTest(0.5, 8, range=0.5), 2)]
         fresh = len({*every[0], *every[1]}) == 2 * every[0].size
         return fresh and all((np.floor(np.sort(u) * u.size) == np.arange(u.size)).all() for u in every)
 
@@ -270,10 +270,10 @@ class TestKernel:
 def test_why_form_audit_cannot_be_had():
     walk = amc.RandomWalk(0.1)
     for own, why in (
-        (amc.MetropolisHastings(walk, amc.AlwaysAccept()), "no test"),
+        (amc.MetropolisHastings(walk, amc.acceptance.AlwaysAccept()), "no test"),
         (amc.MetropolisHastings(walk, amc.ExactTest()), "exact"),
         (amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.SequentialTTest(0.1, 8)), "tuned"),
-        (amc.SliceSampler(), "only Metropolis-Hastings"),
+        (amc.samplers.SliceSampler(), "only Metropolis-Hastings"),
         (sampler(), ""),
     ):
         assert why in own.why_no_audits(target(), [{}])
@@ -284,7 +284,7 @@ def test_why_form_audit_cannot_be_had():
 def test_a_tuned_proposal_is_audited_as_tuning_left_it():
     """Each chain by its own factor, which the trace keeps; to the same proposals from the same numbers."""
     walk = amc.RandomWalk(np.diag([0.04, 0.01]), target_acceptance=0.5)
-    mixed = amc.Mixture([amc.Langevin(0.1, target_acceptance=0.5), walk])
+    mixed = amc.proposals.Mixture([amc.Langevin(0.1, target_acceptance=0.5), walk])
     own = amc.MetropolisHastings(mixed, amc.SequentialTTest(0.3, 8))
     run = amc.sample(target(), own, draws=10, tune=30, chains=2, random_seed=1, progressbar=False, audit_every=None)
     draws = draws_of(run, target())

@@ -296,7 +296,7 @@ class TestInARun:
     """The one place where a run warns."""
 
     def run(self, scale, draws):
-        target = amc.Target(lambda t, data, i: 0.0, lambda t: -0.5 * t[0] ** 2, data=np.ones(2), n_obs=2, dim=1)
+        target = amc.FunctionTarget(lambda t, data, i: 0.0, lambda t: -0.5 * t[0] ** 2, data=np.ones(2), n_obs=2, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(scale), amc.ExactTest())
         return amc.sample(
             target, sampler, draws=draws, tune=0, chains=2, random_seed=1, initvals=np.zeros(1), progressbar=False

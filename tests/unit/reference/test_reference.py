@@ -24,7 +24,7 @@ from approxmcmc.reference import (
     posterior,
     reference_posterior,
 )
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000
@@ -235,7 +235,7 @@ def test_what_the_model_numbers_has_the_names_of_the_target(monkeypatch, tmp_pat
         tree["posterior"] = xr.DataTree(xr.Dataset({**numbered, "own": (("chain", "draw", "place"), draws)}))
         return tree
 
-    class Named(FakeTarget, Target):
+    class Named(FakeTarget, FunctionTarget):
         def __init__(self, data):
             super().__init__(data)
             axes = {"a": ("kind",), "b": ("b_dim_0",), "own": ("kind",)}
@@ -257,7 +257,7 @@ def _twin(scale):
 def test_another_twin_of_the_users_is_sampled_anew(sampler, tmp_path):
     """The same model with a twin that was corrected: its function, or a number that it reads."""
     for scale in (1.0, 2.0, 1.0):
-        target = Target(
+        target = FunctionTarget(
             lambda theta, data, i: -0.5 * theta[0] ** 2,
             lambda theta: 0.0,
             data=np.ones(3),
@@ -278,7 +278,9 @@ def test_a_twin_that_names_pymc_is_read():
             with pm.Model():
                 pm.Bernoulli("y", pm.math.sigmoid(pm.Normal("mu", 0.0, scale)), observed=[1])
 
-        return Target(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.ones(1), n_obs=1, dim=1, pymc_model=make)
+        return FunctionTarget(
+            lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.ones(1), n_obs=1, dim=1, pymc_model=make
+        )
 
     assert twin_id(twin(1.0)) == twin_id(twin(1.0)) != twin_id(twin(2.0))
     assert twin_id(twin(1.0)) is not None

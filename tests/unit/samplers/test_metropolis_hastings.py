@@ -231,10 +231,12 @@ def test_what_a_start_evaluates(test, size, evaluations, at_both):
 
 
 @pytest.mark.recompiles
-@pytest.mark.parametrize("test", [amc.ExactTest(), TTEST, amc.AlwaysAccept()], ids=lambda test: type(test).__name__)
+@pytest.mark.parametrize(
+    "test", [amc.ExactTest(), TTEST, amc.acceptance.AlwaysAccept()], ids=lambda test: type(test).__name__
+)
 def test_records_are_those_of_the_test(test):
     program = amc.MetropolisHastings(WALK, test).build(logistic(), audit_every=7)
-    audited, asks = isinstance(test, amc.SequentialTTest), not isinstance(test, amc.AlwaysAccept)
+    audited, asks = isinstance(test, amc.SequentialTTest), not isinstance(test, amc.acceptance.AlwaysAccept)
     assert program.audit_probability == (1.0 / 7.0 if audited else 0.0)
     assert program.attrs.get("audit_every") == (7 if audited else None)
     assert {name in program.count_names for name in AUDIT_COUNTS} == {audited}
@@ -255,7 +257,7 @@ def test_audits_tune_nothing():
 @pytest.mark.recompiles
 def test_audits_propose_as_a_tested_step_does():
     """A step that nobody tests need not know its q ratio; audits do, however long the untested part of the chain."""
-    test = amc.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
+    test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
     program = amc.MetropolisHastings(WALK, test).build(logistic())
     assert program.auditor_of({}, np.zeros((1, 3)), np.random.default_rng(0)).state.test.untested[0] <= 0
 
