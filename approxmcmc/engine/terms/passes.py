@@ -58,7 +58,8 @@ def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
             stop = min(start + TILE, hi)
             for k, theta in enumerate(thetas):
                 target.log_terms(theta, target.data, ALL_ROWS, start, stop, out)
-                sums[k] += out[: stop - start].sum()
+                with np.errstate(invalid="ignore"):  # terms of +inf and of -inf: the sum is NaN
+                    sums[k] += out[: stop - start].sum()
         return sums
 
     return sum_over_blocks(block, target.n_obs)

@@ -11,6 +11,7 @@ from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, Comp
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.evidence import DataOrder, new_evidence
 from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
@@ -20,6 +21,7 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject
 from approxmcmc.targets.all_rows import AllRows
 
 END = 2**62  # the number of a step after any other
@@ -137,17 +139,21 @@ class MetropolisHastingsProgram:
         return MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
-            point=np.empty_like(theta),
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
+            looks_to_reject=PythonCall(lambda: looks_to_reject(self.log_density, theta, proposed)),
             evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
             proposal=self.proposal.make_state(),
             test=self.test.make_state(),
         )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data."""
+        return float(self.rows.log_densities(theta[None])[0])
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
