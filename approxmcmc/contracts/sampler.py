@@ -95,10 +95,18 @@ class Program(Protocol):
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps only."""
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> Auditor | None:
         """Return an auditor of stored draws, shape (draws, dim), of a chain with the given result of `Chain.adapted`.
 
-        None if steps cannot be audited afterwards: they are exact, or are audited during the run.
+        `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
+        shuffled its data, None if unknown. Returns None if steps cannot be audited afterwards: they are exact, or are
+        audited during the run.
         """
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:

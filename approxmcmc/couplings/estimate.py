@@ -117,13 +117,12 @@ def bias(
 
     Notes
     -----
-    Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary distribution (a start-up
-    transient counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and
-    never dropped. If the exact kernel mixes badly, all couplings may meet and the interval may still be false:
-    ``tv_bound`` shows this, and the verdict is then "not applicable". The form "drift" has no such bound, and its
-    verdict is never "small" if ``forgetting_time`` is long. A run that read blocks of one fixed partition of the rows
-    (150 blocks or more) has that partition's own bias, too; "audit" averages over partitions and says in ``reasons``
-    that it misses this part.
+    Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
+    counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
+    dropped. If the exact kernel mixes badly, all couplings may meet and the interval still be false: the verdict is
+    then "not applicable", as ``tv_bound`` shows. The form "drift" has no such bound, and the verdict is never "small"
+    where ``forgetting_time`` is long. A run that read blocks of one fixed partition of the rows (150 blocks or more)
+    has that partition's own bias, too; "audit" draws its orders from that partition, by the ``seed`` of the trace.
 
     Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
     one coupling contributes over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd.
@@ -177,7 +176,6 @@ def bias(
         trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
         time.perf_counter() - started, confidence, max_steps,
         sum(pilot.passes for pilot in pilots) + forgetting.passes, forgetting.steps,
-        forms[best].unseen(trace["posterior"].attrs),
     )  # fmt: skip
     found = as_dataset(finished)
     found.attrs |= {

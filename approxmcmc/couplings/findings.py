@@ -42,10 +42,7 @@ MEANINGS = {
 
 
 class FinishedAudits(NamedTuple):
-    """A finished run of audits; `audited` holds indices of draws, `rows` and `drift` the results of couplings.
-
-    `unseen` names the part of the bias that its form does not see.
-    """
+    """A finished run of audits; `audited` holds indices of draws, `rows` and `drift` the results of couplings."""
 
     trace: xr.DataTree
     measure: Quantities
@@ -60,7 +57,6 @@ class FinishedAudits(NamedTuple):
     max_steps: int
     other_passes: float
     forgetting_time: float
-    unseen: str
 
 
 def as_dataset(run: FinishedAudits) -> xr.Dataset:
@@ -91,7 +87,7 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
         "seconds": run.seconds,
         "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
         "verdict": told,
-        "reasons": "; ".join([*reasons, *([run.unseen] if run.unseen else [])]),
+        "reasons": "; ".join(reasons),
     }
     per_audit = {
         name: ("audit", columns[name]) for name in ("delta", "alpha", "alpha_hat", "weight", "meeting_time", "met")

@@ -9,8 +9,9 @@ meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
 with theta ~ pi^.
 
-(A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over new orders of the data with u
-integrated out, and a coupling is started with probability min(1, abs(alpha^ - alpha) / c), and weighted by its inverse.
+(A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over orders of the data with u integrated
+out, those of the run's own partition where it read blocks of one, and a coupling is started with probability
+min(1, abs(alpha^ - alpha) / c), and weighted by its inverse.
 """
 
 import math
@@ -24,7 +25,6 @@ from approxmcmc.couplings.kernels import ExactKernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.engine.terms.order import is_reshuffled
 
 
 class AuditRecord(NamedTuple):
@@ -79,16 +79,6 @@ class AuditForm:
         self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
-    def unseen(self, attrs: Mapping[Any, Any]) -> str:
-        """Return which part of the bias of a run, known by its attributes, audits do not see; "" if they see all."""
-        size = int(attrs.get("block_size", 0))
-        if not size or is_reshuffled(self.target.n_obs, size):
-            return ""
-        return (
-            f"the run read its rows in {-(-self.target.n_obs // size)} blocks of one partition, and audits average "
-            "over partitions: the bias of that one is not in these figures; form='drift' sees it"
-        )
-
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Audit one step; None if a log density was NaN."""
         found = self.auditors[chain].look(theta, number, self.orders)
@@ -127,10 +117,6 @@ class DriftForm:
         self.coupling, self.max_steps = coupling, max_steps
         self.target = kernel.target.compile() if coupling.knows_density else None
 
-    def unseen(self, attrs: Mapping[Any, Any]) -> str:
-        """Return "": exact steps from the draws see their whole bias."""
-        return ""
-
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Couple the exact chain from theta with itself, one step ahead."""
         known, log_density, passes = math.nan, math.nan, 0.0
@@ -165,7 +151,8 @@ def audit_form(
     program = sampler.build(target, audit_every="auto")
     coupled = {told: Coupling(sampler.coupling(target, dict(told))) for told in map(_as_key, draws.adapted)}
     auditors = [
-        program.auditor_of(adapted, kept, rng) for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
+        program.auditor_of(adapted, kept, rng, draws.shuffled_by)
+        for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
     ]
     couplings = [coupled[_as_key(adapted)] for adapted in draws.adapted]
     return AuditForm(target, couplings, auditors, orders, max_steps)

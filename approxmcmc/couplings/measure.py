@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.estimands import Estimand, evaluate, resolve
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain
+from approxmcmc.output.origin import adapted_by_chain, shuffled_by
 
 LOG_DENSITY = "lp"
 FEWEST = 20  # draws, and audits
@@ -22,13 +22,14 @@ FEWEST = 20  # draws, and audits
 class Draws(NamedTuple):
     """The draws of a trace as vectors (chain, draw, dim), the steps between two of them and before the first.
 
-    `adapted` holds the tuned values of each chain.
+    `adapted` holds the tuned values of each chain; `shuffled_by` is the stream that shuffled the data.
     """
 
     theta: np.ndarray
     thin: int
     tune: int
     adapted: list[Mapping[str, float]]
+    shuffled_by: np.random.Generator | None
 
     @property
     def flat(self) -> np.ndarray:
@@ -64,7 +65,7 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
         raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved")
     attrs = trace["posterior"].attrs
     steps = int(attrs.get("thin", 1)), int(attrs.get("tuning_steps", 0))
-    return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace))
+    return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace), shuffled_by(trace))
 
 
 class Quantities(abc.ABC):

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 
 SAMPLER, TARGET = "inference_library_settings", "target_content_hash"
@@ -42,6 +43,15 @@ def without_origin(trace: xr.DataTree) -> xr.DataTree:
     for name in (SAMPLER, TARGET):
         found["posterior"].attrs.pop(name, None)
     return found
+
+
+def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
+    """Return the stream by which the first chain of a run shuffled its data, anew; None for draws from elsewhere."""
+    seed = trace["posterior"].attrs.get("seed")
+    if seed is None:
+        return None
+    first = int(seed) if np.ndim(seed) == 0 else [int(np.ravel(seed)[0])]
+    return streams(seed_sequences(first, 1)[0][0]).order
 
 
 def adapted_by_chain(trace: xr.DataTree) -> list[Mapping[str, float]]:

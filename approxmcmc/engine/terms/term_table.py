@@ -3,12 +3,14 @@
 A table replaces the target. A test reads it through its evidence, like a target: each term costs a look-up and no
 evaluation, and because the tables of all targets have one type, the test is compiled once for them.
 
-To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by Fisher-Yates
-steps as far as it is read, it reads windows that begin at fixed places and wrap around the end. Each window is a
-uniformly random order of the data. Windows that do not overlap are slightly less alike than independent orders.
+To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by
+Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
+uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders. A chain
+that reads blocks of one partition of the rows reads each window as `Partition.windows` arranges the terms.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,11 +39,37 @@ def table_of_terms(n_obs: int, dim: int) -> Evidence:
     return new_evidence(log_terms, data, n_obs, np.zeros(dim), np.zeros(dim), rows_order(n_obs))
 
 
-def write_pair(table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray) -> None:
-    """Write the terms of a pair into a table, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,)."""
+def write_pair(
+    table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray, *, shuffled: bool = False
+) -> None:
+    """Write the terms of a pair into a table, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,).
+
+    Terms that are `shuffled` are read in the order in which they are given.
+    """
     terms, here = table.data
     terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
-    table.order.cursor[SHUFFLED] = 0
+    table.order.cursor[SHUFFLED] = table.n_obs if shuffled else 0
+
+
+class Partition(NamedTuple):
+    """The rows in the order of a shuffled copy, shape (N,), cut into blocks of `size`; the last may be shorter."""
+
+    rows: np.ndarray
+    size: int
+
+    def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the terms block by block, and n places where to begin: each window is a random order of the blocks.
+
+        The whole blocks are in random order and the shorter one is last. As windows go on around the end and the first
+        begins at a random block, all orders of the blocks are equally likely in each.
+        """
+        n_blocks, whole = -(-len(terms) // self.size), len(terms) // self.size
+        ordered = terms[self.rows]
+        blocks = ordered[: whole * self.size].reshape(whole, self.size)
+        begins = (rng.integers(n_blocks) + np.arange(n) * max(n_blocks // n, 1)) % n_blocks
+        return np.concatenate(
+            [blocks[rng.permutation(whole)].ravel(), ordered[whole * self.size :]]
+        ), begins * self.size
 
 
 @compiled
