@@ -20,7 +20,7 @@ SAMPLERS = {
     "blocks": amc.MetropolisHastings(WALK, amc.SequentialTTest(0.1, 50, order="blocks")),
     "tuned": amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), TTEST),
     "mixture": amc.MetropolisHastings(
-        amc.Mixture(
+        amc.proposals.Mixture(
             (
                 amc.RandomWalk(0.2, target_acceptance=0.4),
                 amc.Langevin(0.01, target_acceptance=0.6),
@@ -29,9 +29,9 @@ SAMPLERS = {
         ),
         TTEST,
     ),
-    "epochs": amc.MetropolisHastings(WALK, amc.AnnealedEpsilon((0.1, 0.0), (40,), TTEST)),
-    "Barker": amc.MetropolisHastings(WALK, amc.MinibatchBarker(batch_size=50)),
-    "SGLD": amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), amc.AlwaysAccept()),
+    "epochs": amc.MetropolisHastings(WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), TTEST)),
+    "Barker": amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(batch_size=50)),
+    "SGLD": amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), amc.acceptance.AlwaysAccept()),
 }
 QUICK = ("t-test",)
 

@@ -120,7 +120,7 @@ class ExplicitZ(Component, ZUpdate):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.ExplicitZ(0.05)
+    >>> amc.samplers.ExplicitZ(0.05)
     ExplicitZ(fraction=0.05)
     """
 

@@ -65,7 +65,7 @@ class PoissonGibbs(Component, Sampler):
     --------
     >>> import approxmcmc as amc
     >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
-    >>> sampler = amc.PoissonGibbs()
+    >>> sampler = amc.samplers.PoissonGibbs()
     >>> trace = amc.sample(field, sampler, draws=50, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 12 * 55)
     True
@@ -89,7 +89,7 @@ class PoissonGibbs(Component, Sampler):
         --------
         >>> import approxmcmc as amc
         >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
-        >>> 1.0 < amc.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
+        >>> 1.0 < amc.samplers.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
         True
         """
         conditionals = _conditionals(target)
@@ -139,7 +139,13 @@ class PoissonGibbsProgram:
         """Return the unnormalised log densities of some states."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its updates are exact."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

@@ -72,7 +72,9 @@ def realised_conditional(
     >>> field = amc.targets.BinaryMRF.random_triples(20, scale=0.1, random_seed=0)
     >>> contexts = np.random.default_rng(1).integers(0, 2, size=(3, 20))
     >>> test = amc.SequentialTTest(0.1, 20)
-    >>> amc.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes["context"]
+    >>> amc.samplers.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes[
+    ...     "context"
+    ... ]
     3
     """
     import xarray as xr
@@ -114,7 +116,7 @@ def realised_conditional(
         count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         thresholds = np.array([draw_threshold(own.uniform) for _ in range(replications)])
         held = evidence_of(state, site), shift, state.tests[state.sites.group[site]]
-        log_ratios = replicate(own.order, *held, thresholds, 0, count)
+        log_ratios = replicate(own.order, *held, thresholds, np.zeros(replications, np.int64), count)
         if np.isnan(log_ratios).any():
             raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
         realised = float((log_ratios == np.inf).mean())

@@ -17,6 +17,7 @@ from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, compiled, 
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.audits import compare
 from approxmcmc.samplers.metropolis_hastings.program import MetropolisHastingsProgram, data_schedule
 from approxmcmc.targets.all_rows import AllRows
 
@@ -74,31 +75,39 @@ def replicate_pairs(
         None,
         data_schedule(built, compiled_test, rows.compiled.n_obs),
     )
-    model, count = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:
         there = theta.copy()
         log_q_ratio = propose(own.proposal, memory, theta, there, count)
-        log_ratio, tau = _pair(model, test, theta, there, log_q_ratio)
+        log_ratio, tau = ratio_and_scale(rows, theta, there, log_q_ratio, test.temperature)
         pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, there, log_q_ratio
         accepted, touched = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
-        yield Decision(log_ratio, tau, model.n_obs, test.rule, accepted, touched)
+        yield Decision(log_ratio, tau, rows.compiled.n_obs, test.rule, accepted, touched)
 
 
-def _pair(
-    model: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
+def ratio_and_scale(
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float, temperature: float
 ) -> tuple[float, float]:
-    """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
-    prior = model.log_prior(proposed)
-    if prior == -math.inf:
+    """Return Lambda and tau of a pair of states, by two passes over the data.
+
+    They are -inf and 0 outside the support, and -inf and inf where a datum has probability 0 at theta'.
+
+    Raises
+    ------
+    InvalidInputError
+        When a datum has probability 0 at theta.
+    """
+    log_prior_ratio, terms, total, at_theta = compare(rows, theta, proposed, temperature)
+    if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
         return -math.inf, 0.0
-    ends = [full_terms(model.log_terms, at, model.data, model.n_obs) for at in (theta, proposed)]
-    if not np.isfinite(ends[0]).all():
+    if not np.isfinite(at_theta):
+        model = rows.compiled
+        bad = np.argmin(np.isfinite(full_terms(model.log_terms, theta, model.data, model.n_obs)))
         raise InvalidInputError(
-            f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
-            f"theta = {theta}, where no exact chain comes; give `states` of positive density"
+            f"estimate_delta: datum {bad} has probability 0 or no density at the state theta = {theta}, where no exact "
+            "chain comes; give `states` of positive density"
         )
-    terms = (ends[1] - ends[0]) / test.temperature
-    return prior - model.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
+    return log_prior_ratio + log_q_ratio + total, scale_of(terms)
 
 
 def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:

@@ -125,7 +125,7 @@ class MALAExchange(Component, Sampler):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MALAExchange(step_size=0.5, noisy=True, n_auxiliary=50).noisy
+    >>> amc.samplers.MALAExchange(step_size=0.5, noisy=True, n_auxiliary=50).noisy
     True
     """
 

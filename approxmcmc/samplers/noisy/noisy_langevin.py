@@ -92,7 +92,7 @@ class NoisyLangevin(Component, Sampler):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.NoisyLangevin(step_size=0.5, n_auxiliary=100).step_size
+    >>> amc.samplers.NoisyLangevin(step_size=0.5, n_auxiliary=100).step_size
     0.5
     """
 

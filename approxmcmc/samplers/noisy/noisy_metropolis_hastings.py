@@ -64,7 +64,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     >>> def estimate(rng, theta, proposed, data):
     ...     return 0.5 * (theta[0] ** 2 - proposed[0] ** 2) + 0.1 * rng.standard_normal()
     >>> target = amc.targets.EstimatedRatio(estimate, lambda theta: 0.0, dim=1)
-    >>> sampler = amc.NoisyMetropolisHastings(amc.RandomWalk(1.0))
+    >>> sampler = amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0))
     >>> trace = amc.sample(target, sampler, draws=100, chains=1, random_seed=1, progressbar=False)
     >>> trace.posterior.sizes["draw"]
     100

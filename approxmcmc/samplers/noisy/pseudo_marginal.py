@@ -116,7 +116,7 @@ class PseudoMarginal(Component, ProposalSampler):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.PseudoMarginal(amc.RandomWalk(0.5)).refresh
+    >>> amc.samplers.PseudoMarginal(amc.RandomWalk(0.5)).refresh
     False
     """
 

@@ -114,7 +114,7 @@ class BouncyParticle(Component, Sampler):
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.targets.LogisticRegression(X, y)
-    >>> sampler = amc.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
+    >>> sampler = amc.samplers.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["events"].mean() > 1)
     True

@@ -116,7 +116,7 @@ class ZigZag(Component, Sampler):
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.targets.LogisticRegression(X, y)
-    >>> sampler = amc.ZigZag(amc.laplace(target))
+    >>> sampler = amc.samplers.ZigZag(amc.laplace(target))
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 20)
     True

@@ -154,7 +154,7 @@ class Slice(Component):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Slice(0.2)
+    >>> amc.samplers.Slice(0.2)
     Slice(width=0.2, max_steps=8, directions='sphere')
     """
 

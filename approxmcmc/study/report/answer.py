@@ -38,7 +38,7 @@ def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[s
     gold_wanted
         Whether the study asks for gold standards by NUTS.
     own_figures
-        Whether the study brings figures of its own; a study that wants no NUTS judges its chains there.
+        Whether the study has its own figures; a study without NUTS checks its chains there.
     """
     return [
         _why_no_risk(target, gold_wanted, own_figures),

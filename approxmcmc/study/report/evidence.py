@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BOOTSTRAPS = 2000
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
-MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
+MANY = 10**6  # data; a test that reads so many in one look is exact by design, not by its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
@@ -70,7 +70,7 @@ class Contest(Scores):
 
 @functools.lru_cache(maxsize=2)
 def gather(results: "StudyResults") -> list[Contest]:
-    """Compute the evidence of every target with a finished cell; kept for the analyses that ask again."""
+    """Compute the evidence of every target with a finished cell; cached for later analyses."""
     by_target: dict[str, dict[str, Sequence[xr.DataTree]]] = {}
     for (target, label), traces in results.traces().items():
         usable = [trace for trace in traces if trace["posterior"].sizes["draw"]]
@@ -80,7 +80,7 @@ def gather(results: "StudyResults") -> list[Contest]:
 
 
 def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequence["xr.DataTree"]]) -> Contest:
-    """Judge the settings of one target."""
+    """Compare the settings of one target."""
     import pandas as pd
 
     reference = results.reference(target)
@@ -172,7 +172,7 @@ class _Judge:
 
 
 def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
-    """Return the longest stretch that every replicate reached; where all are fits, twice what the slowest took."""
+    """Return the longest time that every replicate reached; if all are fits, twice that of the slowest."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
     return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end
@@ -180,7 +180,7 @@ def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
 
 def _grid(end: float) -> np.ndarray:
     grid = np.geomspace(end / 100.0, end, GRID_POINTS)
-    grid[-1] = end  # exactly: beyond the shortest chain's end the risk is not defined
+    grid[-1] = end  # exactly: the risk is undefined beyond the end of the shortest chain
     return grid
 
 
@@ -218,16 +218,16 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 
 
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
-    """Return the ratio of two risks and its bootstrap interval, moving the same blocks of both.
+    """Return the ratio of two risks and its bootstrap interval, resampling the same blocks of both.
 
     Parameters
     ----------
     a, b
         Errors of the running means in numerator and denominator, shape (block, coordinate), row r from the same block.
     gold
-        The reference, whose error moves both risks alike.
+        The reference; its error affects both risks alike.
     resampling
-        Moves of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
+        Bootstrap weights of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
     """
     if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return NOTHING

@@ -1,4 +1,4 @@
-"""What limits the trust in a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
+"""Warnings on a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
 
 import dataclasses
 import statistics
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 LEAST_CPU_SHARE = 0.9
-# Times the share of a core that another setting had: cells that were drawn again later, on a machine less or more busy.
+# Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
@@ -58,7 +58,7 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
 
 
 def looser_gold(gold: Gold | None) -> str:
-    """Say where a gold standard asks less than the strict gates, which preset paper may not loosen; "" for nowhere.
+    """Return which gates of a gold standard are looser than the strict ones that preset paper must use; "" for none.
 
     Examples
     --------
@@ -74,14 +74,14 @@ def looser_gold(gold: Gold | None) -> str:
 
 
 def cpu_share(results: "StudyResults") -> float:
-    """Return the median over finished cells of CPU over wall-clock seconds; 1 where nothing is done."""
+    """Return the median of CPU over wall-clock seconds over finished cells; 1 without cells."""
     done = results.records[results.records.status == "done"]
     shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
     return statistics.median(shares) if shares else 1.0
 
 
 def _unequal_shares(results: "StudyResults") -> list[str]:
-    """Say where settings of one target did not meet the same machine, as blocks that run together do."""
+    """Report settings of one target that ran on a machine with different load, unlike blocks that run together."""
     done = results.records[results.records.status == "done"]
     sentences = []
     for target, cells in done.groupby("target", sort=False):
