@@ -78,7 +78,8 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
     known = list(dict.fromkeys(table["piece"]))
     if piece not in known:
         raise StudyError(f"The results of {name} have no piece {nearest(piece, known)}")
-    frame = rows_of(table, piece)
+    pieces = [one for section in words["sections"] for one in section["pieces"]]
+    frame = rows_of(table, piece, next((one["columns"] for one in pieces if one["title"] == piece), None))
     frame.attrs.update({key: words[key] for key in ATTRIBUTES})
     return frame
 
@@ -123,8 +124,9 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
         raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is no number.")
     lower, upper = (float(row.get(f"{column}_{end}", float("nan"))) for end in ("lower", "upper"))
     words, _ = shipped(name)
-    formats = [p.get("formats", {}) for section in words["sections"] for p in section["pieces"] if p["title"] == piece]
-    return float(row[column]), lower, upper, str(next(iter(formats), {}).get(column, ""))
+    pieces = [one for section in words["sections"] for one in section["pieces"]]
+    formats: dict[str, str] = next((one.get("formats", {}) for one in pieces if one["title"] == piece), {})
+    return float(row[column]), lower, upper, formats.get(column, "")
 
 
 def _same(cell: object, value: str) -> bool:

@@ -83,8 +83,8 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
 def _not_ranked(scores: Scores, estimand: str, table: Any) -> str:
     floor = number(float(table.floor.max()))
     return (
-        f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, {floor}, "
-        f"is {beside_least_risk(table)}, and {LARGEST_FLOOR:.0%} is the most that lets an order be told."
+        f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, "
+        f"{floor}, is {beside_least_risk(table)}, and {LARGEST_FLOOR:.0%} is the most that lets an order be told."
     )
 
 
@@ -100,9 +100,8 @@ def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
     text += f", {estimate_text(*ratio)} times that of {scores.exact}"
     if widened(row, "ratio", verdicts)[1] < 1.0:
         return f"{text}, a gain that the interval supports."
-    if ratio[2] < 1.0:
-        return f"{text}; at the family rate of this page the interval contains 1, so we cannot tell it from the exact sampler."
-    return f"{text}; the interval contains 1, so we cannot tell it from the exact sampler."
+    where = "at the family rate of this page the interval" if ratio[2] < 1.0 else "the interval"
+    return f"{text}; {where} contains 1, so we cannot tell it from the exact sampler."
 
 
 def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[str], verdicts: int) -> str:

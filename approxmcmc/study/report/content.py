@@ -68,7 +68,7 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return what ships beside the risks: sections, notes, what is said of targets without risks, the exact settings."""
+    """Return what ships beside the risks: sections, notes, sentences on targets without risks, exact settings."""
     with _style():
         found = _found(results)
         failures = census.failures_table(results)

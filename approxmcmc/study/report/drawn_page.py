@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.errors import StudyError
+from approxmcmc.study.names import nearest
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.markdown import figure_block, plain_text, section_block
 from approxmcmc.study.report.pieces import Figure, Section
@@ -17,7 +19,7 @@ from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
 from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.trust import limits
 from approxmcmc.study.report.who_wins import who_wins
-from approxmcmc.study.report.wording import setting_in_words
+from approxmcmc.study.report.wording import setting_in_words, slug
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +62,21 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     return "\n\n".join(parts) + "\n"
 
 
+def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> str:
+    """Return one picture of a page with its caption, as Markdown.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such picture; the message names the nearest.
+    """
+    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    known = {piece.title: piece for piece in pieces if isinstance(piece, Figure)}
+    if title not in known:
+        raise StudyError(f"The page of {words['study']} has no picture {nearest(title, known)}")
+    return in_words(table)(figure_block(known[title], f"{slug(title)}-"))
+
+
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
     """Return the risks of each target that has a gold standard."""
     risks = rows_of(table, RISK)
@@ -81,7 +98,8 @@ def _source(words: Mapping[str, Any]) -> str:
     made = machine.get("processor", "")
     clock = f"Seconds are those of the {words.get('clock', 'wall')} clock"
     suite = f"suite version {words['version']}"
-    return f"Source: {words['reference'] or 'not stated'}. Preset {words['preset']}, {suite}. {clock}, on {made or 'a machine that was not named'}."
+    source = f"Source: {words['reference'] or 'not stated'}. Preset {words['preset']}, {suite}."
+    return f"{source} {clock}, on {made or 'a machine that was not named'}."
 
 
 def in_words(table: "pd.DataFrame") -> Callable[[str], str]:

@@ -16,7 +16,6 @@ from typing import Any
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
-from approxmcmc.study.report.wording import slug
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 

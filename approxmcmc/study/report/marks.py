@@ -4,7 +4,7 @@ A picture ships as its marks. A mark is a line, points, segments, the outline of
 of a table, ``x`` and ``y`` in data units, beside the name of its series. Panels, scales and styles are words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ DRAWN_ABOVE = 2.0  # zorder
 # --- from a picture to its table ---
 
 
-def marks_of(figure: "MatplotlibFigure") -> "tuple[dict[str, Any], pd.DataFrame]":
+def marks_of(figure: Any) -> "tuple[dict[str, Any], pd.DataFrame]":
     """Return a picture as words and a table with columns ``mark``, ``series``, ``x``, ``y``.
 
     Parameters
@@ -90,31 +90,36 @@ def _number(label: str) -> float | None:
 
 
 def _legends(figure: "MatplotlibFigure") -> Iterator[dict[str, Any]]:
-    own = [legend for axes in figure.axes if (legend := axes.get_legend()) is not None]
-    for legend in [*figure.legends, *own]:
+    held: list[Any] = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    for legend in filter(None, held):
         box = legend.get_window_extent().transformed(figure.transFigure.inverted())
         texts = legend.get_texts()
         look = {"columns": legend._ncols, "size": texts[0].get_fontsize() if texts else 0}
         yield {"at": [round(box.x0, 4), round(box.y1, 4)], "entries": [text.get_text() for text in texts], **look}
 
 
-def _marks(axes: "Axes") -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+def _marks(axes: Any) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Yield style and places of each mark of an axes, the lowest first."""
     from matplotlib import collections, image, lines, patches, text
 
-    held = (*axes.collections, *axes.patches, *axes.lines, *axes.texts)
+    held: list[Any] = [*axes.collections, *axes.patches, *axes.lines, *axes.texts]
     if axes.images:
         raise TypeError(f"{image.__name__}: an image has no marks; draw its cells as areas")
+    boxes = {part: str(box.get_label()) for box in axes.containers for part in box.get_children()}  # bars, error bars
     for artist in sorted((one for one in held if one.get_visible()), key=lambda one: one.get_zorder()):
-        label = str(artist.get_label())
+        label = boxes.get(artist, str(artist.get_label()))
         style = {"series": "" if label.startswith("_") else label, "order": artist.get_zorder()}
         style |= {} if artist.get_alpha() is None else {"alpha": artist.get_alpha()}
         if isinstance(artist, lines.Line2D):
             yield from _line(axes, artist, style)
         elif isinstance(artist, text.Text):
             where = artist.get_transform().transform(artist.get_unitless_position())
-            words = {"text": artist.get_text(), "align": artist.get_ha(), "valign": artist.get_va()}
-            words |= {"size": artist.get_fontsize(), "weight": artist.get_weight(), "colour": _colour(artist.get_color())}
+            words = {"text": artist.get_text(), "align": artist.get_horizontalalignment()}
+            words |= {
+                "size": artist.get_fontsize(),
+                "weight": artist.get_weight(),
+                "colour": _colour(artist.get_color()),
+            }
             if artist.get_text():
                 yield style | {"kind": "text"} | words, axes.transData.inverted().transform([where])
         elif isinstance(artist, patches.Patch):
@@ -191,13 +196,13 @@ def _rounded(column: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
     if scale["scale"] == "log":
         return np.array([float(f"{value:.{DIGITS}g}") for value in column])
     length = abs(scale["limits"][1] - scale["limits"][0]) or 1.0
-    return np.round(column, DIGITS - int(np.floor(np.log10(length))) - 1)
+    return np.round(column, DIGITS - int(np.floor(np.log10(length))) - 1) + 0.0  # no zero has a sign
 
 
 # --- from a table to its picture ---
 
 
-def drawn(words: dict[str, Any], data: "pd.DataFrame") -> "MatplotlibFigure":
+def drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
     """Draw a picture from what :func:`marks_of` returned."""
     from approxmcmc.study.report.figures import log_axes
 
@@ -212,20 +217,22 @@ def drawn(words: dict[str, Any], data: "pd.DataFrame") -> "MatplotlibFigure":
             rows = places[number]
             label = str(rows["series"].iloc[0] or "")
             artist = KINDS[mark["kind"]](panels[mark["panel"]], rows[["x", "y"]].to_numpy(dtype=float), mark)
+            artist.set_label(label or "_")
             handles.setdefault(label, []).append(artist)
     for axes, panel in zip(panels, words["panels"], strict=True):
         log_axes(axes, x=panel["x"]["scale"] == "log", y=panel["y"]["scale"] == "log")
         _furnish(axes, panel)
     for legend in words["legends"]:
         entries = [name for name in legend["entries"] if name in handles]
+        samples: list[Any] = [tuple(handles[name][:2]) for name in entries]
         figure.legend(
-            [tuple(handles[name][:2]) for name in entries], entries, loc="upper left", borderaxespad=0.0,
+            samples, entries, loc="upper left", borderaxespad=0.0,
             bbox_to_anchor=tuple(legend["at"]), ncols=legend["columns"], fontsize=legend["size"],
         )  # fmt: skip
     return figure
 
 
-def _furnish(axes: "Axes", panel: dict[str, Any]) -> None:
+def _furnish(axes: Any, panel: dict[str, Any]) -> None:
     axes.set_title(panel["title"])
     axes.set(xlim=panel["x"]["limits"], ylim=panel["y"]["limits"])
     for name, axis, own in (("x", axes.xaxis, panel["grid"][0]), ("y", axes.yaxis, panel["grid"][1])):
@@ -259,8 +266,9 @@ def _draw_points(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Art
 def _draw_segments(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Artist":
     from matplotlib.collections import LineCollection
 
-    segments: Sequence[Any] = places.reshape(-1, 2, 2)
-    lines = LineCollection(segments, colors=mark["colour"], linewidths=mark["width"], **_style(mark))
+    lines = LineCollection(
+        list(places.reshape(-1, 2, 2)), colors=mark["colour"], linewidths=mark["width"], **_style(mark)
+    )
     return axes.add_collection(lines)
 
 
@@ -272,7 +280,7 @@ def _draw_area(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Artis
     return axes.add_patch(patch)
 
 
-def _draw_text(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Artist":
+def _draw_text(axes: Any, places: np.ndarray, mark: dict[str, Any]) -> "Artist":
     look = {"ha": mark["align"], "va": mark["valign"], "fontsize": mark["size"], "color": mark.get("colour", INK)}
     look |= {"rotation": mark.get("angle", 0.0)}
     return axes.text(*places[0], mark["text"], fontweight=mark.get("weight", "normal"), **look, **_style(mark))

@@ -71,7 +71,7 @@ class Scores:
 
 
 def floor_share(table: "pd.DataFrame") -> float:
-    """Return the gold standard's squared error over the least risk of a table; infinite where a risk is not positive."""
+    """Return the gold standard's squared error over the least risk of a table; infinite for a risk of 0 or less."""
     least, floor = float(table.risk.min()), float(table.floor.max())
     if math.isnan(least) or floor == 0.0:
         return 0.0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def risk_table(scores: Scores) -> Table:
-    """Risk, bias², variance and the ratio to the exact setting, at three times; ordered by risk where that can be told."""
+    """Tabulate risk, bias², variance and the ratio to the exact setting at three times, by risk if it can be ranked."""
     ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # of many, the best stand first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}

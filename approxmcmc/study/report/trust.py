@@ -106,10 +106,8 @@ def _few_replicates(scores: Sequence[Scores]) -> list[str]:
     if not few:
         return []
     which = "" if len(few) == len(chains) else f" {len(few)} of {len(chains)} settings on a target have so few."
-    return [
-        f"With {counted(max(few), 'chain')} or fewer there are no intervals and no verdicts: {LEAST_REPLICATES} are "
-        f"needed.{which}"
-    ]
+    needed = f"there are no intervals and no verdicts: {LEAST_REPLICATES} are needed."
+    return [f"With {counted(max(few), 'chain')} or fewer {needed}{which}"]
 
 
 def _coarse_gold(scores: Sequence[Scores]) -> list[str]:

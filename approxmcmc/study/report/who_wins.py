@@ -45,7 +45,7 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         "trials of a choice count, compilation does not. Below its name the time, and the risk of the "
         f"{estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains; then those that cannot "
         f"be told from it. The {verdicts} comparisons of a picture err together in at most one of twenty pictures. "
-        f"\"{UNRANKED}\": the gold standard's squared error is above a tenth of the least risk, or a setting has fewer "
+        f'"{UNRANKED}": the gold standard\'s squared error is above a tenth of the least risk, or a setting has fewer '
         f"than {LEAST_REPLICATES} chains."
     )
     drawn = data[data.estimand == estimand]

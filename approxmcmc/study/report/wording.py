@@ -107,15 +107,15 @@ def counted(count: int, noun: str) -> str:
 
 
 def setting_in_words(label: str) -> str:
-    """Return the name of a setting as a reader says it.
+    """Return the name of a setting in words.
 
     Examples
     --------
     >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]")
-    'control variates, epsilon 0.2, batch size 500'
+    'control variates (epsilon 0.2, batch size 500)'
     """
-    name, _, knobs = label.replace("\\", "").replace("]", "").partition("[")
-    return ", ".join([name, *(knob.replace("=", " ") for knob in knobs.split(",") if knob)]).replace("_", " ")
+    name, _, knobs = re.sub(r"[\\\]'\"]", "", label).replace("_", " ").partition("[")
+    return f"{name} ({', '.join(knob.replace('=', ' ') for knob in knobs.split(','))})" if knobs else name
 
 
 def enumeration(names: list[str]) -> str:
