@@ -33,8 +33,7 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.moments import total
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.samplers.audits import compare
-from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose
+from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose, ratio_and_scale
 from approxmcmc.sampling.assembly import assemble
 from approxmcmc.targets.all_rows import AllRows
 
@@ -178,13 +177,10 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
     began, rows = time.perf_counter(), AllRows(target)
     propose, memory = compiled_propose(proposal), proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
-    log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
-    count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
+    log_ratio, tau, count = np.empty(len(states)), np.empty(len(states)), np.zeros(len(COUNT_NAMES), np.int64)
     for k, theta in enumerate(states):
         proposal.refresh(memory)  # no step follows the one before
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)
-        log_prior_ratio, terms, total_terms, _ = compare(rows, theta, proposed[k], 1.0)
-        if log_prior_ratio > -math.inf:
-            log_ratio[k], tau[k] = log_prior_ratio + log_q_ratio + total_terms, scale_of(terms)
-            passes += 2
-    return Pairs(log_ratio, tau, states, proposed, passes * target.n_obs, time.perf_counter() - began)
+        log_ratio[k], tau[k] = ratio_and_scale(rows, theta, proposed[k], log_q_ratio, 1.0)
+    evaluations = 2 * int(((log_ratio > -np.inf) | (tau > 0.0)).sum()) * target.n_obs
+    return Pairs(log_ratio, tau, states, proposed, evaluations, time.perf_counter() - began)

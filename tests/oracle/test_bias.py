@@ -68,7 +68,7 @@ def by_threshold_form(test):
         for order in orders:
             write_pair(table, GRID[[i]], GRID[[j]], terms[list(order)])
             table.order.cursor[SHUFFLED] = N  # in this order, and no other
-            found = replicate(rng, table, log_rest, state, np.zeros(1), N)
+            found = replicate(rng, table, log_rest, state, np.zeros(1), np.zeros(1, np.int64))
             accept[i, j] += exact_probability(found, test.rule)[0] / len(orders)
     return with_rejections(q * accept)
 

@@ -61,7 +61,13 @@ class FireflyProgram:
             z=self.z_update.make_state(expected_bright, n_obs),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are exact."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:

@@ -139,7 +139,13 @@ class PoissonGibbsProgram:
         """Return the unnormalised log densities of some states."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its updates are exact."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

@@ -116,7 +116,7 @@ def realised_conditional(
         count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         thresholds = np.array([draw_threshold(own.uniform) for _ in range(replications)])
         held = evidence_of(state, site), shift, state.tests[state.sites.group[site]]
-        log_ratios = replicate(own.order, *held, thresholds, 0, count)
+        log_ratios = replicate(own.order, *held, thresholds, np.zeros(replications, np.int64), count)
         if np.isnan(log_ratios).any():
             raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
         realised = float((log_ratios == np.inf).mean())

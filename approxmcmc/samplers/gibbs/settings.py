@@ -211,7 +211,13 @@ class GibbsProgram:
         """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
         return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are audited while they are made."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The program of Metropolis-Hastings samplers: what is compiled for a target, and the chains that it starts."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,14 +11,17 @@ from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, Comp
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.evidence import DataOrder, new_evidence
 from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
 from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
+from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject
 from approxmcmc.targets.all_rows import AllRows
 
 END = 2**62  # the number of a step after any other
@@ -67,6 +71,7 @@ class MetropolisHastingsProgram:
         self.target = target = rows.compiled
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
+        self.shuffled_by: np.random.Generator | None = None
         # Only blocks evaluate at two thetas at once: other chains are compiled without.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
@@ -106,12 +111,25 @@ class MetropolisHastingsProgram:
             return target.data, self.new_order(), 0
         evaluations, is_own = 0, is_reshuffled(target.n_obs, schedule.size)
         if self.copy is None or is_own:
+            self.shuffled_by, permutation = copy.deepcopy(rng), self.shuffled_rows(rng)
             named = schedule.place != "memory" and not is_own
-            permutation = order_of_files(target.n_obs) if named else rng.permutation(target.n_obs)
             self.copy = shuffled_copy(target.data, permutation, schedule.place, named=named)
             evaluations = check_rows_are_terms(target, self.copy[0], permutation, theta)
-        copy, rows = self.copy
-        return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+        data, rows = self.copy
+        return data, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+
+    def shuffled_rows(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the rows in the order of a shuffled copy: that of the data set's files, or one by a stream."""
+        n_obs, schedule = self.target.n_obs, self.schedule
+        of_files = schedule.place != "memory" and not is_reshuffled(n_obs, schedule.size)
+        return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
+
+    def partition(self, shuffled_by: np.random.Generator | None) -> Partition | None:
+        """Return the partition that all chains read; None where they read rows, or shuffle their copies anew."""
+        name, size, _ = self.schedule
+        if shuffled_by is None or name != "blocks" or is_reshuffled(self.target.n_obs, size):
+            return None
+        return Partition(self.shuffled_rows(copy.deepcopy(shuffled_by)), size)
 
     def new_state(
         self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
@@ -121,17 +139,21 @@ class MetropolisHastingsProgram:
         return MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
-            point=np.empty_like(theta),
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
+            looks_to_reject=PythonCall(lambda: looks_to_reject(self.log_density, theta, proposed)),
             evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
             proposal=self.proposal.make_state(),
             test=self.test.make_state(),
         )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data."""
+        return float(self.rows.log_densities(theta[None])[0])
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
@@ -156,15 +178,27 @@ class MetropolisHastingsProgram:
             describe=lambda: self.proposal.describe(state.proposal),
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
-            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
+            auditor=None
+            if self.audits is None
+            else lambda draws: self.auditor(state.proposal, draws, streams.audit, self.shuffled_by),
             fixed=() if moves_rows(order) else (*data, *order.rows),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
-        return None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng)
+        return (
+            None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng, shuffled_by)
+        )
 
-    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+    def auditor(
+        self, tuned: Any, draws: np.ndarray, rng: np.random.Generator, shuffled_by: np.random.Generator | None
+    ) -> Auditor:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
         judge = self.audits.judge if self.audits else None
         if judge is None:
@@ -173,7 +207,9 @@ class MetropolisHastingsProgram:
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
-        return TestedSteps(self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng)
+        return TestedSteps(
+            self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng, self.partition(shuffled_by)
+        )
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""

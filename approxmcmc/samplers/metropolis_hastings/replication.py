@@ -79,17 +79,18 @@ def replicate_pairs(
     for theta in states:
         there = theta.copy()
         log_q_ratio = propose(own.proposal, memory, theta, there, count)
-        log_prior_ratio, terms, total = _all_terms(rows, theta, there, test.temperature)
-        log_ratio = log_prior_ratio + log_q_ratio + total if log_prior_ratio > -math.inf else -math.inf
+        log_ratio, tau = ratio_and_scale(rows, theta, there, log_q_ratio, test.temperature)
         pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, there, log_q_ratio
         accepted, touched = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
-        yield Decision(log_ratio, scale_of(terms), rows.compiled.n_obs, test.rule, accepted, touched)
+        yield Decision(log_ratio, tau, rows.compiled.n_obs, test.rule, accepted, touched)
 
 
-def _all_terms(
-    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float
-) -> tuple[float, np.ndarray, float]:
-    """Return log p(theta') - log p(theta), all terms l_i over the temperature, and their sum.
+def ratio_and_scale(
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float, temperature: float
+) -> tuple[float, float]:
+    """Return Lambda and tau of a pair of states, by two passes over the data.
+
+    They are -inf and 0 outside the support, and -inf and inf where a datum has probability 0 at theta'.
 
     Raises
     ------
@@ -97,14 +98,16 @@ def _all_terms(
         When a datum has probability 0 at theta.
     """
     log_prior_ratio, terms, total, at_theta = compare(rows, theta, proposed, temperature)
-    if log_prior_ratio > -math.inf and not np.isfinite(at_theta):
+    if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+        return -math.inf, 0.0
+    if not np.isfinite(at_theta):
         model = rows.compiled
         bad = np.argmin(np.isfinite(full_terms(model.log_terms, theta, model.data, model.n_obs)))
         raise InvalidInputError(
             f"estimate_delta: datum {bad} has probability 0 or no density at the state theta = {theta}, where no exact "
             "chain comes; give `states` of positive density"
         )
-    return log_prior_ratio, terms, total
+    return log_prior_ratio + log_q_ratio + total, scale_of(terms)
 
 
 def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:

@@ -31,26 +31,26 @@ from approxmcmc.samplers.chain import (
     settle_nothing,
 )
 from approxmcmc.samplers.decision import make_decision
-from approxmcmc.samplers.metropolis_hastings.undefined import is_out_of_reach
 
 
 class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of
-    the two parts.
+    at theta; `log_q_ratio` is that of the last proposal; `looks_to_reject` tells, where a density is undefined, after
+    how many looks the proposal turned out to be out of reach, or 0; `proposal` and `test` are the states of the two
+    parts.
     """
 
     theta: np.ndarray
     proposed: np.ndarray
-    point: np.ndarray
     log_density: np.ndarray
     log_prior: np.ndarray
     log_q_ratio: np.ndarray
     clock: Clock
     log_prior_of: Any
     prior_rows: int
+    looks_to_reject: Callable[[], int]
     evidence: Evidence
     proposal: Any
     test: Any
@@ -138,9 +138,12 @@ def make_step(
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
         if decision < 0:
-            if not (uses_ratio and is_out_of_reach(state, count)):
+            looks = state.looks_to_reject() if uses_ratio else 0
+            if looks == 0:
                 return FAILED
             count[OUT_OF_REACH] += 1
+            count[TOUCHED] += state.evidence.n_obs
+            count[EVALUATIONS] += looks * (state.prior_rows + state.evidence.n_obs)
             decision, log_ratio = 0, -math.inf
         settle(state.evidence.order, decision == 1)
         if tested:

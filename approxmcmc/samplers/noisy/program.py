@@ -101,7 +101,13 @@ class NoisyProgram:
             audits=new_audit_list(0, theta.size),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are audited while they are made."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:

@@ -89,7 +89,13 @@ class PDMPProgram:
         """Return log prior + log-likelihood on all data at each theta."""
         return self.rows.log_densities(thetas)
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its process is exact in law."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

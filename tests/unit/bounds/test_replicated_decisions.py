@@ -14,6 +14,8 @@ from approxmcmc.bounds import delta
 from approxmcmc.contracts import Decision, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.metropolis_hastings import replication
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
+from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean
 
@@ -93,12 +95,13 @@ def test_a_pair_at_which_a_datum_is_impossible():
     model = types.SimpleNamespace(
         log_prior=lambda theta: 0.0 if theta[0] > -5.0 else -math.inf, log_terms=log_terms, data=(), n_obs=5
     )
-    test = amc.SequentialTTest(0.1, 2)
+    rows = AllRows(types.SimpleNamespace(compile=lambda: model))
+    rows.parts = None
     inside, outside, impossible = (np.array([x]) for x in (0.5, -9.0, -1.0))
-    assert replication._pair(model, test, inside, outside, 0.3) == (-math.inf, 0.0)
-    assert replication._pair(model, test, inside, impossible, 0.3) == (-math.inf, math.inf)
+    assert ratio_and_scale(rows, inside, outside, 0.3, 1.0) == (-math.inf, 0.0)
+    assert ratio_and_scale(rows, inside, impossible, 0.3, 1.0) == (-math.inf, math.inf)
     with pytest.raises(InvalidInputError, match=r"datum 3 has probability 0 .*theta = \[-1\.\]"):
-        replication._pair(model, test, impossible, inside, 0.3)
+        ratio_and_scale(rows, impossible, inside, 0.3, 1.0)
 
 
 def test_what_the_gaussian_regime_does_not_know_is_nan():

@@ -18,8 +18,9 @@ from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import order
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers import audits
+from approxmcmc.sampling.assembly import assemble
 from tests.models import logistic
 
 pytestmark = [pytest.mark.recompiles, pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")]
@@ -89,18 +90,26 @@ def test_a_stored_trace_serves_as_well(tmp_path):
     again.to_netcdf(tmp_path / "bias.nc")
 
 
-def test_audits_say_that_they_do_not_see_a_fixed_partition(monkeypatch):
-    """Few blocks are shuffled anew, so that audits see all; many are fixed, and drift alone sees what they do."""
+@pytest.mark.parametrize("seed", [4, [7, 9]])
+def test_audits_read_the_partition_of_the_run(seed, monkeypatch):
+    """In the run, and of its stored trace; copies that are shuffled anew have no partition of their own."""
+    partitions = []
+    monkeypatch.setattr(audits.TestedSteps, "look", lambda self, *_: partitions.append(self.partition))
     test = amc.SequentialTTest(0.3, 8, order="blocks")
     blocks = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), test)
-    fixed = {}
     for enough in (1000, 2):
         monkeypatch.setattr(order, "ENOUGH_BLOCKS", enough)
-        run = amc.sample(target(), blocks, draws=60, tune=5, chains=2, random_seed=1, progressbar=False)
-        for form in ("audit", "drift"):
-            found = amc.bias(run, target(), blocks, form=form, n_audits=20, random_seed=3)
-            fixed[enough, form] = "blocks of one partition" in found["reasons"].item()
-    assert fixed == {(1000, "audit"): False, (1000, "drift"): False, (2, "audit"): True, (2, "drift"): False}
+        started = assemble(target(), blocks, seed=seed, chains=2, tune=5, audit_every="auto").chains
+        copies = [chain.state.evidence.data[1] for chain in started]
+        partitions.clear()
+        run = amc.sample(target(), blocks, draws=60, tune=5, chains=2, random_seed=seed, progressbar=False)
+        amc.audit(run, target(), blocks, n_audits=5, random_seed=3)
+        with pytest.raises(NotFiniteError):  # as if no audit were possible
+            amc.bias(run, target(), blocks, form="audit", n_audits=20, random_seed=3)
+        assert len(partitions) > 10
+        for found in partitions:
+            assert (found is None) == (enough == 1000)
+            assert found is None or all((target().data[1][found.rows] == copy).all() for copy in copies)
 
 
 def test_draws_from_elsewhere_have_drift_alone():
@@ -364,7 +373,9 @@ def test_a_kernel_that_stands_still_tells_nothing():
     far = amc.MetropolisHastings(amc.RandomWalk(1e6), amc.ExactTest())
     told = amc.bias(trace(), target(), None, kernel=far, n_audits=30, random_seed=3)
     assert (
-        told.n_couplings == 0 and told.verdict == "inconclusive" and "left none of 30 draws" in str(told.reasons.item())
+        told.n_couplings == 0
+        and told.verdict == "inconclusive"
+        and "did not move from any of 30 draws" in str(told.reasons.item())
     )
     np.testing.assert_array_equal(told.bias, 0.0)
     np.testing.assert_array_equal(told.bias_upper, np.inf)
