@@ -1,4 +1,4 @@
-"""Above the threshold, after how many terms? One acceptance test per file, and the mathematics of their errors."""
+"""Acceptance tests, one per file, and the mathematics of their errors."""
 
 from approxmcmc.acceptance.always import AlwaysAccept
 from approxmcmc.acceptance.annealed import AnnealedEpsilon

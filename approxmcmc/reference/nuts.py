@@ -1,4 +1,4 @@
-"""One run of NUTS for a gold standard, draw by draw that of `sample` with :class:`approxmcmc.NUTS`."""
+"""One run of NUTS for a gold standard, equal draw by draw to `sample` with :class:`approxmcmc.NUTS`."""
 
 import importlib.metadata
 import json
@@ -26,8 +26,8 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     model
         The model.
     settings
-        draws, tune, chains, random_seed, nuts (the library that is preferred) and target_accept: everything that the
-        draws depend on.
+        draws, tune, chains, random_seed, nuts (the preferred library) and target_accept: everything that determines the
+        draws.
     cores
         Chains that run at once; None: as many as there are processors.
     progressbar
@@ -45,7 +45,7 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     IncompatibleError
         If the model has discrete parameters.
     KeyboardInterrupt
-        If sampling was interrupted: a part of a gold standard is none, and must not be cached.
+        If sampling was interrupted: an incomplete gold standard must not be cached.
     """
     if model.discrete_value_vars:
         raise IncompatibleError(

@@ -116,7 +116,7 @@ def test_records_of_every_second_draw_are_those_of_a_thinned_run(test):
 
 class TestEnds:
     def test_a_cap_that_comes_first_is_told(self):
-        with pytest.warns(SamplingWarning, match=r"target_ess=5000: the cap draws= came first"):
+        with pytest.warns(SamplingWarning, match=r"target_ess=5000: the limit draws= came first"):
             capped = draw(target_ess=5000, draws=120)
         assert_same(capped, draw(draws=120))
         assert "target ESS" in capped.posterior.attrs["problems"]

@@ -278,7 +278,7 @@ class TestTemperature:
 
     def test_couplings_are_refused(self):
         """They follow the chain of the posterior itself."""
-        with pytest.raises(IncompatibleError, match="no law of the target itself"):
+        with pytest.raises(IncompatibleError, match="targets a tempered posterior"):
             couplings(logistic(40, 1), amc.MetropolisHastings(amc.RandomWalk(0.8), self.TEST), lag=5)
 
     def test_realised_conditional(self):

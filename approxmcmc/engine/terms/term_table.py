@@ -1,9 +1,9 @@
-"""Terms that are known already: all N differences l_i of one pair of states, to be read again and again.
+"""Precomputed terms: all N differences l_i of one pair of states, to be read repeatedly.
 
-A table stands in for the target. A test that decides reads it through its evidence, as it reads a target: what it reads
-costs look-ups and no evaluation, and as the tables of all targets have one type, the test is compiled once for them.
+A table replaces the target. A test reads it through its evidence, like a target: each term costs a look-up and no
+evaluation, and because the tables of all targets have one type, the test is compiled once for them.
 
-Whoever wants many orders of the data reads with `read_table`: from one random permutation of the terms, made by
+To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by
 Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
 uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders. A chain
 that reads blocks of one partition of the rows reads each window as `Partition.windows` arranges the terms.
@@ -21,7 +21,7 @@ from approxmcmc.engine.terms.evidence import Evidence, new_evidence
 from approxmcmc.engine.terms.moments import MEAN, merge
 from approxmcmc.engine.terms.order import draw_next, rows_order
 
-SHUFFLED, BEGIN = 0, 1  # places of a table's cursor: how many terms are in their final order, where the window begins
+SHUFFLED, BEGIN = 0, 1  # indices of a table's cursor: number of terms in their final order, start of the window
 
 
 def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -33,7 +33,7 @@ def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
 
 
 def table_of_terms(n_obs: int, dim: int) -> Evidence:
-    """Return the evidence on a pair of states of length `dim` that `write_pair` has yet to write; read in rows."""
+    """Return the evidence on a pair of states of length `dim` before `write_pair` fills it; read in rows."""
     data = (np.zeros(n_obs), np.zeros(dim))
     log_terms = kernel(tabulated_terms, log_terms_type(type_of(data)).signature)
     return new_evidence(log_terms, data, n_obs, np.zeros(dim), np.zeros(dim), rows_order(n_obs))
@@ -42,7 +42,7 @@ def table_of_terms(n_obs: int, dim: int) -> Evidence:
 def write_pair(
     table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray, *, shuffled: bool = False
 ) -> None:
-    """Let a table hold the terms of this pair, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,).
+    """Write the terms of a pair into a table, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,).
 
     Terms that are `shuffled` are read in the order in which they are given.
     """
@@ -76,13 +76,13 @@ class Partition(NamedTuple):
 def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
     """Merge the terms number start ... stop - 1 of the window into the moments.
 
-    Returns FINITE, IMPOSSIBLE or UNDEFINED, as `merge_differences` does.
+    Returns FINITE, IMPOSSIBLE or UNDEFINED, like `merge_differences`.
     """
     terms, cursor, moments, n_obs = table.data[0], table.order.cursor, table.moments, table.n_obs
     for lo in range(start, stop, BATCH):
         left = min(lo + BATCH, stop) - lo
         place = (cursor[BEGIN] + lo) % n_obs
-        while left > 0:  # a second time around the end
+        while left > 0:  # second iteration: wrap around the end
             count = min(left, n_obs - place)
             if place + count > cursor[SHUFFLED]:
                 draw_next(rng, terms, cursor[SHUFFLED], place + count)

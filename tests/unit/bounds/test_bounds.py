@@ -304,7 +304,7 @@ def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
 
 def test_settings_that_do_not_belong_together_are_refused():
     target = field(4, 0.6, 0)
-    with pytest.raises(IncompatibleError, match=r"one exact chain, found .*'systematic'.* and .*'random'"):
+    with pytest.raises(IncompatibleError, match=r"the same exact chain, found .*'systematic'.* and .*'random'"):
         amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
     with pytest.raises(IncompatibleError, match="temperature"):
         amc.check_bound(target, {1: amc.Gibbs(amc.acceptance.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
@@ -552,7 +552,7 @@ def test_plot_bound_draws_what_exists():
     )
     drawn = amc.plot_bound(check, backend="none")
     assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
-    with pytest.raises(InvalidInputError, match="check_bound returns"):
+    with pytest.raises(InvalidInputError, match="a result of check_bound"):
         amc.plot_bound(check["verdict"].to_dataset(name="x"))
     with pytest.raises(InvalidInputError, match="knows the bounds"):
         amc.plot_bound(check, var_names=["b9"], backend="none")

@@ -179,7 +179,7 @@ SPINS = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1]]), prior_bounds=(-0.4,
     [
         (target(), amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), {"site": 0}, "`site` is for Gibbs"),
         (target(), amc.Exchange(amc.RandomWalk(0.1)), {}, "Exchange needs a doubly intractable"),
-        (target(), amc.samplers.NoisyLangevin(0.1), {}, "the law of a step of NoisyLangevin.* is not known"),
+        (target(), amc.samplers.NoisyLangevin(0.1), {}, "the transition probabilities of NoisyLangevin.* are unknown"),
         (SPINS, amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.AlwaysAccept()), {}, "nothing to subsample"),
         (target(), amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest()), {}, "must be RandomWalk on a grid"),
         (target(), amc.Gibbs(), {}, "Gibbs needs a discrete target"),

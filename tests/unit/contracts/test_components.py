@@ -90,7 +90,7 @@ def test_settings_out_of_range_are_refused_when_made(make, match):
     [
         (ExactTest(), ExactTest(), "proposal must be a proposal such as RandomWalk"),
         (RandomWalk(), 3, "test must be a test such as SequentialTTest"),
-        (RandomWalk(), None, "only SurrogateTransition brings its own"),
+        (RandomWalk(), None, "only SurrogateTransition has a default"),
         (RandomWalk, ExactTest(), "found <class"),
     ],
 )
@@ -130,7 +130,7 @@ class TestOneNameOneComponent:
             monkeypatch.setattr(Component, name, dict(getattr(Component, name)))
 
     def test_a_name_that_is_taken_is_refused(self):
-        with pytest.raises(TypeError, match=r"another component of that name, approxmcmc\.proposals\.random"):
+        with pytest.raises(TypeError, match=r"another component has the same name, approxmcmc\.proposals\.random"):
             type("RandomWalk", (Component,), {"__module__": "mine"})
         assert Component.from_dict(RandomWalk(0.5).to_dict()) == RandomWalk(0.5)
 

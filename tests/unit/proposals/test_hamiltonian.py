@@ -50,7 +50,11 @@ def test_ranges(make, message):
             r"gradient_noise has shape \(2, 2\)",
         ),
         (SGHMC(0.1, 1.0, 5, gradient_noise=100.0 * np.eye(3)), lambda: logistic(50), "use friction of at least 5.11,"),
-        (SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)), lambda: logistic(50), "cools; use a smaller step_size"),
+        (
+            SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)),
+            lambda: logistic(50),
+            "friction removes; use a smaller step_size",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(proposal, target, message):
@@ -79,9 +83,11 @@ def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
 
 @pytest.mark.recompiles
 def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
-    with pytest.warns(SamplingWarning, match=r"heats .* times as much as friction cools; use friction of at least"):
+    with pytest.warns(
+        SamplingWarning, match=r"adds .* times the energy that friction removes; use friction of at least"
+    ):
         assert sample(SGHMC(0.03, 0.01, 5), monkeypatch, tune=20).posterior.sizes["draw"] == 1
-    with pytest.warns(SamplingWarning, match="no tuning steps; use tune="):
+    with pytest.warns(SamplingWarning, match="no tuning steps; set tune="):
         sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=0)
     assert np.isfinite(sample(SGHMC(0.2, 0.01, 5, gradient_noise=None), monkeypatch, tune=0).posterior["beta"]).all()
     assert np.isfinite(sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=20).posterior["beta"]).all()

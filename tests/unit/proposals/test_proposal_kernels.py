@@ -265,7 +265,7 @@ class TestCrankNicolson:
         np.testing.assert_array_equal(amc.Independence(fit).cov, SIGMA)
         for center, cov, message in (
             (fit, SIGMA, "gives the covariance too"),
-            (CENTER, None, "give a covariance beside the center"),
+            (CENTER, None, "give a covariance with the center"),
             (CENTER, [1.0, 0.0, 1.0], r"found shapes \(3,\) and \(3,\)"),
             (CENTER[:2], SIGMA, r"found shapes \(2,\) and \(3, 3\)"),
             (CENTER[:, None], SIGMA, r"found shapes \(3, 1\) and \(3, 3\)"),
@@ -274,7 +274,7 @@ class TestCrankNicolson:
         ):
             with pytest.raises(InvalidInputError, match=message):
                 amc.Independence(center, cov)
-        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal's law 3"):
+        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal 3"):
             amc.Independence(fit).build_proposal(logistic(12, 2))
 
 
