@@ -95,10 +95,8 @@ def plot_bias(
         plot.add("band", draw.fill_between_y, {"drift": band}, ["color"], alpha=0.15)
         plot.add("line", draw.line_xy, {"drift": line}, ["color"])
     if "bias" in names:
-        bias, place = (
-            _in_sds(table.sel(estimand=shown), "bias"),
-            xr.DataArray(np.arange(float(len(shown))), dims="estimand"),
-        )
+        bias = _in_sds(table.sel(estimand=shown), "bias")
+        place = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
         plot.add("interval", draw.ci_line_y, {"bias": stack("plot_axis", x=place, **_limits(bias))}, color="C0")
         plot.add("point", draw.scatter_xy, {"bias": stack("plot_axis", x=place, y=bias["value"])}, color="C0")
     _axes(plot, names, shown, last=float(table["step"].max()))
@@ -148,5 +146,5 @@ def _axes(plot: Drawing, names: Sequence[str], shown: Sequence[str], last: float
         plot.set("xscale", draw.set_xscale, {"drift": 0.0}, scale="log")
     if "bias" in names:
         places = np.unique(np.linspace(0, len(shown) - 1, min(TICKS, len(shown))).round().astype(int))
-        turned = {"rotation": 45, "ha": "right"} if plot.backend == "matplotlib" else {}
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if plot.backend == "matplotlib" else {}
         plot.set("xticks", draw.set_xticks, {"bias": 0.0}, values=places, labels=[shown[k] for k in places], **turned)

@@ -87,7 +87,7 @@ class Drawing:
             self.collection.map(function, visual, store_artist=False, **data, **arguments)
 
     def name_axes(self, labeller: Any, *, x: str | None, y: str) -> None:
-        """Write the title of each panel and the names of its axes; with `x` None that of the horizontal axis is left out."""
+        """Write the title of each panel and the names of its axes; None leaves the horizontal axis without one."""
         shared: dict[str, Any] = {"ignore_aes": self.collection.aes_set, "subset_info": True}
         for name, visual, default in (
             ("title", visuals.labelled_title, {"labeller": labeller or BaseLabeller()}),

@@ -76,7 +76,7 @@ def plot_cost(
     plot.add("point", draw.scatter_xy, points, color="C0")
     if ticks is not None:
         # Names under ticks overlap unless they are short; of the backends only matplotlib can rotate them here.
-        turned = {"rotation": 30, "ha": "right"} if plot.backend == "matplotlib" else {}
+        turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if plot.backend == "matplotlib" else {}
         plot.set("xticks", draw.set_xticks, values=np.arange(len(ticks)), labels=ticks, **turned)
     plot.name_axes(labeller, x="epsilon" if ticks is None else "setting", y="fraction")
     return plot.collection
