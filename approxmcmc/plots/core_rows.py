@@ -11,7 +11,7 @@ from arviz_plots import visuals as draw
 from approxmcmc.contracts import Target
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 from approxmcmc.surrogate import CoreRows
 
