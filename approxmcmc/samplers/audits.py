@@ -1,4 +1,4 @@
-"""Audits of a finished chain: one step from a kept draw, looked at with all data.
+"""Audits of a finished chain: one step from a kept draw, evaluated with all data.
 
     theta a kept draw,  theta' ~ q(theta, .) by the chain's own tuned proposal,
     l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,

@@ -1,6 +1,6 @@
-"""Many independent decisions of Metropolis-Hastings at one place: a pair (x, x') that it proposes.
+"""Repeat Metropolis-Hastings decisions many times at one pair (x, x') that it proposes.
 
-A chain whose proposal is pinned to a pair proposes x' from x, and from x' goes back for sure: what accepts there is the
+A chain with a proposal fixed to a pair proposes x' from x, and from x' always returns: the decision at x is made by the
 sampler's own test, with a new u and new subsets each time.
 """
 
@@ -25,7 +25,7 @@ MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
 
 
 class PinnedPair(NamedTuple):
-    """The pair (x, x') of a pinned proposal, and log q(x|x') - log q(x'|x), one number."""
+    """The pair (x, x') of a fixed proposal, and log q(x|x') - log q(x'|x), one number."""
 
     here: np.ndarray
     there: np.ndarray
@@ -36,7 +36,7 @@ class PinnedPair(NamedTuple):
 def propose_pinned(
     rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Propose x' from x, and x from x'; the way back is accepted for sure."""
+    """Propose x' from x, and x from x'; the way back is always accepted."""
     if equal(theta, pair.here):
         assign(out, pair.there)
         return pair.log_q_ratio[0]
@@ -45,7 +45,7 @@ def propose_pinned(
 
 
 def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
-    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
+    """Return the proposal as a function callable from Python, ``propose(rng, state, theta, out, count)``."""
     signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
     return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
 
@@ -62,10 +62,10 @@ def _returning(propose: Callable[..., float]) -> Callable[..., float]:
 def replicate_pairs(
     target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Propose from each of some states by a proposal with its memory, and let a chain pinned to the pair decide."""
+    """Propose from each of some states by a proposal with its state, and let a chain fixed to the pair decide."""
     propose = compiled_propose(program.proposal)
     rows = AllRows(target)
-    built = test.with_independent_subsets()  # blocks would let the decisions at one pair share a partition of the data
+    built = test.with_independent_subsets()  # in blocks the decisions at one pair would share a partition of the data
     compiled_test = built.build_test(target)
     pair = PinnedPair(np.zeros(target.variables.size), np.zeros(target.variables.size), np.zeros(1))
     pinned = MetropolisHastingsProgram(
