@@ -16,8 +16,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain, check_origin, shuffled_by
+from approxmcmc.output.reading import adapted_by_chain, check_origin, flat_draws, shuffled_by
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.targets.all_rows import AllRows
 
