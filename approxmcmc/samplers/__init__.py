@@ -1,4 +1,4 @@
-"""How target, proposal and test make one step. One sampler per file."""
+"""Samplers: how target, proposal and test make one step. One sampler per file."""
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs

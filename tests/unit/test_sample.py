@@ -75,7 +75,7 @@ class TestInitvals:
         ("bad", "match"),
         [
             (np.zeros(2), r"shape \(3,\) or \(2, 3\).*found shape \(2,\)"),
-            ({"gamma": np.zeros(3)}, r"need the variables \['beta'\]; \['gamma'\] are none of them"),
+            ({"gamma": np.zeros(3)}, r"need the variables \['beta'\]; \['gamma'\] are unknown"),
             ({}, r"need the variables \['beta'\]; \['beta'\] are missing"),
             ({"beta": np.zeros(2)}, r"initvals of beta need shape \(3,\), found \(2,\)"),
             (np.full(3, np.nan), "initvals of chain 0 have log density nan"),

@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.audits import policy as audits
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.sampling import audits
 from tests.models import logistic
 
 RUN = {"draws": 15, "tune": 20, "chains": 2, "random_seed": 7, "progressbar": False, "thin": 2}
@@ -132,7 +132,9 @@ class TestRefusals:
         trace = quietly(amc.sample, target, sampler, audit_every=None, **RUN)
         self.refuse("made by .*0.1.* and not by", trace, target, amc.MetropolisHastings(WALK, amc.SequentialTTest(0.2)))
         self.refuse("another target", trace, logistic(301), sampler)
-        self.refuse("does not tell the 'scale_factor'", from_elsewhere(np.zeros((1, 9, 3))), target, SAMPLERS["tuned"])
+        self.refuse(
+            "does not record the tuned 'scale_factor'", from_elsewhere(np.zeros((1, 9, 3))), target, SAMPLERS["tuned"]
+        )
 
     def test_traces_that_are_none_of_this_target(self):
         draws = np.zeros((1, 30, 3))

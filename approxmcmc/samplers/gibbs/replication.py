@@ -1,8 +1,8 @@
-"""The conditional that an acceptance test realises, at frozen contexts: one decision, made again and again.
+"""Estimate the conditional that an acceptance test realises, at fixed contexts, by repeating one decision.
 
 A chain visits every context about once, so its frequencies mix the test's error with that of the binning. Here the
-other sites stay where they are, only u and the order of the terms change, and the frequency of x_i = 1 estimates
-P_epsilon(x_i = 1 | rest) itself.
+other sites are fixed, only u and the order of the terms change, and the frequency of x_i = 1 estimates P_epsilon(x_i =
+1 | rest) itself.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance.rules import logit_uniform
+from approxmcmc.audits.replication import compile_replicate
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python
@@ -18,7 +19,6 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import new_clock
 from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
-from approxmcmc.samplers.replication import compile_replicate
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ def realised_conditional(
     probability: float | None = None,
     random_seed: Any = None,
 ) -> "xr.Dataset":
-    """Estimate P_epsilon(x_i = 1 | rest), the conditional that a test realises, at frozen contexts.
+    """Estimate P_epsilon(x_i = 1 | rest), the conditional that a test realises, at fixed contexts.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def realised_conditional(
     replications
         Decisions per context, each with a new u and new batches.
     probability
-        Shift the log odds of every context so that the exact conditional is this one, in (0, 1); None leaves them.
+        Shift the log odds of every context so that this is the exact conditional, in (0, 1); None does not shift.
     random_seed
         As in `sample`.
 
@@ -105,7 +105,7 @@ def realised_conditional(
     [sequence], _ = seed_sequences(random_seed, 1)
     own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
     evidence_of, draw_threshold = as_python(evidence_on), as_python(logit_uniform)
-    by_decision = tests[0]._replace(threshold_form=None)  # every decision with a u of its own
+    by_decision = tests[0]._replace(threshold_form=None)  # a separate u for every decision
     replicate = compile_replicate(by_decision, evidence_of(state, 0))
     rows = []
     for context, site in zip(contexts, sites.tolist(), strict=True):

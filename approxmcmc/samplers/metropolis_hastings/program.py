@@ -1,4 +1,4 @@
-"""The program of Metropolis-Hastings samplers: what is compiled for a target, and the chains that it starts."""
+"""The program of Metropolis-Hastings samplers: the functions compiled for a target, and the chains that it starts."""
 
 import copy
 import math
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
 from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
@@ -18,7 +19,6 @@ from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order,
 from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
 from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject
@@ -28,7 +28,7 @@ END = 2**62  # the number of a step after any other
 
 
 class Schedule(NamedTuple):
-    """How subsets are drawn: "memory" (all data as they lie), "rows", or "blocks" of `size` rows of a copy."""
+    """How subsets are drawn: "memory" (all data in memory order), "rows", or "blocks" of `size` rows of a copy."""
 
     name: str
     size: int = 0
@@ -36,9 +36,9 @@ class Schedule(NamedTuple):
 
 
 def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
-    """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
+    """Return how subsets of the data are drawn: as the test requires, or the faster way."""
     by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
-    if by_itself:  # it reads all data, or none, or draws its rows
+    if by_itself:  # the test reads all data or none, or draws its own rows
         return Schedule("memory")
     if role.order == "rows" or (role.order == "auto" and n_obs < BLOCKS_FROM):
         return Schedule("rows")
@@ -46,7 +46,7 @@ def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled
 
 
 class Audits(NamedTuple):
-    """What the audits of finished chains need: how the test is judged; None where only the draws are."""
+    """The settings of audits of finished chains: how to check the test; None if only the draws are checked."""
 
     judge: Judge | None
 
@@ -54,7 +54,7 @@ class Audits(NamedTuple):
 class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`.
 
-    Other samplers of the same state bring a `step` of their own.
+    Other samplers with the same state provide their own `step`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MetropolisHastingsProgram:
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
         self.shuffled_by: np.random.Generator | None = None
-        # Only blocks evaluate at two thetas at once: other chains are compiled without.
+        # Only blocks evaluate at two thetas at once; other chains are compiled without it.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
         in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
@@ -134,7 +134,7 @@ class MetropolisHastingsProgram:
     def new_state(
         self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
     ) -> MetropolisHastingsState:
-        """Return the state of a chain at theta, where nothing is evaluated yet."""
+        """Return the state of a chain at theta before the first evaluation."""
         target, proposed = self.target, theta.copy()
         return MetropolisHastingsState(
             theta=theta,
@@ -164,7 +164,7 @@ class MetropolisHastingsProgram:
         return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at `theta`, whose log density is finite."""
+        """Start a chain at `theta`, where the log density is finite."""
         data, order, evaluations = self.arrange(theta, streams.order)
         state = self.new_state(theta.copy(), data, order, n_tune)
         state.log_prior[0] = self.target.log_prior(theta)
@@ -203,7 +203,7 @@ class MetropolisHastingsProgram:
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.rows, draws, rng)
-        # It proposes and reads no data: any order will do. A step at the chain's end is tested, and tells its q ratio.
+        # Its proposals read no data, so any order will do. A step at the chain's end is tested, and tells its q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
@@ -212,7 +212,7 @@ class MetropolisHastingsProgram:
         )
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
-        """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
+        """Return what was NaN: the log prior at the proposal, a datum's term, or the proposal's log density ratio."""
         target, here, there = self.target, show(state.theta), show(state.proposed)
         if np.isnan(state.proposed).any():
             why = self.proposal.explain(state.proposal)
@@ -229,12 +229,12 @@ class MetropolisHastingsProgram:
 
 
 def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
-    """Return the state of a proposal that had adapted as it described.
+    """Return the state of a proposal with the described tuned values.
 
     Raises
     ------
     InvalidInputError
-        When the description lacks what tuning settles on.
+        When the description lacks tuned values.
     """
     state = proposal.make_state()
     try:
@@ -242,7 +242,7 @@ def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> A
             proposal.restore(state, described)
     except KeyError as error:
         raise InvalidInputError(
-            f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
-            "proposal with the tuned size, or sampler=None to judge the draws alone"
+            f"the proposal tunes its steps, and the trace does not record the tuned {error}; give a "
+            "proposal with the tuned size, or sampler=None to check only the draws"
         ) from None
     return state

@@ -90,7 +90,7 @@ def test_settings_out_of_range_are_refused_when_made(make, match):
     [
         (ExactTest(), ExactTest(), "proposal must be a proposal such as RandomWalk"),
         (RandomWalk(), 3, "test must be a test such as SequentialTTest"),
-        (RandomWalk(), None, "only SurrogateTransition brings its own"),
+        (RandomWalk(), None, "only SurrogateTransition has a default"),
         (RandomWalk, ExactTest(), "found <class"),
     ],
 )

@@ -1,6 +1,6 @@
 """The defaults of everything public in the rooms of tests, proposals, samplers and bounds, and of `risk`.
 
-Written down once more: a run that leaves a setting out depends on it, and a change is announced in the changelog.
+Written down once more: a run that leaves a setting out depends on it, and a change of one is announced.
 """
 
 import inspect

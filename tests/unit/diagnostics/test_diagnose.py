@@ -219,7 +219,7 @@ class TestQuiet:
         trace = trace_of(chains()[:, :49], attrs={"stopped": "time_limit"})
         [said] = [one for one in findings(trace) if one.check == "convergence"]
         assert (said.verdict, said.advice) == ("warning", "give it more time")
-        assert "100 draws per chain are needed, there are 49" in said.finding
+        assert "100 draws per chain are needed, found 49" in said.finding
 
     def test_a_few_draws_are_judged_by_nothing(self):
         assert {one.verdict for one in findings(trace_of(chains(draws=1)))} == {"ok", "not checked"}

@@ -114,7 +114,7 @@ class TestRefusals:
 
     def test_a_proposal_that_cannot_forget_gradients(self):
         proposal = amc.proposals.Mixture((amc.Langevin(0.01), WALK), (0.5, 0.5))
-        with pytest.raises(IncompatibleError, match="says how to forget"):
+        with pytest.raises(IncompatibleError, match="can clear its cache"):
             amc.Firefly(proposal, "untuned").build(logistic())
 
     def test_a_bound_without_gradients(self):

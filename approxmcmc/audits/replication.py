@@ -1,4 +1,4 @@
-"""Many decisions of a test about one pair of states, each over another order of terms that are known.
+"""Many decisions of a test about one pair of states, each on another order of precomputed terms.
 
 A test with its order fixed is a threshold on log u (`CompiledTest.threshold_form`): it accepts iff T(u) < Lambda^, and
 the acceptance probability of the test is
@@ -6,7 +6,7 @@ the acceptance probability of the test is
     alpha^ = E_order F(Lambda^),    F(x) = P(T(u) < x),
 
 with u integrated out: F(x) = min(1, exp x), or Barker's logistic function. A test without that form decides at
-stratified u's instead, and Lambda^ is +inf where it accepts and -inf where it does not.
+stratified u's instead, and Lambda^ is +inf if it accepts and -inf if it does not.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import BEGIN
 
 ORDERS = 16  # of the data
-DECISIONS = 64  # of a test whose Lambda^ says only yes or no
+DECISIONS = 64  # of a test with Lambda^ = +inf or -inf only
 
 Replicate = Callable[..., np.ndarray]
 
@@ -53,7 +53,7 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
 
 @cached_by_content(maxsize=64)
 def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
-    """Return the loop that lets the test decide at each threshold, over a subset of its own."""
+    """Return the loop that lets the test decide at each threshold, each on another subset."""
 
     def replicate(
         rng: Any,
