@@ -131,7 +131,7 @@ def test_a_picture_comes_back_from_its_marks():
     ]
     document = svg_document(drawn(words, table))
     assert all(word in document for word in ("a line", "a band", "measured", "seconds", "times", "many", "a word"))
-    left.imshow(np.zeros((2, 2)))
+    right.imshow(np.zeros((2, 2)))
     with pytest.raises(TypeError, match="image"):
         marks_of(figure)
 

@@ -114,12 +114,9 @@ def _marks(axes: Any) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
             yield from _line(axes, artist, style)
         elif isinstance(artist, text.Text):
             where = artist.get_transform().transform(artist.get_unitless_position())
-            words = {"text": artist.get_text(), "align": artist.get_horizontalalignment()}
-            words |= {
-                "size": artist.get_fontsize(),
-                "weight": artist.get_weight(),
-                "colour": _colour(artist.get_color()),
-            }
+            words: dict[str, Any] = {"text": artist.get_text(), "colour": _colour(artist.get_color())}
+            words |= {"align": artist.get_horizontalalignment(), "valign": artist.get_verticalalignment()}
+            words |= {"size": artist.get_fontsize(), "weight": artist.get_fontweight()}
             if artist.get_text():
                 yield style | {"kind": "text"} | words, axes.transData.inverted().transform([where])
         elif isinstance(artist, patches.Patch):
