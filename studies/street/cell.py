@@ -6,19 +6,20 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 CHAINS = 4
 
 
 class Drawn(NamedTuple):
-    """A posterior, which sampler made it and why, seconds of wall-clock in which kept draws were made, and problems."""
+    """A posterior, its sampler, seconds of wall-clock of the kept draws, problems, and what NUTS took."""
 
     posterior: Any
     sampler: str
     drawing: float
     problems: list[str]
+    measured: Mapping[str, float] = {}
 
 
 def ours(model: Any, seed: int) -> Drawn:
@@ -54,15 +55,18 @@ def _nuts(model: Any, seed: int, settings: dict[str, Any]) -> Drawn:
         return Drawn(trace["posterior"], "PyMC", 0.5 * (time.perf_counter() - began), [])
     import nutpie as library
 
+    before = time.process_time()
     compiled = library.compile_pymc_model(model)
+    compilation = time.process_time() - before
     began = time.perf_counter()
     trace = library.sample(compiled, chains=CHAINS, seed=seed, progress_bar=False, **settings)
     took = time.perf_counter() - began
+    sampling = time.process_time() - before - compilation
     kept, tuned = (float(trace[group]["n_steps"].sum()) for group in ("sample_stats", "warmup_sample_stats"))
     diverged = int(trace["sample_stats"]["diverging"].sum())
-    return Drawn(
-        trace["posterior"], "nutpie", took * kept / (kept + tuned), [f"{diverged} divergences"] if diverged else []
-    )
+    problems = [f"{diverged} divergences"] if diverged else []
+    measured = {"compilation": compilation, "sampling": sampling, "gradients_kept": kept, "gradients_tuned": tuned}
+    return Drawn(trace["posterior"], "nutpie", took * kept / (kept + tuned), problems, measured)
 
 
 WHO: dict[str, Callable[[Any, int], Drawn]] = {"ours": ours, "nutpie": nutpie, "long": long}
@@ -87,6 +91,7 @@ def run(name: str, who: str, seed: int) -> dict[str, Any]:
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
         "sampler": drawn.sampler,
         "problems": drawn.problems,
+        **drawn.measured,
         "dim": sum(math.prod(drawn.posterior[name].shape[2:]) for name in free),
         **_summary(drawn.posterior, free),
     }
