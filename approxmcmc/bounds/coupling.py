@@ -35,7 +35,7 @@ from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from approxmcmc.bounds.distance import (
     marginal_distances,
     total_variation_interval,
 )
-from approxmcmc.bounds.finite import checked_matrix, stationary_law
+from approxmcmc.bounds.finite import checked_matrix, grid_of_points, stationary_law
 from approxmcmc.bounds.statements import LABELS, NAMES, _ratio
-from approxmcmc.bounds.transition import grid_of_points
 from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
