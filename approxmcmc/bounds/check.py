@@ -32,8 +32,8 @@ from approxmcmc.bounds.chains import (
 )
 from approxmcmc.bounds.delta import estimate_delta
 from approxmcmc.bounds.distance import Distance
-from approxmcmc.bounds.finite import LARGEST_MATRIX, transition_matrix
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, exact, label_of
+from approxmcmc.bounds.finite import HEURISTIC, LARGEST_MATRIX, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, transition_matrix
+from approxmcmc.bounds.statements import exact, label_of
 from approxmcmc.contracts import DiscreteTarget, TestedSampler
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError

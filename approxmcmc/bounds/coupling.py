@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
+from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, checked_matrix
+from approxmcmc.bounds.statements import mitrophanov_factor
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import CoupledStates
 from approxmcmc.diagnostics.decisions import clopper_pearson

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS
 from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
 from approxmcmc.errors import InvalidInputError
 
+RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
+ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
 ROW_TOLERANCE = 1e-9  # of a row's sum, for the rounding of thousands of products
 LARGEST_MATRIX = 2048
 BLOCK = 64  # states eliminated together, by one product of matrices

@@ -28,8 +28,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.bounds.finite import contractions, grid_of_points, stationary_law, transition_matrix
-from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS, bound_factors, mitrophanov_factor
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    ONE_SIDED,
+    RIGOROUS,
+    contractions,
+    grid_of_points,
+    stationary_law,
+    transition_matrix,
+)
+from approxmcmc.bounds.statements import bound_factors, mitrophanov_factor
 from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 

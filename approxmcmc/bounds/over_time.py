@@ -35,9 +35,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix, contraction, contractions, row_distances, stationary_law
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    RIGOROUS,
+    checked_matrix,
+    contraction,
+    contractions,
+    row_distances,
+    stationary_law,
+)
 from approxmcmc.bounds.noisy_exchange import law_of_ratios
-from approxmcmc.bounds.statements import HEURISTIC, RIGOROUS, bound_factors
+from approxmcmc.bounds.statements import bound_factors
 from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
