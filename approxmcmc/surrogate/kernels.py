@@ -3,13 +3,13 @@
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
 in the complement of the wall directions, and a slice update along each of these; without "+walls" in all directions
-alike. The moves come in a random order, afresh each time: each leaves S invariant, and so does their product; the
-reverse order is as likely, which makes the kernel reversible.
+alike. The moves come in a new random order each time: each leaves S invariant, and so does their product; the reverse
+order is as likely, which makes the kernel reversible.
 
 Two chains move together by one surrogate: the same momentum, the same slices in the same order. Trajectories with one
-momentum contract: on a normal law the distance of two chains shrinks by cos(length) in each. Along a wall both
-intervals begin on one lattice, so that near chains search the same slice at the same places, and forget where they
-were. Each chain moves as `move` does, in law; both come near each other and never meet exactly.
+momentum contract: on a normal distribution the distance of two chains shrinks by cos(length) in each. Along a wall both
+intervals begin on one lattice, so that close chains search the same slice at the same places. The distribution of each
+chain is that of `move`; the chains come close to each other but never meet exactly.
 """
 
 import math
@@ -103,7 +103,7 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of both along a wall, with one u for each decision; where x was is where y's lattice is."""
+    """Make a slice update of both along a wall, with one u for each decision; the lattice of y starts where x was."""
     log_u = math.log1p(-rng.random())
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()
@@ -173,7 +173,7 @@ WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
+    """How to move in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
     returns the acceptance probability that its step is tuned by. ``move_both(rng, state, other, x, y, count)`` moves
@@ -233,7 +233,7 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
 
 
 def make_run(move: Callable[..., float]) -> Callable[..., None]:
-    """Return a chain of transitions that tunes its step, for pilots; it reads nothing but the surrogate."""
+    """Return a chain of transitions that tunes its step, for pilots; it only reads the surrogate."""
 
     def run(
         rng: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
@@ -261,7 +261,7 @@ def make_entry(run: Callable[..., None]) -> Callable[..., None]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
+    """Make transitions from theta in place, and tune the step; return the draws (steps, dim) and the rows read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     loop: Any = make_run(moves.move)
     generator: Any = rng

@@ -31,7 +31,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.plots.bound import _floor
 from approxmcmc.samplers.metropolis_hastings import replication
 from approxmcmc.samplers.metropolis_hastings.matrix import _scales
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
 from approxmcmc.samplers.noisy.matrix import _pairs
+from approxmcmc.targets.all_rows import AllRows
 from tests.models import logistic, normal_mean
 from tests.unit.samplers.test_gibbs import with_a_nan
 
