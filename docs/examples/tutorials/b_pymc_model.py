@@ -135,8 +135,8 @@ except amc.errors.IncompatibleError as refusal:
 
 # %%
 # With little information on the scale of groups there may be no mode: the density rises without bound as all effects
-# become equal and the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample` without a sampler measures the
-# scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have a mode.
+# become equal and the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample` without a
+# sampler measures the scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have a mode.
 #
 # Standardised effects with many rows in each group have another problem: the rows determine ``tau * z`` almost
 # exactly, so ``z`` and ``tau`` lie on a curved ridge that chains do not follow. From 100 rows for each entry of ``z``

@@ -62,9 +62,9 @@ proposal = amc.Independence(target.laplace)
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 
 # %%
-# A t-test reads blocks of a shuffled copy, so that contiguous rows are a random sample. The copy is as large as
-# the data. ``shuffled_copy="disk"`` writes it to a file in the package's cache folder, or in a folder that you name. Its space is
-# reserved before anything is written, and all later runs on the same data use the file.
+# A t-test reads blocks of a shuffled copy, so that contiguous rows are a random sample. The copy is as large as the
+# data. ``shuffled_copy="disk"`` writes it to a file in the package's cache folder, or in a folder that you name. Its
+# space is reserved before anything is written, and all later runs on the same data use the file.
 
 sampler = amc.MetropolisHastings(proposal, test, shuffled_copy=str(folder))
 settings = {"chains": 2, "random_seed": 1, "audit_every": 50, "progressbar": False}
