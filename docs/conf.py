@@ -27,6 +27,7 @@ copyright = author
 release = version_of("approxmcmc")
 
 extensions = [
+    "house",
     "mathml",
     "results",
     "myst_parser",

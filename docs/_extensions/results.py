@@ -90,5 +90,5 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", draw_race_and_scale)
     app.connect("source-read", draw_pages)
     for kind in ("result", "estimate"):
-        app.add_role(kind, functools.partial(_role, kind))
+        app.add_role(kind, _role)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
