@@ -177,8 +177,7 @@ class TargetOfPyMC:
         if self.source.rows.is_given:
             raise IncompatibleError(
                 f"{self!r}: the model holds {self.source.rows.n_rows} rows instead of the {self.n_obs} given by "
-                "data=, so it has another posterior; make gold standards by exact_chain_reference, which needs no "
-                "model"
+                "data=, so it has another posterior; make gold standards by exact_chain_reference, which needs no model"
             )
         return self.source.given
 

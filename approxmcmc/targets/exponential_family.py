@@ -121,7 +121,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
 
     def log_densities(self, thetas: Any) -> np.ndarray:
-        """Return the same at every row of `thetas`, shape (n, dim); for exact gold standards on a grid.
+        """Return the log posterior densities at every row of `thetas`, shape (n, dim); for gold standards on a grid.
 
         Examples
         --------

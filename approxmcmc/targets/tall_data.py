@@ -82,8 +82,8 @@ class Prior:
     ) -> None:
         if function is None and not (isinstance(scale, numbers.Real) and scale > SMALLEST_SCALE):
             raise InvalidInputError(
-                f"{who}: prior_scale must be positive (inf for a flat prior), one number for all, found {scale!r}; "
-                "any other prior is a function, prior="
+                f"{who}: prior_scale must be positive, one number (inf for a flat prior), found {scale!r}; "
+                "give any other prior as a function, prior=..."
             )
         self.scale, self.who, self.name = float(scale) if function is None else math.nan, who, name
         self.function = None if function is None else plain_function(function, name, who=who)
