@@ -1,8 +1,8 @@
 """Two chains that move together by one surrogate: the same momentum, the same slices in the same order.
 
-Trajectories with one momentum contract: on a normal law the distance of two chains shrinks by cos(length) in each.
-Along a wall both intervals begin on one lattice, so that near chains search the same slice at the same places, and
-forget where they were. Each chain moves as `move` does, in law; both come near each other and never meet exactly.
+Trajectories with one momentum contract: on a normal distribution the distance of two chains shrinks by cos(length) in
+each. Along a wall both intervals begin on one lattice, so that close chains search the same slice at the same places.
+The distribution of each chain is that of `move`; the chains come close to each other but never meet exactly.
 """
 
 import math
@@ -89,7 +89,7 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of both along a wall, with one u for each decision; where x was is where y's lattice is."""
+    """Make a slice update of both along a wall, with one u for each decision; the lattice of y starts where x was."""
     log_u = math.log1p(-rng.random())
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()

@@ -3,8 +3,8 @@
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
 in the complement of the wall directions, and a slice update along each of these; without "+walls" in all directions
-alike. The moves come in a random order, afresh each time: each leaves S invariant, and so does their product; the
-reverse order is as likely, which makes the kernel reversible.
+alike. The moves come in a new random order each time: each leaves S invariant, and so does their product; the reverse
+order is as likely, which makes the kernel reversible.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
+    """How to move in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
     returns the acceptance probability that its step is tuned by. ``move_both(rng, state, other, x, y, count)`` moves
@@ -93,7 +93,7 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
 
 
 def make_run(move: Callable[..., float]) -> Callable[..., None]:
-    """Return a chain of transitions that tunes its step, for pilots; it reads nothing but the surrogate."""
+    """Return a chain of transitions that tunes its step, for pilots; it only reads the surrogate."""
 
     def run(
         rng: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
@@ -121,7 +121,7 @@ def make_entry(run: Callable[..., None]) -> Callable[..., None]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
+    """Make transitions from theta in place, and tune the step; return the draws (steps, dim) and the rows read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     loop: Any = make_run(moves.move)
     generator: Any = rng

@@ -32,7 +32,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def with_sources(given: Any) -> Any:
-    """Return the same with sources in the place of Dask collections and Zarr arrays; nothing else is touched."""
+    """Return the same arguments with sources for Dask collections and Zarr arrays; others are unchanged."""
 
     def known(leaf: Any) -> Any:
         source = as_source(leaf)

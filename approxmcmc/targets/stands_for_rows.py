@@ -1,4 +1,4 @@
-"""What targets share whose terms stand for the rows of another target: the same posterior, with fewer terms."""
+"""Base of targets with fewer terms than another target has rows, and the same posterior."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def found(self) -> str:
-        """Say in a sentence what stands for the rows, and what a step reads."""
+        """Return a sentence: what represents the rows, and what a step reads."""
         raise NotImplementedError
 
     def initial_point(self) -> np.ndarray:
@@ -45,7 +45,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What stands for the rows, and the seconds that it took to make."""
+        """What represents the rows, and the seconds that it took to make."""
         return {**self._rows.setup_attrs, "compression": self.found, "setup_compression_seconds": self.seconds}
 
     def to_pymc(self) -> Any:
@@ -60,5 +60,5 @@ class StandsForRows(TallDataTarget):
         return self._rows._identity()
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         return f"{type(self).__name__}({self.n_rows} rows, n_obs={self.n_obs}, dim={self.variables.size})"

@@ -24,7 +24,7 @@ def categorical_columns(X: Any) -> tuple[str, ...]:
 
 
 def _is_of_numbers(column: Any) -> bool:
-    """Whether a column of Python objects holds nothing but numbers."""
+    """Whether a column of Python objects holds only numbers."""
     return column.dtype == object and all(isinstance(value, numbers.Real) for value in column)
 
 
@@ -113,7 +113,7 @@ class TableRegression(PredictorTarget):
         return model
 
     def __repr__(self) -> str:
-        """Say the model, its size and its reference levels."""
+        """Show the model, its size and its reference levels."""
         size = f"n_obs={self.n_obs}, dim={self.variables.size}"
         return f"{self.who}({size}; reference levels: {_listed(self.reference_levels)})"
 
@@ -123,7 +123,7 @@ def _listed(levels: Mapping[str, str]) -> str:
 
 
 def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
-    """Return the columns of numbers, with a first column of ones where asked."""
+    """Return the columns of numbers, with a first column of ones if asked for."""
     if isinstance(X, DataSource):
         if names:
             table = X[names]

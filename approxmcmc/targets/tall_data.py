@@ -109,7 +109,7 @@ class Prior:
         return kernel
 
     def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return means and precisions, shape (dim,) each; None where the prior is a function."""
+        """Return means and precisions, shape (dim,) each; None if the prior is a function."""
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
     def identity(self) -> str:
@@ -174,11 +174,11 @@ class TallDataTarget(
         Raises
         ------
         IncompatibleError
-            When nothing bounds the terms; the message says how to give a bound.
+            When the terms have no bound; the message says how to give one.
         """
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms; BernsteinTest needs range=<number>, an upper bound of "
-            "max l - min l, or range='observed', which guarantees nothing"
+            "max l - min l, or range='observed', without a guarantee"
         )
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
@@ -187,7 +187,7 @@ class TallDataTarget(
         Raises
         ------
         IncompatibleError
-            When nothing bounds the terms; the message says how to give a bound.
+            When the terms have no bound; the message says how to give one.
         """
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms one by one, which exact subsampling needs: give a "
@@ -206,7 +206,7 @@ class TallDataTarget(
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Means and precisions of the normal prior, 0 where flat; None where the prior is a function."""
+        """Means and precisions of the normal prior, 0 where flat; None if the prior is a function."""
         return self.prior.normal(self.variables.size)
 
     def to_pymc(self) -> Any:

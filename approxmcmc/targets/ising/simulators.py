@@ -59,7 +59,7 @@ class HeatBathState(NamedTuple):
 
 
 def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
-    """Return what makes the states of the chains that an auxiliary setting asks for."""
+    """Return the function that makes the states of the chains of an auxiliary setting."""
     (rows, columns), spins = observed.shape, observed.astype(np.int8)
     settings = spins, auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
     return lambda: HeatBathState(
@@ -102,7 +102,7 @@ def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
 
 @compiled
 def pair_sum(spins: np.ndarray) -> float:
-    """Return the sum of y_i y_j over neighbours, each pair once; the rim counts for nothing."""
+    """Return the sum of y_i y_j over neighbours, each pair once; the border has no effect."""
     total = 0
     for i in range(1, spins.shape[0] - 1):
         for j in range(1, spins.shape[1] - 1):

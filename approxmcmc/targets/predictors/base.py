@@ -61,7 +61,7 @@ class PredictorsTarget(TallDataTarget):
         return self.likelihood.identity()
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         K, dim = self.design.n_predictors, self.variables.size
         return f"{type(self).__name__}(n_obs={self.n_obs}, {K} predictor{'s' if K > 1 else ''}, dim={dim})"
 

@@ -1,7 +1,7 @@
 """Kernels of likelihoods that see K linear predictors; data = (*design, *responses).
 
 A batch is two steps. `predict` writes the predictors of its rows, one after the other, which is where theta is read.
-What follows, terms or slopes, is a function of predictors and responses alone (`likelihood`), and costs the same
+What follows, terms or slopes, is a function of predictors and responses only (`likelihood`), and costs the same
 whatever the dimension of theta.
 """
 
@@ -93,7 +93,7 @@ def predict_both(
     eta: np.ndarray,
     eta_proposed: np.ndarray,
 ) -> None:
-    """Write the predictors at theta and theta' of rows as they lie: to each, what `predict` writes.
+    """Write the predictors at theta and theta' of rows in memory order: to each, what `predict` writes.
 
     `coefs` is scratch of two rows.
     """

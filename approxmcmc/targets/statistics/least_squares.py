@@ -51,7 +51,7 @@ class Basis(NamedTuple):
         return np.concatenate([(weighted.T @ z).ravel(), e @ weighted, [(w * e) @ e]])
 
     def noise(self, vectors: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return what rounding of a'T alone makes of the eigenvalues of Z'WZ: less says nothing."""
+        """Return the eigenvalues of Z'WZ that rounding of a'T alone can make: smaller ones carry no information."""
         gram = sums[: len(self.S) ** 2].reshape(len(self.S), -1)
         lengths = np.sqrt(np.maximum(np.einsum("kj,kl,lj->j", self.S, gram, self.S), 0.0))
         return np.square(16.0 * np.finfo(np.float64).eps * (lengths @ np.abs(self.T @ vectors)))
@@ -108,7 +108,7 @@ def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
-    """Return the basis and the fit of some rows; directions in which they say nothing keep some length."""
+    """Return the basis and the fit of some rows; directions without information keep some length."""
     each = -(-max(FEWEST, FOR_EACH * p) // SLICES)
     starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
     a, r, w = (np.concatenate(some) for some in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True))
