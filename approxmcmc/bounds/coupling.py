@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
+from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, checked_matrix
+from approxmcmc.bounds.statements import mitrophanov_factor
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import CoupledStates
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:

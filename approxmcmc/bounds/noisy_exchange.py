@@ -28,9 +28,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.bounds.finite import contractions, stationary_law
-from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS, bound_factors, mitrophanov_factor
-from approxmcmc.bounds.transition import grid_of_points, transition_matrix
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    ONE_SIDED,
+    RIGOROUS,
+    contractions,
+    grid_of_points,
+    stationary_law,
+    transition_matrix,
+)
+from approxmcmc.bounds.statements import bound_factors, mitrophanov_factor
 from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 

@@ -25,15 +25,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix, contractions, row_distances, stationary_law, total_variation
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    NOT_APPLICABLE,
+    ONE_SIDED,
+    RIGOROUS,
+    VACUOUS,
+    checked_matrix,
+    contractions,
+    row_distances,
+    stationary_law,
+    total_variation,
+)
 from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
-ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
 NAMES = {
     "b1": "Theorem 1: delta / (1 - eta_1)",
     "b2": "multi-step: min K delta / (1 - eta_K)",

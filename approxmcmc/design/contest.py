@@ -17,7 +17,7 @@ from approxmcmc.design.trial import ENOUGH, Measured, Trial
 from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 
 PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest

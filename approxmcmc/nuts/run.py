@@ -13,8 +13,8 @@ from approxmcmc.nuts import by_nutpie, by_pymc
 from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import NUTSJob, RawDraws
 from approxmcmc.nuts.records import named_draws
+from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.initial import as_points
 from approxmcmc.sampling.progress import progress
 
 KEPT = 3  # compiled models: a study or a notebook uses one model repeatedly

@@ -105,7 +105,7 @@ class TestShapes:
 
     def test_a_pilot_of_the_wrong_length_or_kind(self):
         walk = amc.RandomWalk(0.1)
-        with pytest.raises(InvalidInputError, match=r"initvals need shape \(3,\), found \(4,\)"):
+        with pytest.raises(InvalidInputError, match=r"initvals must have shape \(3,\) or \(1, 3\)"):
             amc.design.design_test(TARGET, proposal=walk, initvals=np.zeros(4))
         with pytest.raises(IncompatibleError, match="proposal must be a proposal, found <class"):
             amc.design.design_test(TARGET, proposal=amc.RandomWalk)

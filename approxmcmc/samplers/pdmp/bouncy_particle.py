@@ -12,9 +12,9 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival, set_change
 from approxmcmc.samplers.pdmp.program import PDMPProgram, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
 BOUNCE, REFRESH = 0, 1
 
