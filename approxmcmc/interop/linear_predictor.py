@@ -66,25 +66,24 @@ class Family(NamedTuple):
     terms: Callable[[np.ndarray, float], Terms]
 
 
-class LogisticOfPyMC(TargetOfPyMC, LogisticRegression):
+class Structured(TargetOfPyMC):
+    """Code shared by the targets of this file."""
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, after checking that the model's data are unchanged."""
+        self.source.refuse_changed_data()
+        return super().compile()  # type: ignore[misc]  # of the target that comes next
+
+
+class LogisticOfPyMC(Structured, LogisticRegression):
     """A logistic regression, found in a PyMC model."""
 
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
-
-class LinearOfPyMC(TargetOfPyMC, GLMTarget):
+class LinearOfPyMC(Structured, GLMTarget):
     """Another generalised linear model, found in a PyMC model."""
 
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
-
-class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
+class PredictorsOfPyMC(Structured, PredictorsTarget):
     """A model of several linear predictors, or of one with codes or offsets, found in a PyMC model."""
 
     def __init__(
@@ -92,11 +91,6 @@ class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
     ) -> None:
         self.source, self.design, self.likelihood, self.responses = source, design, likelihood, responses
         self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
-
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
 
 def _poisson(eta: float, y: float) -> float:

@@ -17,8 +17,8 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.rows import Rows, refuse_unsuitable
-from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier
+from approxmcmc.interop.rows import Rows
+from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
 
 
 class ModelOfPyMC:

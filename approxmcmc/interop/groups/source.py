@@ -13,7 +13,7 @@ from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.rows import refuse_unsuitable
+from approxmcmc.interop.variables import refuse_unsuitable
 
 
 class ModelOfGroups:
