@@ -1,4 +1,4 @@
-r"""Have the chains converged, do they hold enough draws, and did they reach a target ESS? Split R-hat, bulk and tail ESS.
+r"""Have the chains converged, and do they hold enough draws? Split R-hat, bulk and tail ESS, and a target ESS.
 
 All three are those of `rank_statistics` (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs
 and PyMC's: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both checked from 100
@@ -187,7 +187,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
     def measure(draws: np.ndarray, enough: float) -> float:
         if draws.shape[1] < 4:
             return 0.0
-        sample = _judged(variables, draws, most_draws)
+        sample = _moving(variables, draws, most_draws)
         if not sample.labels:
             return 0.0
         with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values
@@ -211,7 +211,7 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """
 
     def agree(draws: np.ndarray) -> bool:
-        sample, chains = _judged(variables, draws, MOST_DRAWS), draws.shape[0]
+        sample, chains = _moving(variables, draws, MOST_DRAWS), draws.shape[0]
         if chains == 1 or not sample.labels:
             return True
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -221,7 +221,7 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     return agree
 
 
-def _judged(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
+def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
     """Return flat draws, shape (chains, draws, dim), in the form in which `convergence` checks them."""
     values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
     dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
