@@ -2,7 +2,7 @@
 
     y_i ~ F(x_i1' theta, ..., x_iK' theta),
 
-whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, and
+for any names of the model's variables: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, and
 parameters that all rows share, such as a scale. If K = 1 and the library knows the distribution, it uses its own terms;
 else PyTensor compiles them as functions of the predictors. Either way they are compared with PyMC's, all at once and in
 random groups of rows.
@@ -189,7 +189,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
 
 def describe(target: StructuredTarget) -> str:
     """Return a sentence on the structure that was found."""
-    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # likewise
+    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior that PyTensor compiles"
     dim = int(source.theta.type.shape[0])
     family = _family(source)

@@ -66,7 +66,7 @@ class ModelOfPyMC:
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 
     def describe(self, deterministics: Sequence[Any] = ()) -> ModelVariables:
-        """Return the variables that the flat vector stands for, and these deterministics."""
+        """Return the variables in the flat vector, and these deterministics."""
         return describe_variables(self.model, self.theta, self.start, deterministics, self.scales)
 
     def log_priors(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why there is none."""
+"""The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why it is impossible."""
 
 from collections.abc import Mapping
 from typing import Any

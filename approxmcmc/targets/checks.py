@@ -157,7 +157,7 @@ def check_terms(
 ) -> None:
     """Do what `check_compiles` does at the first datum, then evaluate every datum once, with bounds of arrays checked.
 
-    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read whatever lies
+    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read the memory
     behind the array.
 
     Raises

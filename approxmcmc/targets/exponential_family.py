@@ -1,4 +1,4 @@
-"""What doubly intractable targets share: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
+"""Base of doubly intractable targets: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
 
 Z(theta) sums exp(theta's(y')) over all data that could have been seen, and depends on theta: a Metropolis-Hastings
 ratio needs a number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, of which
@@ -162,7 +162,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     @property
     @abc.abstractmethod
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data."""
 
     def compile(self) -> CompiledTarget:
         """Raise: the likelihood is not a product of terms."""

@@ -1,4 +1,4 @@
-"""What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
+"""Base of all tall-data targets: a log prior, N terms, and a compiled form of both."""
 
 import abc
 import math
@@ -142,7 +142,7 @@ class TallDataTarget(
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: two operations for each number of its data, and three times that for a gradient."""
+        """Operations of a term: two for each number of its data, and three times that for a gradient."""
         numbers = sum(array.size for array in self.data) / self.n_obs
         known = type(self)._term_gradients is not TallDataTarget._term_gradients
         stored = sum(array.nbytes for array in self.data) / self.n_obs

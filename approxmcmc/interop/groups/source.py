@@ -71,7 +71,7 @@ class ModelOfGroups:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
+        """The observed data, under the variable's name."""
         return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
 
     @property

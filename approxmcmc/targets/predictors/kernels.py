@@ -2,7 +2,7 @@
 
 A batch is two steps. `predict` writes the predictors of its rows, one after the other, which is where theta is read.
 What follows, terms or slopes, is a function of predictors and responses only (`likelihood`), and costs the same
-whatever the dimension of theta.
+for any dimension of theta.
 """
 
 from typing import Any, NamedTuple
@@ -148,7 +148,7 @@ def add_rows(
 
 
 class OfRows(NamedTuple):
-    """What a kernel knows of its likelihood: the number K, and a batch function of predictors and responses.
+    """The likelihood of a kernel: the number K, and a batch function of predictors and responses.
 
     That is a compiled kernel of its own, called once a batch: what is written here is compiled once for all models.
     """
