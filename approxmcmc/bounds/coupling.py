@@ -15,7 +15,7 @@ and the result says that it is then not a bound.
 - Exchange: the proposal's coupling, one u, and the same auxiliary draw if both propose one point.
 - A transition matrix: the maximal coupling of two rows.
 
-It says nothing about all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
+It does not hold for all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
 
 Reference: Biswas, Jacob and Vanetti (2019), Estimating Convergence of Markov chains with L-Lag Couplings.
 """

@@ -24,7 +24,7 @@ Until then they are one chain, with the kernel
 whose rows lack d(theta) = int h E|min(1, a^) - min(1, a)|. So P(tau > n) = (K^n 1)(theta), E tau = ((I - K)^-1
 1)(theta), and, with d = sup d(theta), P(tau > n) >= (1 - d)^n and E tau >= 1 / d: the lower bound.
 
-The time says nothing about bias. The exchange algorithm, N = 1, is exact, and differs from the ideal chain soonest.
+The time does not measure bias. The exchange algorithm, N = 1, is exact, and differs from the ideal chain soonest.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, remark 2.2, which names the coupling of
 Nicholls, Fox and Muir Watt (2012), Coupled MCMC with a Randomized Acceptance Probability.
@@ -64,7 +64,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
         Exact and approximate transition matrix, as for :func:`exact`.
     start
         Law mu of the start: probabilities, shape (n,), or the number of a state. None: the worst state, for each
-        number of steps anew.
+        number of steps again.
     n_steps
         Largest number of steps.
 

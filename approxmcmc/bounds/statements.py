@@ -153,8 +153,8 @@ def exact(
     -----
     Rigorous up to rounding of order 1e-12, as statements on the two matrices: the attribute `label_matrices` says how
     they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or
-    more says nothing and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k, all
-    five are.
+    more is uninformative and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k,
+    all five are.
 
     Examples
     --------

@@ -186,7 +186,7 @@ def bias(
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Return four streams that no chain reads, whatever its seed: for the choice of draws, and `AuditStreams`."""
+    """Return four streams that no chain reads, with any seed: for the choice of draws, and `AuditStreams`."""
     keys = ((STREAM, k) for k in range(4))
     return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 

@@ -53,7 +53,7 @@ from approxmcmc.targets import compressed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Choice:
-    """What `choose_sampler` chose, and why.
+    """The choice of `choose_sampler`, with its reasons.
 
     Parameters
     ----------

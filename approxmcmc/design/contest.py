@@ -75,7 +75,7 @@ def spent(entries: list[Entry], best: Entry | None) -> float:
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
     """Return why a candidate need not be tried, or ""."""
     if not entry.exact and goal.bias == 0.0:
-        return "not tried: it is biased, and exact was asked for"
+        return "not tried: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
     # With fewer effective draws a trial is unreliable: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.

@@ -33,7 +33,7 @@ MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a mill
 
 
 class Measured(NamedTuple):
-    """What a trial found: per step of one chain, and per effective draw.
+    """Results of a trial: per step of one chain, and per effective draw.
 
     `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. `starts`, shape (chains,
     dim), is where the chains were after a fixed number of steps, None without a trial, `memory` the steps for an

@@ -4,7 +4,7 @@
 
 The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
 processor all change together, and what is cheapest hardly does. The compilation that a new model needs is charged from
-a table; what is compiled once per machine is free, whatever the disk holds.
+a table; code that is compiled once per machine is free, compiled already or not.
 """
 
 from typing import NamedTuple

@@ -277,7 +277,7 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
     )
     if enforce:
         raise GoldStandardError(
-            f"{message} R-hat and ESS ask for more draws or steps (`draws`, `Kernel(thin=...)`) or a kernel that mixes "
+            f"{message} R-hat and ESS need more draws or steps (`draws`, `Kernel(thin=...)`) or a kernel that mixes "
             "better; a second kernel that disagrees, or Stein's identities, say that one of the two is wrong or has "
             "not converged. `enforce=False` returns these draws with the report."
         )

@@ -129,7 +129,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data."""
         return self.target.observed_data
 
     @property

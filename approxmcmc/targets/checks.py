@@ -59,15 +59,12 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
         raise InvalidInputError(f"{who}: {name} holds {array.max()}, beyond the largest int64; convert it to floats")
     if array.dtype.kind not in "fiub":
         raise InvalidInputError(
-            f"{who}: {name} must hold numbers, found dtype {array.dtype}; "
-            "convert or encode it before building the target"
+            f"{who}: {name} must hold numbers, found dtype {array.dtype}; convert or encode it first"
         )
     if not (keep_float32 and array.dtype == np.float32):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
     array = np.ascontiguousarray(array)
-    array = (
-        array if array.flags.aligned else array.copy()
-    )  # compiled code trusts that numbers begin at multiples of their size
+    array = array if array.flags.aligned else array.copy()  # compiled code trusts alignment
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(
@@ -160,7 +157,7 @@ def check_terms(
 ) -> None:
     """Do what `check_compiles` does at the first datum, then evaluate every datum once, with bounds of arrays checked.
 
-    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read whatever lies
+    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read the memory
     behind the array.
 
     Raises
@@ -249,8 +246,7 @@ def check_gradient(
             f"{who}: {name} disagrees with finite differences in {int((excess > 1.0).sum())} of {at.size} "
             f"coordinates, most in {labels[worst]}: it adds {claimed[worst]:.6g}, differences give "
             f"{differences[worst]:.6g} at theta = {np.array2string(at, precision=4, threshold=20)}; correct it, and "
-            "add "
-            "to out (out[j] += ...) instead of setting it"
+            "add to out (out[j] += ...) instead of setting it"
         )
 
 

@@ -60,7 +60,7 @@ class DistinctRows(StandsForRows, PredictorsTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: as a row's."""
+        """Operations of a term, as of a row."""
         return self._rows.term_work
 
     @property

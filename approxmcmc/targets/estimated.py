@@ -1,7 +1,7 @@
 """Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
 
 `EstimatedLikelihood` has an unbiased estimate of p(y|theta), as particle filters and importance sampling give;
-`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), of whatever quality.
+`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), biased or not.
 """
 
 import math
@@ -27,7 +27,7 @@ def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
 
 
 class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
-    """What the two kinds share: a prior, data, names, and a random function that compiles."""
+    """Base of both kinds: a prior, data, names, and a random function that compiles."""
 
     of: ClassVar[str]
     signature: ClassVar[str]

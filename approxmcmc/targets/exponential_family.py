@@ -1,4 +1,4 @@
-"""What doubly intractable targets share: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
+"""Base of doubly intractable targets: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
 
 Z(theta) sums exp(theta's(y')) over all data that could have been seen, and depends on theta: a Metropolis-Hastings
 ratio needs a number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, of which
@@ -121,7 +121,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
 
     def log_densities(self, thetas: Any) -> np.ndarray:
-        """Return the same at every row of `thetas`, shape (n, dim); for exact gold standards on a grid.
+        """Return the log posterior densities at every row of `thetas`, shape (n, dim); for gold standards on a grid.
 
         Examples
         --------
@@ -162,7 +162,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     @property
     @abc.abstractmethod
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data."""
 
     def compile(self) -> CompiledTarget:
         """Raise: the likelihood is not a product of terms."""

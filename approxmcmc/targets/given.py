@@ -1,4 +1,4 @@
-"""What users hand over, as sources or not: arrays and numbers in tuples and mappings."""
+"""Arguments of users, sources or not: arrays and numbers in tuples and mappings."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -128,7 +128,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: a product of rows and the function of it; a gradient adds the row once more."""
+        """Operations of a term: a product of rows and the function of it; a gradient adds the row once more."""
         columns, bytes_of_row = self.X.shape[1], float(self.X[:1].nbytes + self.y[:1].nbytes)
         term, slope = operations(self._loglik_eta), operations(self.derivatives_eta)
         ours = (self._loglik_eta.__module__ or "").startswith(__name__.partition(".")[0] + ".")
@@ -235,7 +235,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     prior
         A function ``log_prior(beta) -> float`` in place of the normal prior.
     coef_names
-        Labels of the columns, where X has none of its own.
+        Labels of the columns, if X has none.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Parts of a target's rows on the workers of a Dask cluster: each is a target of its own.
 
 A target that was given sources keeps them. A worker reads its rows from there, and puts them into a copy of the target
-that holds none. So passes over all rows know nothing of clusters: they are what a target does with its rows, made for
-each part.
+that holds none. So passes over all rows contain no code for clusters: they are what a target does with its rows, made
+for each part.
 """
 
 import copy

@@ -166,7 +166,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     prior
         A function ``log_prior(beta) -> float`` of the flat beta (class after class) in place of the normal prior.
     coef_names
-        Labels of the columns, where X has none of its own.
+        Labels of the columns, if X has none.
 
     Raises
     ------

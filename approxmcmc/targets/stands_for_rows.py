@@ -13,7 +13,7 @@ class StandsForRows(TallDataTarget):
     """The posterior of `rows`, the target of single rows; subclasses set `data` and `n_obs`, and compile the terms."""
 
     seconds: float
-    """What making the terms took."""
+    """The cost of making the terms."""
 
     def __init__(self, rows: TallDataTarget) -> None:
         self._rows, self.n_rows = rows, rows.n_obs
@@ -35,7 +35,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, row by row."""
+        """The observed data, row by row."""
         return self._rows.observed_data
 
     @property
@@ -45,7 +45,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What represents the rows, and the seconds that it took to make."""
+        """For the trace: the terms that represent the rows, and the seconds to make them."""
         return {**self._rows.setup_attrs, "compression": self.found, "setup_compression_seconds": self.seconds}
 
     def to_pymc(self) -> Any:

@@ -34,7 +34,7 @@ class TableRegression(PredictorTarget):
     `LogisticRegression` and `GLMTarget` return it for a table with columns of text or categories. ``beta`` holds the
     intercept and the slopes of the columns of numbers; each other column is a variable of its own, with the effects of
     all its levels but the first, the reference level (treatment coding). Without an intercept the first of these
-    columns has an effect for every level, as in formulas of R. A column costs a row one addition, whatever the number
+    columns has an effect for every level, as in formulas of R. A column costs a row one addition, for any number
     of levels: there is no matrix of indicators.
 
     Attributes
@@ -88,7 +88,7 @@ class TableRegression(PredictorTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What a trace says of the target: its reference levels."""
+        """Attributes of the target in the trace: its reference levels."""
         return {**super().setup_attrs, "reference_levels": _listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:

@@ -1,4 +1,4 @@
-"""What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
+"""Base of all tall-data targets: a log prior, N terms, and a compiled form of both."""
 
 import abc
 import math
@@ -82,8 +82,8 @@ class Prior:
     ) -> None:
         if function is None and not (isinstance(scale, numbers.Real) and scale > SMALLEST_SCALE):
             raise InvalidInputError(
-                f"{who}: prior_scale must be positive (inf for a flat prior), one number for all, found {scale!r}; "
-                "any other prior is a function, prior="
+                f"{who}: prior_scale must be positive, one number (inf for a flat prior), found {scale!r}; "
+                "give any other prior as a function, prior=..."
             )
         self.scale, self.who, self.name = float(scale) if function is None else math.nan, who, name
         self.function = None if function is None else plain_function(function, name, who=who)
@@ -142,7 +142,7 @@ class TallDataTarget(
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: two operations for each number of its data, and three times that for a gradient."""
+        """Operations of a term: two for each number of its data, and three times that for a gradient."""
         numbers = sum(array.size for array in self.data) / self.n_obs
         known = type(self)._term_gradients is not TallDataTarget._term_gradients
         stored = sum(array.nbytes for array in self.data) / self.n_obs

@@ -181,7 +181,7 @@ class FunctionTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes, by the byte code of the user's functions; a loop runs over the numbers of a row."""
+        """Operations of a term, from the byte code of the user's functions; a loop runs over the numbers of a row."""
         numbers = sum(array.size for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         length = max(numbers, min(self.variables.size, LENGTH))
         slope = None if self._grad_loglik is None else operations(self._grad_loglik, length)

@@ -58,7 +58,7 @@ class TestData:
     @pytest.mark.parametrize("model", [LogisticRegression, SoftmaxRegression])
     @pytest.mark.parametrize("bad", [np.ones(2), "1", None, -1.0])
     def test_a_prior_scale_that_is_no_positive_number(self, model, bad):
-        with pytest.raises(InvalidInputError, match=r"prior_scale must be positive .* one number for all, found"):
+        with pytest.raises(InvalidInputError, match=r"prior_scale must be positive, one number .* found"):
             model(X, y, prior_scale=bad)
 
     def test_an_initial_point_that_is_not_finite(self):

@@ -88,7 +88,7 @@ class BouncyParticle(Component, Sampler):
     fit, spacing
         As for :class:`ZigZag`; velocities are N(0, I) in whitened coordinates.
     refresh_rate
-        Rate at which the velocity is drawn anew, positive: without it the process may stay on a circle for ever.
+        Rate at which the velocity is redrawn, positive: without it the process may stay on a circle for ever.
 
     Raises
     ------

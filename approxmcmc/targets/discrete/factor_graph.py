@@ -180,7 +180,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Return how much the log of each factor can change at all: its range, whatever the states.
+        """Return how much the log of each factor can change at all: its range over all states.
 
         Raises
         ------

@@ -1,9 +1,9 @@
-"""Expansion of the terms of a generalised linear model, in closed form: two numbers per datum whatever the dimension.
+"""Expansion of the terms of a generalised linear model, in closed form: two numbers per datum for any dimension.
 
     r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
 f' and f'' at eta_hat = x_i' theta_hat: Taylor's polynomial without its constant, which no difference of two thetas
-sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 whatever r_i is, and 10^6 of them add up
+sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 for any r_i, and 10^6 of them add up
 to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 

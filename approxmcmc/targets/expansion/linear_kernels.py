@@ -54,7 +54,7 @@ def add_tile(rows: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np
 
 @compiled
 def read_tile(X: np.ndarray, start: int, stop: int, out: np.ndarray) -> None:
-    """Copy rows as float64, whatever they are: products of matrices take one type, and sums keep all their digits."""
+    """Copy rows as float64 from any type: products of matrices need one type, and sums keep all their digits."""
     for i in range(start, stop):
         for j in range(out.shape[1]):
             out[i - start, j] = X[i, j]
@@ -136,7 +136,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     `make_add_up`; `left` (draws,) of the residuals, `together` of their standard deviations and variances.
     """
 
-    def survey(  # noqa: PLR0912, PLR0915 (likewise)
+    def survey(  # noqa: PLR0912, PLR0915 (as above)
         center: np.ndarray,
         cholesky: np.ndarray,
         moves: np.ndarray,

@@ -18,7 +18,7 @@ from approxmcmc.targets.parts import Part
 
 
 class Expansion:
-    """What expansions of all kinds share: the order, a count of their passes, and who makes these."""
+    """Base of all expansions: the order, a count of their passes, and the process or workers that make these."""
 
     parts: Partitions | None = None
     """Parts of the rows, where a cluster makes the passes."""

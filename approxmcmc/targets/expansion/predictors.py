@@ -1,4 +1,4 @@
-r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum whatever the dimension.
+r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum for any dimension.
 
 .. math:: r_i = f(\eta) - [f + g'\delta + \delta' H \delta / 2],    \delta = \eta - \hat\eta,
 

@@ -32,7 +32,7 @@ class Quadratic(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What an expansion of every row leaves at draws of a pilot.
+    """Residuals of an expansion of every row at draws of a pilot.
 
     `deviations` and `variances` are the sums over all rows of the standard deviations and variances, over the draws, of
     what each quadratic misses, or upper bounds of them; `left` (draws,) is the sum of what they miss, up to a constant,

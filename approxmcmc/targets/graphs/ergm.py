@@ -117,7 +117,7 @@ class ERGM(ExponentialFamily):
 
     @functools.cached_property
     def _exact(self) -> Elimination | LevelTable | None:
-        """What knows the normaliser and draws exactly, if anything does."""
+        """The object that computes the normaliser and draws exactly; None if the model has none."""
         if self.n_nodes <= MOST_NODES_ENUMERATED:
             return enumeration(self.n_nodes, self.statistics)
         return elimination(self.n_nodes, self.statistics)

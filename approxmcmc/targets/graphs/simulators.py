@@ -43,7 +43,7 @@ class Graph(NamedTuple):
 
 
 class ToggleState(NamedTuple):
-    """What a chain over graphs reads (see `Auxiliary`), and where it is.
+    """Settings of a chain over graphs (see `Auxiliary`), and its current state.
 
     `starts` are graphs to start from, `values` their statistics; `log_hastings` holds log q_delete - log q_add by the
     number of other edges, `edge_share` the probability to pick an edge. `statistics` are those of the graph now,

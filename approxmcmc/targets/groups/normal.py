@@ -52,7 +52,7 @@ class NormalGroups(NormalTerms):
     prior
         A function ``log_prior(theta) -> float`` in place of these, of theta = (beta, L row by row, log noise).
     coef_names
-        Labels of the columns of X, where it has none of its own.
+        Labels of the columns of X, if it has none.
 
     Raises
     ------

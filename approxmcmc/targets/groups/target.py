@@ -80,7 +80,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
-        Labels of the columns of X, where it has none of its own.
+        Labels of the columns of X, if it has none.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 
 
 class HeatBathState(NamedTuple):
-    """What a chain over lattices reads (see `Auxiliary`), and where it is.
+    """Settings of a chain over lattices (see `Auxiliary`), and its current state.
 
     `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the spins, NaN at first;
     `n_started` counts chains started. `whole` and `rest` hold the probabilities to go up, one for each field.
@@ -169,7 +169,7 @@ def coupling_simulator(rows: int, columns: int) -> Simulator:
     return Simulator(couple_from_the_past, make_state, exact=True)
 
 
-@allocating  # nobody knows how many sweeps a draw needs; each costs far more than room for its numbers
+@allocating  # the number of sweeps of a draw is unknown; each costs far more than memory for its numbers
 def couple_from_the_past(
     rng: np.random.Generator, theta: np.ndarray, state: CouplingState, statistics: np.ndarray, count: np.ndarray
 ) -> None:

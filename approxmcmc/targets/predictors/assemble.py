@@ -41,7 +41,7 @@ class Treatment(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictorPart:
-    """What one variable adds to one predictor.
+    """The contribution of one variable to one predictor.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Design:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What kernels read: X, codes, and how they belong together; arrays without rows have the length 1."""
+        """Arrays for kernels: X, codes, and how they combine; arrays without rows have the length 1."""
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []

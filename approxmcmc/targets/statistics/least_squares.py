@@ -2,7 +2,7 @@ r"""Weighted least squares of tall data, and what is left of the rows once they 
 
 .. math:: \sum_i w_i (r_i - a_i' \beta)^2 = s + |R (\beta - \hat\beta)|^2,
 
-the whole of what a normal likelihood knows of its rows: no number in it is a difference of large ones, whatever the
+all information of a normal likelihood on its rows: no number in it is a difference of large ones, for any
 offset of r and the size of the columns.
 
 A fit of some rows comes first: it makes columns z = T'a that are nearly orthonormal, and residuals e that are nearly

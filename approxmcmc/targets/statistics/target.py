@@ -32,7 +32,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     ----------
     rows
         The model of single rows: a mean that is a linear predictor, and a log scale that rows share but for known
-        offsets. From PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, whatever the priors.
+        offsets. From PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, with any priors.
 
     Attributes
     ----------
