@@ -94,7 +94,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         return self.prior.compile(self.variables.size)
 
     def build_estimator(self) -> CompiledEstimator:
-        """Return the estimator and what it reads."""
+        """Return the estimator and its data."""
         return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:

@@ -113,7 +113,7 @@ class Prior:
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
     def identity(self) -> str:
-        """Return a hash of what the prior is."""
+        """Return a hash of the prior."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 
