@@ -16,9 +16,8 @@ from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
 from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
 from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
-from approxmcmc.diagnostics.convergence import LEAST_ESS
+from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
-from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
