@@ -49,7 +49,7 @@ def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
 
 
 def make_add_gaussian_gradient(precision: float) -> Callable[..., None]:
-    """Return the gradient of that log density."""
+    """Return the gradient of the log density of independent N(0, 1 / precision)."""
 
     def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
         for j in range(theta.shape[0]):
