@@ -116,7 +116,7 @@ az.plot_forest(
 
 # %%
 # Unsupported models, and why
-# ------------------------
+# ---------------------------
 #
 # :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row,
 # discrete parameters, missing values, time series, Gaussian processes, and potentials that use the data raise an

@@ -50,7 +50,7 @@ print(f"data read by a step: {amc.cost_summary(fast).loc['all', 'data_fraction']
 
 # %%
 # How to detect it
-# --------------
+# ----------------
 #
 # R-hat is near 1: chains that are wrong in the same way agree. But every fiftieth decision was repeated on all
 # data, and more of them were wrong than the test promises. These checks failed:
@@ -60,7 +60,7 @@ checks[~checks["verdict"].isin(["ok", "not checked"])]
 
 # %%
 # The solution
-# -----------
+# ------------
 #
 # ``CoreRows`` finds the rows that can matter much. They are read in every decision, and the test decides on the
 # others; here an exact test adds up all the others, so the chain is exact.

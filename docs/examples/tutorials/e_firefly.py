@@ -96,7 +96,7 @@ for name, trace in traces.items():
 
 # %%
 # When to use another sampler
-# ----------------
+# ---------------------------
 #
 # An evaluation costs more in Firefly than in a pass over all rows, where rows are contiguous: on MNIST untuned bounds
 # read half of the data, and are slower. Tuned bounds win if the mode is found quickly and the likelihood has a bound

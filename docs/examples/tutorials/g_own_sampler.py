@@ -60,7 +60,7 @@ class NumPySGLD(ForeignSampler):
 
 # %%
 # The comparison
-# -----------------
+# --------------
 #
 # Two step sizes of this sampler, and an exact random walk.
 
@@ -88,7 +88,7 @@ results.records.groupby("label")[["draws", "wall_seconds"]].mean().round(1)
 
 # %%
 # The result
-# ---------------
+# ----------
 #
 # Risk is bias² + variance of a mean after so many seconds, here against a long exact chain with better proposals. A
 # line that levels off is a bias; one that falls slowly, a chain that moves slowly.
