@@ -237,7 +237,7 @@ def _origin(plan: RunPlan) -> dict[str, Any]:
 
 
 def _without_rows(result: SamplingResult) -> SamplingResult:
-    """Return the result of a run on a target without rows: what it evaluated were terms, not data."""
+    """Return the result of a run on a target without rows: it evaluated terms, not data."""
 
     def untouched(stats: Any) -> Any:
         return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}

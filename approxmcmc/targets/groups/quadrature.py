@@ -48,7 +48,7 @@ def predictor(theta: np.ndarray, X: np.ndarray, lo: int, hi: int, eta: np.ndarra
 
 
 def make_newton(derivatives: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float, float, float]]:
-    """Return what finds the mode of a group's integrand: (z, its width s, score and information in b = sigma z)."""
+    """Return the kernel for the mode of a group's integrand: (z, its width s, score and information in b = sigma z)."""
 
     def newton(
         eta: np.ndarray, responses: np.ndarray, lo: int, n: int, sigma: float, z: float, steps: int
@@ -72,7 +72,7 @@ def make_newton(derivatives: Callable[..., tuple[float, float]]) -> Callable[...
 
 
 def make_nodes(term: Callable[..., float], newton: Callable[..., Any]) -> Callable[..., float]:
-    """Return what places the nodes of a group: it writes the z_k and their log weights, and returns l_g."""
+    """Return the kernel that places the nodes of a group: it writes the z_k and their log weights, and returns l_g."""
 
     def nodes(
         eta: np.ndarray,

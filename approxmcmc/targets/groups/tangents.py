@@ -59,7 +59,7 @@ def make_log_conditional(
 
 
 def make_draw(log_conditional: Callable[..., tuple[float, float]], newton: Callable[..., Any]) -> Callable[..., float]:
-    """Return what draws z of one group."""
+    """Return the kernel that draws z of one group."""
 
     def draw(
         rng: Any, eta: np.ndarray, responses: np.ndarray, lo: int, n: int, sigma: float, guess: float, work: np.ndarray

@@ -237,7 +237,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
         return bind(make_add_gradient, *parts, signature=signature, fastmath=BATCH_FASTMATH)
 
     def compile_expansion(self) -> Any:
-        """Compile what writes the second-order expansions of groups, by Louis' identity."""
+        """Compile the kernel that writes the second-order expansions of groups, by Louis' identity."""
         signature = nb.void(VECTOR, type_of(self.data), INDICES, nb.int64, nb.int64, MATRIX)
         parts = self._nodes(), self.family.derivatives
         return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
@@ -299,7 +299,7 @@ def _family(
 
 
 def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
-    """Return the trials of each row, 1 without; refuse responses outside the support."""
+    """Return the trials of each row (default 1); raise if responses are outside the support."""
     size = np.ones(len(y))
     if (trials is None) == (family == "binomial"):
         raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other; found family={family!r}")
