@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from pytensor.tensor.random.basic import NormalRV
-
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
@@ -22,10 +21,9 @@ def integrated(model: Any) -> IntegratedOfPyMC:
     reasons = list(source.reasons)
     for effects in source.sets:
         try:
-            if not isinstance(source.observed.owner.op, NormalRV):
-                law = type(source.observed.owner.op).__name__.removesuffix("RV")
-                raise NotGroupsError(f"rows of the law {law} are not known here")
-            return NormalGroupsOfPyMC(source, effects)
+            if source.law is None:
+                return NormalGroupsOfPyMC(source, effects)
+            return QuadratureGroupsOfPyMC(source, effects, source.law)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))

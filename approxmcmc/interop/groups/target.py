@@ -30,9 +30,9 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     how: str
     """How effects are integrated out, in words."""
 
-    def describe_model(self, source: ModelOfGroups, effects: GroupEffects, coordinates: Coordinates) -> None:
-        """Take names, prior and effects from the model."""
-        self.source, self.groups, self.coordinates = source, effects, coordinates
+    def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
+        """Take names, prior and effects from the model, given the coordinates."""
+        self.source, self.groups, coordinates = source, effects, self.coordinates
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
