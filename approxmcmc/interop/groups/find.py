@@ -9,8 +9,11 @@ from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
 
-def integrated(model: Any) -> IntegratedOfPyMC:
-    """Return a model as a target without the effects of its groups.
+FEW_GROUPS, MANY_ROWS = 20, 100  # of each: effects that many rows know well are parameters like others, and rows a term
+
+
+def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
+    """Return a model as a target without the effects of its groups; `always`: also where that saves nothing.
 
     Raises
     ------
@@ -23,6 +26,11 @@ def integrated(model: Any) -> IntegratedOfPyMC:
         try:
             if source.law is None:
                 return NormalGroupsOfPyMC(source, effects)
+            if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:
+                raise NotGroupsError(
+                    f"{effects.n_groups} groups of {source.y.size // effects.n_groups} rows are too few to be terms "
+                    "of a quadrature; integrate=True makes them so"
+                )
             return QuadratureGroupsOfPyMC(source, effects, source.law)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")

@@ -58,7 +58,3 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         self.data = triangles(rows, self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
         self.describe_model(source, effects)
         compare_with_model(self)
-
-    def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of u of these terms: they are normal."""
-        return NormalTerms.draw_standard_effects(self, rng, thetas, groups)
