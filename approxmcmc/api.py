@@ -258,7 +258,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     >>> import approxmcmc as amc
     >>> network = amc.targets.alarm_network(J=1, M=1)
     >>> trace = amc.importance_sampling(network, network.ancestral(), 1000, random_seed=1)
-    >>> amc.importance_estimates(trace)["A"].sizes["moment"]
+    >>> amc.diagnostics.importance_estimates(trace)["A"].sizes["moment"]
     2
     """
     draws = checked_integer(draws, "draws")

@@ -15,7 +15,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain, check_origin
+from approxmcmc.output.origin import adapted_by_chain, check_origin, shuffled_by
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.samplers.audits import WalkedSteps
 from approxmcmc.sampling import audits
@@ -138,7 +138,7 @@ def _auditors(
     if sampler is not None and not isinstance(sampler, WholeSampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)
-        made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
+        made = [program.auditor_of(adapted[k], draws[k], rng, shuffled_by(trace)) for k, rng in enumerate(own)]
         if found := [auditor for auditor in made if auditor is not None]:
             return found
     if isinstance(target, DiscreteTarget | DoublyIntractableTarget):

@@ -19,7 +19,7 @@ from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
-from approxmcmc.engine.streams import seed_sequences
+from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace, named_trace
@@ -194,12 +194,11 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
     goals = _goals(settings, Variables(dict(target.variables.shapes)), chosen, weighted=False)
-    sequences, _ = seed_sequences(settings.seed, settings.chains)
     asked = WholeRun(
         goals=goals,
         tune=settings.tune or 0,
         thin=settings.thin,
-        seeds=[int(sequence.generate_state(1)[0]) for sequence in sequences],
+        seeds=chain_seeds(settings.seed, settings.chains),
         cores=cores,
         initvals=initvals,
         time_limit=settings.time_limit,

@@ -25,7 +25,7 @@ OTHERS = {
     "terms": {"conditional": "terms"},
     "epsilon=0": {"test": amc.SequentialTTest(0.0, 4)},
     "batch_size=N": {"test": amc.SequentialTTest(0.2, 10)},
-    "barker, batch_size=N": {"test": amc.MinibatchBarker(batch_size=10)},
+    "barker, batch_size=N": {"test": amc.acceptance.MinibatchBarker(batch_size=10)},
     "rule": {"test": amc.ExactTest("barker"), "conditional": "terms"},
 }
 

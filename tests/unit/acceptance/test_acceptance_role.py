@@ -198,7 +198,7 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("test", "stats", "sentence"),
         [
-            (T, {"max_term_ratio": np.where(SOME, 0.6, 0.1)}, "in 30% of the draws one log-likelihood term outweighed"),
+            (T, {"max_term_ratio": np.where(SOME, 0.6, 0.1)}, "in 30% of the draws one log-likelihood term exceeded"),
             (
                 T,
                 {"audited_mu_std": 2.0, "wrong_decisions": SOME},

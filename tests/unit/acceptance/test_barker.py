@@ -17,7 +17,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import GaussianMixture, Target
+from approxmcmc.targets import FunctionTarget, GaussianMixture
 from tests.models import logistic, normal_mean
 from tests.pinned import pin
 from tests.planting import plain
@@ -64,18 +64,17 @@ class TestSettings:
         assert part.make_state().correction_error < 2e-3
 
     def test_public_names(self):
-        assert amc.MinibatchBarker is MinibatchBarker
-        assert amc.presets.minibatch_barker(0.1).test == MinibatchBarker()
-        assert amc.correction_distribution().sup_error < 1e-7
-        assert amc.minibatch_barker_error_bound([0.0, 1.0, 2.0], 100) > 0.5
-        assert amc.minibatch_barker_error_bound([0.0, 1.0], 100) > 0.5
+        assert amc.acceptance.MinibatchBarker is MinibatchBarker
+        assert amc.acceptance.correction_distribution().sup_error < 1e-7
+        assert amc.acceptance.minibatch_barker_error_bound([0.0, 1.0, 2.0], 100) > 0.5
+        assert amc.acceptance.minibatch_barker_error_bound([0.0, 1.0], 100) > 0.5
 
     @pytest.mark.parametrize(
         ("terms", "size"), [([1.0, 1.0], 10), ([1.0], 10), ([1.0, math.nan], 10), ([0.0, 1.0], 0), ([[0.0, 1.0]], 10)]
     )
     def test_the_error_bound_needs_terms_that_differ(self, terms, size):
         with pytest.raises(InvalidInputError, match="minibatch_barker_error_bound"):
-            amc.minibatch_barker_error_bound(terms, size)
+            amc.acceptance.minibatch_barker_error_bound(terms, size)
 
 
 @pytest.mark.recompiles
@@ -175,7 +174,7 @@ class TestDraws:
             return 0.0
 
         x = np.random.default_rng(0).random(200)
-        target = Target(loglik, logprior, data=x, n_obs=200, dim=1, initial_point=[2.0])
+        target = FunctionTarget(loglik, logprior, data=x, n_obs=200, dim=1, initial_point=[2.0])
         trace = draw(MinibatchBarker(batch_size=50), target, scale=1.0, draws=400, initvals=np.array([2.0]), tune=0)
         # A batch that misses the largest datum may let theta slip below it, but not below a batch's worth of them.
         assert trace.posterior["theta"].min() > np.quantile(x, 0.8)
@@ -192,7 +191,7 @@ class TestWarnings:
             return 0.0
 
         x = np.random.default_rng(1).exponential(size=3000)
-        target = Target(loglik, logprior, data=x, n_obs=3000, dim=1)
+        target = FunctionTarget(loglik, logprior, data=x, n_obs=3000, dim=1)
         with pytest.warns(SamplingWarning, match=r"\|skewness\| / sqrt\(n\)"):
             draw(MinibatchBarker(batch_size=50), target, scale=0.02, draws=100)
 

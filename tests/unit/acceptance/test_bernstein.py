@@ -19,7 +19,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarn
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import Gibbs, MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
-from approxmcmc.targets import GLMTarget, Target
+from approxmcmc.targets import FunctionTarget, GLMTarget
 from tests.decisions import Population, decide_once, evidence_of, read_without_drawing
 from tests.fakes import fake_trace
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
@@ -38,7 +38,7 @@ class TestSettings:
     def test_round_trip_through_a_dict(self):
         for test in (BernsteinTest(), BernsteinTest(0.1, 50, 1.5, range=2.5, p=3.0, bound="serfling", order="rows")):
             assert Component.from_dict(json.loads(json.dumps(test.to_dict()))) == test
-        assert amc.BernsteinTest is BernsteinTest
+        assert amc.acceptance.BernsteinTest is BernsteinTest
 
     @pytest.mark.parametrize(
         ("settings", "match"),
@@ -114,7 +114,7 @@ class TestRanges:
             return 6.0 * abs(proposed[0] - theta[0])
 
         x = normal_mean().data[0]
-        target = Target(normal_loglik, normal_logprior, data=x, n_obs=100, dim=1, term_range=term_range)
+        target = FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=100, dim=1, term_range=term_range)
         trace = draw(BernsteinTest(0.1, 20), target)
         assert int(trace.sample_stats["range_violations"].sum()) == 0
         assert np.ptp(x) < 6.0
@@ -122,7 +122,7 @@ class TestRanges:
     @pytest.mark.parametrize(
         ("target", "match"),
         [
-            (normal_mean(), "Target does not bound its terms"),
+            (normal_mean(), "FunctionTarget does not bound its terms"),
             (lambda: ControlVariate(normal_mean(1000)), "third_derivative_bound"),
             (lambda: ControlVariate(logistic(500), order=1), "order=2"),
         ],
@@ -174,7 +174,7 @@ class TestRuns:
         def logprior(theta):
             return -4.0 * math.exp(theta[0])  # the posterior of a Poisson rate exp(theta) after 4 events
 
-        target = Target(loglik, logprior, data=x, n_obs=2000, dim=1, initial_point=[0.0])
+        target = FunctionTarget(loglik, logprior, data=x, n_obs=2000, dim=1, initial_point=[0.0])
         with pytest.warns(SamplingWarning, match=r"more than delta = 0\.05 of BernsteinTest\(range='observed'\)"):
             draw(BernsteinTest(0.05, 100, range="observed"), target, scale=1.0, draws=200, audit_every=1)
 

@@ -27,7 +27,7 @@ def poisson_regression(n=300, bound=lambda eta, y, reach: np.exp(eta + reach), *
     X = np.column_stack([np.ones(n), 0.5 * rng.normal(size=(n, 1))])
     settings = {"derivatives_eta": lambda eta, y: (y - np.exp(eta), -np.exp(eta)), **settings}
     y = rng.poisson(np.exp(X @ np.array([0.5, 0.3]))).astype(float)
-    return amc.GLMTarget(lambda eta, y: y * eta - np.exp(eta), X, y, third_derivative_bound=bound, **settings)
+    return amc.targets.GLMTarget(lambda eta, y: y * eta - np.exp(eta), X, y, third_derivative_bound=bound, **settings)
 
 
 def robust(n=300):
@@ -107,7 +107,7 @@ def test_no_term_changes_by_more_than_its_bound(name, rng):
 def test_a_cubic_term_attains_its_bound():
     """f = eta^3 / 6 in one dimension: the residual is delta^3 / 6, and the bound its sum over both states."""
     X = np.linspace(0.5, 2.0, 9)[:, None]
-    target = amc.GLMTarget(
+    target = amc.targets.GLMTarget(
         lambda eta, y: eta**3 / 6.0 - 2.0 * eta**2,
         X,
         np.zeros(9),
@@ -162,7 +162,11 @@ def test_beyond_the_pilots_reach_nothing_is_bounded():
         (lambda: amc.ControlVariate(normal_mean(200)), "generalised linear model"),
     ],
 )
-@pytest.mark.parametrize("test", [amc.PoissonTest(), amc.DelayedAcceptance(amc.TunaTest(0.1))], ids=["poisson", "tuna"])
+@pytest.mark.parametrize(
+    "test",
+    [amc.acceptance.PoissonTest(), amc.acceptance.DelayedAcceptance(amc.acceptance.TunaTest(0.1))],
+    ids=["poisson", "tuna"],
+)
 def test_a_target_without_bounds_is_refused_and_told_what_to_give(target, match, test):
     with pytest.raises(IncompatibleError, match=match):
         amc.MetropolisHastings(WALK, test).build(target())
@@ -175,11 +179,11 @@ def test_bounds_of_the_users_are_checked():
     parts = {"data": x, "n_obs": 4, "dim": 1}
     functions = lambda theta, data, i: theta[0] * data[0][i], lambda theta: -0.5 * theta[0] ** 2
     with pytest.raises(InvalidInputError, match="rates of difference_bound must be positive"):
-        amc.Target(*functions, difference_bound=(x, lambda a, b: abs(a[0] - b[0])), **parts)
-    crooked = amc.Target(*functions, difference_bound=(x + 1.0, lambda a, b: abs(a[0])), **parts)
+        amc.FunctionTarget(*functions, difference_bound=(x, lambda a, b: abs(a[0] - b[0])), **parts)
+    crooked = amc.FunctionTarget(*functions, difference_bound=(x + 1.0, lambda a, b: abs(a[0])), **parts)
     with pytest.raises(InvalidInputError, match="symmetric"):
         crooked.compile_difference_bound()
-    right = amc.Target(*functions, difference_bound=(x + 0.1, lambda a, b: abs(a[0] - b[0])), **parts)
+    right = amc.FunctionTarget(*functions, difference_bound=(x + 0.1, lambda a, b: abs(a[0] - b[0])), **parts)
     assert right.compile_difference_bound().rates.tolist() == (x + 0.1).tolist()
 
 
@@ -187,13 +191,15 @@ def linear(bound, term_range=None):
     """Return four terms theta x_i with bounds of the user's."""
     functions = lambda theta, data, i: theta[0] * data[0][i], lambda theta: -0.5 * theta[0] ** 2
     x = np.arange(4.0)
-    return amc.Target(*functions, data=x, n_obs=4, dim=1, difference_bound=bound, term_range=term_range)
+    return amc.FunctionTarget(*functions, data=x, n_obs=4, dim=1, difference_bound=bound, term_range=term_range)
 
 
 class TestFalseBoundsAreRefused:
     """Where a test relies on them, by what terms do at pairs of states; bounds that are attained pass."""
 
-    @pytest.mark.parametrize("test", [amc.PoissonTest(), amc.TunaTest(0.1), amc.FactorizedTest()], ids=repr)
+    @pytest.mark.parametrize(
+        "test", [amc.acceptance.PoissonTest(), amc.acceptance.TunaTest(0.1), amc.acceptance.FactorizedTest()], ids=repr
+    )
     def test_of_single_terms(self, test):
         rates = np.array([0.1, 1.0, 2.0, 3.0])
         amc.MetropolisHastings(WALK, test).build(linear((rates, lambda a, b: abs(a[0] - b[0]))))
@@ -204,7 +210,7 @@ class TestFalseBoundsAreRefused:
 
     def test_of_the_range_of_the_terms(self):
         bound = np.ones(4), lambda a, b: np.inf
-        test = amc.BernsteinTest(0.1, 2)
+        test = amc.acceptance.BernsteinTest(0.1, 2)
         amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 3.0 * abs(a[0] - b[0])))
         with pytest.raises(InvalidInputError, match=r"false: between theta .* they lie .* apart"):
             amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 2.0 * abs(a[0] - b[0])))
@@ -215,7 +221,7 @@ class TestFalseBoundsAreRefused:
         def times(y):
             return 100.0 if y == 7.5 else 1.0
 
-        target = amc.GLMTarget(
+        target = amc.targets.GLMTarget(
             lambda eta, y: -times(y) * np.log1p(np.exp(eta)), np.ones((50, 1)), 0.5 * np.arange(50),
             derivatives_eta=lambda eta, y: (
                 -times(y) / (1.0 + np.exp(-eta)), -times(y) / (2.0 + np.exp(-eta) + np.exp(eta))
@@ -223,7 +229,7 @@ class TestFalseBoundsAreRefused:
             third_derivative_bound=0.1,
         )  # fmt: skip
         with pytest.raises(InvalidInputError, match=r"the bound of the terms of ControlVariate.* datum 15 "):
-            amc.MetropolisHastings(WALK, amc.PoissonTest()).build(amc.ControlVariate(target))
+            amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(amc.ControlVariate(target))
 
 
 # --- costs -------------------------------------
@@ -232,15 +238,15 @@ class TestFalseBoundsAreRefused:
 def test_reads_are_counted_and_predicted():
     """Reads are evaluations at two states; their mean is what is expected, within 5 standard errors of Poisson laws."""
     target = amc.ControlVariate(logistic(2000, 3))
-    proposal = amc.PreconditionedCrankNicolson(0.0, target.laplace)
-    trace = draw(amc.MetropolisHastings(proposal, amc.PoissonTest()), target, 1000)
+    proposal = amc.proposals.PreconditionedCrankNicolson(0.0, target.laplace)
+    trace = draw(amc.MetropolisHastings(proposal, amc.acceptance.PoissonTest()), target, 1000)
     stats = trace.sample_stats
     read, expected = stats["datapoints_touched"].values, stats["expected_reads"].values
     assert (stats["likelihood_evaluations"].values[expected < 2000] == 2 * read[expected < 2000]).all()
     assert (expected < 2000).mean() > 0.95
     thinned = expected < 2000
     assert abs(read[thinned].sum() - expected[thinned].sum()) < 5.0 * math.sqrt(expected[thinned].sum())
-    assert stats.attrs["setup_expected_reads"] == pytest.approx(amc.PoissonTest().expected_reads(target))
+    assert stats.attrs["setup_expected_reads"] == pytest.approx(amc.acceptance.PoissonTest().expected_reads(target))
     assert 0.3 < stats.attrs["setup_expected_reads"] / np.median(expected) < 5.0
     assert 0 < expected[thinned].max() <= thinning.LARGEST_SHARE * 2000
 
@@ -248,8 +254,8 @@ def test_reads_are_counted_and_predicted():
 def test_tuna_is_expected_to_read_more_by_a_square():
     """C M + chi (C M)^2 rows at each pair of the pilot's, C M = 5, 10 and 30; 120 are more than a fifth, all 300."""
     bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([0.5, 1.0, 3.0]))
-    assert amc.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
-    assert amc.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
+    assert amc.acceptance.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
+    assert amc.acceptance.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
 
 
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
@@ -258,7 +264,9 @@ def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
     bound = target.compile_difference_bound()
     nowhere = bound._replace(numbers=np.where(np.arange(bound.numbers.size) == 3, -1.0, bound.numbers))
     monkeypatch.setattr(type(target), "compile_difference_bound", lambda self: nowhere)
-    exact, ours = (draw(amc.MetropolisHastings(WALK, test), target) for test in (amc.ExactTest(), amc.PoissonTest()))
+    exact, ours = (
+        draw(amc.MetropolisHastings(WALK, test), target) for test in (amc.ExactTest(), amc.acceptance.PoissonTest())
+    )
     np.testing.assert_array_equal(ours.posterior["beta"], exact.posterior["beta"])
     assert (ours.sample_stats["datapoints_touched"] == 300).all()
     assert ours.sample_stats["likelihood_evaluations"].sum() == 300 * 201
@@ -280,16 +288,18 @@ def test_a_bound_that_differences_break_is_refused(bounds, message):
     given = np.zeros((4, 1)), np.array([0.0, 1.0, 0.0, 1.0])
     refused = pytest.raises(InvalidInputError, match=message) if message else contextlib.nullcontext()
     with refused:
-        amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), *given, **bounds)
+        amc.targets.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), *given, **bounds)
 
 
 @pytest.mark.parametrize(
-    "test", [amc.PoissonTest(), amc.DelayedAcceptance(amc.PoissonTest())], ids=["plain", "delayed"]
+    "test",
+    [amc.acceptance.PoissonTest(), amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest())],
+    ids=["plain", "delayed"],
 )
 def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypatch):
     monkeypatch.setattr(thinning, "checked_differences", lambda target, who: target.compile_difference_bound())
     plain = logistic(300, 3)
-    target = amc.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=1.0)
+    target = amc.targets.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=1.0)
     target.slope_bound = 0.1  # which would be refused above, and where the test is built
     with pytest.warns(SamplingWarning, match="a term changed by more than the bound"):
         stats = draw(amc.MetropolisHastings(WALK, test), target).sample_stats
@@ -301,7 +311,9 @@ def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypat
 def test_delayed_acceptance_reads_nothing_for_what_the_expansion_refuses():
     target = amc.ControlVariate(logistic(500, 3))
     walk = amc.RandomWalk(2.0, preconditioner=target.laplace)
-    stats = draw(amc.MetropolisHastings(walk, amc.DelayedAcceptance(amc.ExactTest())), target, 400).sample_stats
+    stats = draw(
+        amc.MetropolisHastings(walk, amc.acceptance.DelayedAcceptance(amc.ExactTest())), target, 400
+    ).sample_stats
     read, accepted = stats["datapoints_touched"].values, stats["accepted"].values
     assert set(read.ravel()) == {0, 500}
     assert 0.02 < (read > 0).mean() < 0.6
@@ -316,15 +328,15 @@ def test_delayed_acceptance_reads_nothing_for_what_the_expansion_refuses():
 def test_a_surrogate_transition_brings_its_own_exact_test():
     """Few reads predicted: Poisson counts; many, or no bounds: all data."""
     sampler = amc.MetropolisHastings(amc.SurrogateTransition())
-    assert sampler.test == amc.CheapestExactTest()
+    assert sampler.test == amc.acceptance.CheapestExactTest()
     few, many = amc.CoreRows(logistic(3000, 2)), amc.CoreRows(logistic(60, 6), core=[0])
     unbounded = amc.CoreRows(poisson_regression(bound=None), core=[0], at="mode")
-    assert amc.PoissonTest().expected_reads(few) < 600
-    assert sampler.test.chosen_for(few) == amc.PoissonTest()
+    assert amc.acceptance.PoissonTest().expected_reads(few) < 600
+    assert sampler.test.chosen_for(few) == amc.acceptance.PoissonTest()
     for target in (many, unbounded):
         assert sampler.test.chosen_for(target) == amc.ExactTest()
         assert sampler.test.chosen_for(target).reads_all(target.n_obs)
-    assert math.isnan(amc.PoissonTest().expected_reads(few.target))  # plain: no pilot, no prediction
+    assert math.isnan(amc.acceptance.PoissonTest().expected_reads(few.target))  # plain: no pilot, no prediction
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trace = draw(sampler, few)
@@ -335,11 +347,13 @@ def test_a_surrogate_transition_brings_its_own_exact_test():
 
 @pytest.mark.parametrize(("reads", "few"), [(59.9, True), (60.0, False), (math.nan, False)])
 def test_poisson_counts_must_read_less_than_a_fifth(reads, few, monkeypatch):
-    monkeypatch.setattr(amc.PoissonTest, "expected_reads", lambda self, target: reads)
-    assert amc.CheapestExactTest().chosen_for(logistic(300)) == (amc.PoissonTest() if few else amc.ExactTest())
+    monkeypatch.setattr(amc.acceptance.PoissonTest, "expected_reads", lambda self, target: reads)
+    assert amc.acceptance.CheapestExactTest().chosen_for(logistic(300)) == (
+        amc.acceptance.PoissonTest() if few else amc.ExactTest()
+    )
 
 
-@pytest.mark.parametrize("test", [amc.CheapestExactTest(), amc.PoissonTest()])
+@pytest.mark.parametrize("test", [amc.acceptance.CheapestExactTest(), amc.acceptance.PoissonTest()])
 def test_a_random_number_of_reads_has_no_looks(test):
     assert test.looks(100).size == 0
 
@@ -347,14 +361,21 @@ def test_a_random_number_of_reads_has_no_looks(test):
 def test_settings_out_of_range_are_refused():
     for chi in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInputError, match="chi must be finite and at least 0"):
-            amc.TunaTest(chi)
-    annealed = amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4))
-    for second in (amc.AlwaysAccept(), annealed, None, WALK):
+            amc.acceptance.TunaTest(chi)
+    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4))
+    for second in (amc.acceptance.AlwaysAccept(), annealed, None, WALK):
         with pytest.raises(IncompatibleError, match="second stage must be one test of the ratio"):
-            amc.DelayedAcceptance(second)
+            amc.acceptance.DelayedAcceptance(second)
 
 
-@pytest.mark.parametrize("test", [amc.CheapestExactTest(), amc.DelayedAcceptance(amc.ExactTest()), amc.PoissonTest()])
+@pytest.mark.parametrize(
+    "test",
+    [
+        amc.acceptance.CheapestExactTest(),
+        amc.acceptance.DelayedAcceptance(amc.ExactTest()),
+        amc.acceptance.PoissonTest(),
+    ],
+)
 def test_gibbs_is_refused(test):
     field = amc.targets.BinaryMRF.random_triples(6, scale=0.1, random_seed=0)
     with pytest.raises(IncompatibleError, match=type(test).__name__):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import approxmcmc as amc
 from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
 from approxmcmc.contracts import Population
 from approxmcmc.engine.compiler.compile import config
-from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair
+from approxmcmc.engine.terms.term_table import SHUFFLED, Partition, table_of_terms, write_pair
 from approxmcmc.samplers.replication import ORDERS, compile_replicate
 
 T = amc.SequentialTTest
 N = 40
+FIRST = np.zeros(1, np.int64)
 TESTS = [
     T(0.05, 5),
     T(0.2, 2, growth=1.7),
@@ -24,11 +26,11 @@ TESTS = [
     T(0.5, 7),
     T(0.0, 9),
     T(0.05, N),
-    amc.BernsteinTest(0.3, 4, growth=1.5, range="observed"),
-    amc.BernsteinTest(0.9, 4, range=1.0),  # too small a range: it reads on, and all data in the end
-    amc.BernsteinTest(0.9, 4, range=50.0, bound="serfling"),
-    amc.MinibatchBarker(1.0, 4),
-    amc.MinibatchBarker(0.5, 3, temperature=2.0),
+    amc.acceptance.BernsteinTest(0.3, 4, growth=1.5, range="observed"),
+    amc.acceptance.BernsteinTest(0.9, 4, range=1.0),  # too small a range: it reads on, and all data in the end
+    amc.acceptance.BernsteinTest(0.9, 4, range=50.0, bound="serfling"),
+    amc.acceptance.MinibatchBarker(1.0, 4),
+    amc.acceptance.MinibatchBarker(0.5, 3, temperature=2.0),
 ]
 # Compiled, each kind of test costs seconds; it is the same code.
 KINDS = [test for test in TESTS if isinstance(test, T) or config.DISABLE_JIT]
@@ -47,14 +49,14 @@ class Both:
         """Return Lambda^ over the order that a generator of this seed makes."""
         write_pair(self.table, np.zeros(1), np.ones(1), terms)
         rng = np.random.default_rng(order_seed)
-        return float(self.form(rng, self.table, log_rest, self.state, np.zeros(1), 1)[0])
+        return float(self.form(rng, self.table, log_rest, self.state, np.zeros(1), FIRST)[0])
 
     def decide(self, terms, log_rest, order_seed, threshold):
         """Return whether the test accepts over the same order: rows are drawn by the same steps of Fisher-Yates."""
         write_pair(self.table, np.zeros(1), np.ones(1), terms)
         self.table.order.places[:] = np.arange(len(terms))
         rng = np.random.default_rng(order_seed)
-        found = self.decision(rng, self.table, log_rest, self.state, np.array([threshold]), 1)[0]
+        found = self.decision(rng, self.table, log_rest, self.state, np.array([threshold]), FIRST)[0]
         assert abs(found) == math.inf
         return found > 0.0
 
@@ -73,7 +75,7 @@ def test_every_decision_is_that_of_the_test(test):
         for threshold in (cut + 1e-7, cut - 1e-7, cut + scale * rng.normal(), -rng.exponential()):
             assert both.decide(terms, log_rest, case, threshold) == (threshold < cut)
     # Where all data are read, Lambda^ is Lambda. Bernstein's bounds hardly exclude what an earlier look has left.
-    assert isinstance(test, amc.BernsteinTest) or (early > 0) != test.reads_all(N)
+    assert isinstance(test, amc.acceptance.BernsteinTest) or (early > 0) != test.reads_all(N)
 
 
 @pytest.mark.parametrize("test", [T(0.05, 5), T(0.1, 4, tol=1.0)], ids=repr)
@@ -124,12 +126,26 @@ def test_windows_are_random_orders_of_all_terms():
     for _ in range(2000):
         write_pair(table, np.zeros(1), np.ones(1), terms)
         # Epsilon = 1/2 stops at the first look: Lambda^ is 3 times the sum of the first two terms.
-        firsts.append(replicate(rng, table, 0.0, built.make_state(), np.zeros(4), 1) / 3.0)
+        firsts.append(replicate(rng, table, 0.0, built.make_state(), np.zeros(4), np.arange(4)) / 3.0)
         assert sorted(table.data[0]) == sorted(terms)
     assert table.order.cursor[SHUFFLED] in (5, 6)
     values, counts = np.unique(np.round(np.array(firsts)[:, 3]), return_counts=True)
     assert len(values) == 15  # pairs of 6
     assert abs(counts - 2000 / 15).max() < 5 * math.sqrt(2000 / 15)
+
+
+def test_windows_of_a_partition_are_random_orders_of_its_blocks():
+    """7 rows in blocks of 3: whole blocks of rows that belong together, each order equally often in each window."""
+    partition, rng = Partition(np.array([4, 2, 6, 0, 5, 1, 3]), 3), np.random.default_rng(5)
+    blocks, orders = [[4, 2, 6], [0, 5, 1], [3]], []
+    for _ in range(1200):
+        rows, begins = partition.windows(rng, np.arange(7), 4)
+        orders.append([tuple(np.roll(rows, -begin)) for begin in begins])
+    wanted = {tuple(itertools.chain(*some)) for some in itertools.permutations(blocks)}
+    for window in zip(*orders, strict=True):
+        counts = Counter(window)
+        assert set(counts) == wanted
+        assert max(abs(count - 200) for count in counts.values()) < 5.6 * math.sqrt(200 * 5 / 6)  # 2e-8 each
 
 
 def test_probabilities_are_those_of_the_enumeration():
@@ -141,7 +157,7 @@ def test_probabilities_are_those_of_the_enumeration():
     found = []
     for _ in range(400):
         write_pair(table, np.zeros(1), np.ones(1), terms)
-        ratios = replicate(rng, table, log_rest, built.make_state(), np.zeros(ORDERS), 1)
+        ratios = replicate(rng, table, log_rest, built.make_state(), np.zeros(ORDERS), np.arange(ORDERS) % 6)
         found.append(exact_probability(ratios, "metropolis").mean())
     known = test.enumerated_probability(terms[None], np.array([log_rest]), "metropolis")[0]
     assert abs(np.mean(found) - known) < 5 * np.std(found) / 20.0

@@ -169,10 +169,10 @@ def test_proposals_on_a_grid_are_symmetric_and_mass_off_the_grid_is_lost():
 def test_a_site_is_proposed_and_then_another_of_its_values():
     """Half for each of two sites, of two and of three values; one of them is decided about, and no other pair."""
     network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]}, {"B": ("A",)})
-    chance = amc.SingleSite().probabilities(network, grid_of_points(network, None))
+    chance = amc.proposals.SingleSite().probabilities(network, grid_of_points(network, None))
     assert chance[0].tolist() == [0.0, 0.25, 0.25, 0.5, 0.0, 0.0]
     np.testing.assert_allclose(chance.sum(axis=1), 1.0, rtol=1e-15)
-    matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()))
+    matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest()))
     np.testing.assert_array_equal(np.isnan(matrix["decision"]), chance == 0.0)
 
 
@@ -203,14 +203,14 @@ def test_what_has_no_matrix_is_refused_and_says_why():
     adapting = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="adapts"):
         bounds.transition_matrix(normal_mean(), adapting, np.linspace(-1, 1, 5))
-    other = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.BernsteinTest())
+    other = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.BernsteinTest())
     with pytest.raises(IncompatibleError, match="closed form"):
         bounds.transition_matrix(normal_mean(1000), other, np.linspace(-1, 1, 5))
 
 
 def test_epsilon_zero_is_the_exact_matrix():
     target = field(5, 0.3, 0)
-    for sampler in (amc.Gibbs, lambda test: amc.MetropolisHastings(amc.SingleSite(), test)):
+    for sampler in (amc.Gibbs, lambda test: amc.MetropolisHastings(amc.proposals.SingleSite(), test)):
         exact, zero = (
             bounds.transition_matrix(target, sampler(test)) for test in (amc.ExactTest(), amc.SequentialTTest(0.0, 3))
         )
@@ -265,9 +265,12 @@ def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
     ("knob", "sampler"),
     [
         ("batch_size", lambda n: amc.Gibbs(amc.SequentialTTest(0.2, n))),
-        ("batch_size", lambda n: amc.MetropolisHastings(amc.SingleSite(), amc.SequentialTTest(0.2, n))),
-        ("target_variance", lambda n: amc.Gibbs(amc.MinibatchBarker(0.2 * n, batch_size=2))),
-        ("target_variance", lambda n: amc.MetropolisHastings(amc.SingleSite(), amc.MinibatchBarker(0.2 * n, 2))),
+        ("batch_size", lambda n: amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.2, n))),
+        ("target_variance", lambda n: amc.Gibbs(amc.acceptance.MinibatchBarker(0.2 * n, batch_size=2))),
+        (
+            "target_variance",
+            lambda n: amc.MetropolisHastings(amc.proposals.SingleSite(), amc.acceptance.MinibatchBarker(0.2 * n, 2)),
+        ),
     ],
     ids=["batch, gibbs", "batch, metropolis", "variance, gibbs", "variance, metropolis"],
 )
@@ -301,12 +304,12 @@ def test_one_sampler_at_epsilons_is_a_dict_of_samplers():
 
 def test_settings_that_do_not_belong_together_are_refused():
     target = field(4, 0.6, 0)
-    with pytest.raises(IncompatibleError, match=r"one exact chain, found .*'systematic'.* and .*'random'"):
+    with pytest.raises(IncompatibleError, match=r"the same exact chain, found .*'systematic'.* and .*'random'"):
         amc.check_bound(target, {1: amc.Gibbs(), 2: amc.Gibbs(scan="random")}, knob="scan")
     with pytest.raises(IncompatibleError, match="temperature"):
-        amc.check_bound(target, {1: amc.Gibbs(amc.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
+        amc.check_bound(target, {1: amc.Gibbs(amc.acceptance.MinibatchBarker(1.0, 2, temperature=2.0))}, knob="x")
     with pytest.raises(IncompatibleError, match="no exact twin of NoisyLangevin"):
-        amc.check_bound(target, {1: amc.NoisyLangevin(0.1)}, knob="x")
+        amc.check_bound(target, {1: amc.samplers.NoisyLangevin(0.1)}, knob="x")
     with pytest.raises(InvalidInputError, match="leave `epsilons` out"):
         amc.check_bound(target, {1: amc.Gibbs()}, epsilons=[0.1])
     with pytest.raises(InvalidInputError, match="finite numbers"):
@@ -433,7 +436,7 @@ def test_chains_start_where_the_proposal_says(law):
     def logprior(theta):
         return 0.0 if theta[0] > 40.0 else -math.inf
 
-    target = amc.Target(loglik, logprior, data=x, n_obs=50, dim=1)
+    target = amc.FunctionTarget(loglik, logprior, data=x, n_obs=50, dim=1)
     sampler = amc.MetropolisHastings(amc.Independence([50.0], cov=[0.2]), amc.SequentialTTest(0.1, 20))
     settings = {"random_seed": 1, "progressbar": False}
     if law == "replicated":
@@ -456,7 +459,7 @@ def on_the_unit_interval(x):
     def logprior(theta):
         return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
 
-    return amc.Target(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
+    return amc.FunctionTarget(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
 
 
 @pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.2, 2)], ids=["exact", "enumerated"])
@@ -526,7 +529,7 @@ def test_bad_numbers_are_refused():
     with pytest.raises(InvalidInputError, match=r"initvals must be a state 0 \.\.\. 1, found 2"):
         bounds.couplings(T, lag=1, initvals=2)
     target = amc.targets.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2)
-    guided = amc.MetropolisHastings(amc.StochasticGradientHamiltonian(0.1, batch_size=5), amc.ExactTest())
+    guided = amc.MetropolisHastings(amc.proposals.StochasticGradientHamiltonian(0.1, batch_size=5), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="coupl"):
         bounds.couplings(target, guided, lag=2)
     with pytest.raises(InvalidInputError, match="mitrophanov"):
@@ -549,7 +552,7 @@ def test_plot_bound_draws_what_exists():
     )
     drawn = amc.plot_bound(check, backend="none")
     assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
-    with pytest.raises(InvalidInputError, match="check_bound returns"):
+    with pytest.raises(InvalidInputError, match="a result of check_bound"):
         amc.plot_bound(check["verdict"].to_dataset(name="x"))
     with pytest.raises(InvalidInputError, match="knows the bounds"):
         amc.plot_bound(check, var_names=["b9"], backend="none")
@@ -575,7 +578,7 @@ def test_the_ratio_of_a_pair_is_that_of_prior_terms_and_proposal():
     """Terms at a temperature of 2, under the prior N(1, 1/4)."""
     target, here, there = normal_mean(30), 0.3, -0.1
     terms = (0.5 * (target.data[0] - here) ** 2 - 0.5 * (target.data[0] - there) ** 2) / 2.0
-    test = amc.MinibatchBarker(1.0, 5, temperature=2.0)
+    test = amc.acceptance.MinibatchBarker(1.0, 5, temperature=2.0)
     found = replication._pair(target.compile(), test, np.array([here]), np.array([there]), 0.7)
     prior = 2.0 * (here - 1.0) ** 2 - 2.0 * (there - 1.0) ** 2
     assert found == pytest.approx((prior + 0.7 + terms.sum(), math.sqrt(30.0) * terms.std(ddof=1)), rel=1e-12)
@@ -625,7 +628,7 @@ def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
 
 
 def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion_says():
-    found = delta._probabilities(amc.AlwaysAccept(), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
+    found = delta._probabilities(amc.acceptance.AlwaysAccept(), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
     assert found == pytest.approx((math.exp(-1.0), 7, 1.0 - math.exp(-1.0)))
     by_recursion = acceptance_probability_error(-1.0, 2.0, epsilon=0.1, batch_size=5, n_obs=30)["error"]
     found = delta._probabilities(amc.SequentialTTest(0.1, 5), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
@@ -634,7 +637,7 @@ def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion
 
 def test_at_a_temperature_of_two_the_terms_are_halves(rng):
     terms, rest = rng.normal(size=(5, 8)), rng.normal(size=5)
-    warm, cold = (amc.MinibatchBarker(1.0, 4, temperature=temperature) for temperature in (2.0, 1.0))
+    warm, cold = (amc.acceptance.MinibatchBarker(1.0, 4, temperature=temperature) for temperature in (2.0, 1.0))
     found = [acceptance_probability(test, each, rest) for test, each in ((warm, terms), (cold, 0.5 * terms))]
     np.testing.assert_array_equal(found[0][0], found[1][0])
 

@@ -116,7 +116,10 @@ WALK, SEQUENTIAL = amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 20)
     [
         (amc.Exchange(WALK, 5), amc.MetropolisHastings(WALK, amc.ExactTest())),
         (amc.MetropolisHastings(WALK, SEQUENTIAL), amc.MetropolisHastings(WALK, amc.ExactTest())),
-        (amc.MetropolisHastings(WALK, amc.MinibatchBarker()), amc.MetropolisHastings(WALK, amc.ExactTest("barker"))),
+        (
+            amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker()),
+            amc.MetropolisHastings(WALK, amc.ExactTest("barker")),
+        ),
         (amc.Gibbs(SEQUENTIAL, scan="random"), amc.Gibbs(amc.ExactTest(), scan="random")),
     ],
 )
@@ -129,13 +132,13 @@ def test_a_sampler_approximates_its_exact_limit(sampler, limit):
 
 
 def test_samplers_without_an_exact_limit_or_with_two():
-    warm = amc.MetropolisHastings(WALK, amc.MinibatchBarker(temperature=2.0))
+    warm = amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(temperature=2.0))
     with pytest.raises(IncompatibleError, match="use temperature 1"):
         warm.exact_limit(None)
     with pytest.raises(IncompatibleError, match="no exact twin of NoisyLangevin"):
-        amc.NoisyLangevin(0.1).exact_limit(None)
+        amc.samplers.NoisyLangevin(0.1).exact_limit(None)
     one, other = (amc.MetropolisHastings(amc.RandomWalk(scale), SEQUENTIAL) for scale in (0.1, 0.2))
-    with pytest.raises(IncompatibleError, match="must approximate one exact chain"):
+    with pytest.raises(IncompatibleError, match="must approximate the same exact chain"):
         settings.common_limit({1: one, 2: one, 3: other}, None)
     assert not settings.reads_all(amc.Exchange(WALK), None)
 
@@ -152,7 +155,8 @@ def test_one_sampler_at_several_epsilons(sampler):
 
 
 @pytest.mark.parametrize(
-    "sampler", [amc.MetropolisHastings(WALK, amc.ExactTest()), amc.Gibbs(), amc.NoisyLangevin(0.1), amc.Exchange(WALK)]
+    "sampler",
+    [amc.MetropolisHastings(WALK, amc.ExactTest()), amc.Gibbs(), amc.samplers.NoisyLangevin(0.1), amc.Exchange(WALK)],
 )
 def test_what_has_no_epsilon_says_how_another_knob_is_given(sampler):
     with pytest.raises(IncompatibleError, match="Another knob needs a dict"):

@@ -371,7 +371,7 @@ def normal_ising():
 def test_bounds_of_a_langevin_step_by_hand(sampler):
     """The variance of a step is its size times the covariance; two draws, moments over all pairs of values."""
     size, cov = sampler
-    found = bounds.noisy_langevin_errors(normal_ising(), amc.NoisyLangevin(size, 2, cov=cov), POINTS)
+    found = bounds.noisy_langevin_errors(normal_ising(), amc.samplers.NoisyLangevin(size, 2, cov=cov), POINTS)
     model = counted_model(normal_ising(), POINTS[:, None])
     law, _ = law_by_hand(model)
     s = model.statistics[:, 0]
@@ -384,7 +384,7 @@ def test_bounds_of_a_langevin_step_by_hand(sampler):
         chi = (weight * np.expm1(V**2 / 4.0)).sum()
         assert float(found["lemma_2_4"][row]) == pytest.approx(math.sqrt(chi / 2.0), rel=1e-10)
     assert math.isnan(found["lemma_3_3"])  # two draws are too few for it
-    many = bounds.noisy_langevin_errors(normal_ising(), amc.NoisyLangevin(0.3, 40), POINTS)
+    many = bounds.noisy_langevin_errors(normal_ising(), amc.samplers.NoisyLangevin(0.3, 40), POINTS)
     assert float(many["lemma_3_3"]) == bounds.hoeffding_langevin_bound(40, 0.3, 7.0)
     assert [many[name].attrs["label"] for name in ("delta", "pinsker", "lemma_2_4")] == ["rigorous"] * 3
 
@@ -431,7 +431,7 @@ def test_a_matrix_of_langevin_is_a_mixture_of_normal_laws(count):
     grid = np.linspace(-3.0, 3.0, 13)
     ideal = math.isinf(count)
     found = bounds.langevin_matrix(
-        normal_ising(), amc.NoisyLangevin(0.4, 2), grid, **({"ideal": True} if ideal else {})
+        normal_ising(), amc.samplers.NoisyLangevin(0.4, 2), grid, **({"ideal": True} if ideal else {})
     )
     model = counted_model(normal_ising(), grid[:, None])
     law, _ = law_by_hand(model)

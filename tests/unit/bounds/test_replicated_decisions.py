@@ -14,6 +14,8 @@ from approxmcmc.bounds import delta
 from approxmcmc.contracts import Decision, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.metropolis_hastings import replication
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
+from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean
 
@@ -38,21 +40,21 @@ def within_noise(found, chance, n):
 @pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test",
-    [amc.SequentialTTest(0.3, 2), amc.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
+    [amc.SequentialTTest(0.3, 2), amc.acceptance.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
     ids=["sequential", "barker", "all data"],
 )
 def test_decisions_at_a_pair_have_the_law_of_their_test(test):
     """From 0 and from 1, with all counts: of terms that a test read, and of those that the exact ratio takes."""
     states, n = np.array([[0.0], [1.0], [0.0]]), 400
     found = bounds.estimate_delta(
-        one_site(), amc.MetropolisHastings(amc.SingleSite(), test), states=states, n_pairs=3, replications=n,
+        one_site(), amc.MetropolisHastings(amc.proposals.SingleSite(), test), states=states, n_pairs=3, replications=n,
         random_seed=1, progressbar=False,
     )  # fmt: skip
     total, tau = DIFFERENCES.sum(), math.sqrt(6.0) * DIFFERENCES.std(ddof=1)
     np.testing.assert_allclose(found["log_ratio"], [total, -total, total], rtol=1e-12)
     np.testing.assert_allclose(found["tau"], tau, rtol=1e-12)
     ratio = np.exp([total, -total, total])
-    exact = ratio / (1.0 + ratio) if isinstance(test, amc.MinibatchBarker) else np.minimum(1.0, ratio)
+    exact = ratio / (1.0 + ratio) if isinstance(test, amc.acceptance.MinibatchBarker) else np.minimum(1.0, ratio)
     np.testing.assert_allclose(found["exact"], exact, rtol=1e-12)
     for k, sign in enumerate((1.0, -1.0, 1.0)):
         chance = law(test, sign * DIFFERENCES)
@@ -93,12 +95,13 @@ def test_a_pair_at_which_a_datum_is_impossible():
     model = types.SimpleNamespace(
         log_prior=lambda theta: 0.0 if theta[0] > -5.0 else -math.inf, log_terms=log_terms, data=(), n_obs=5
     )
-    test = amc.SequentialTTest(0.1, 2)
+    rows = AllRows(types.SimpleNamespace(compile=lambda: model))
+    rows.parts = None
     inside, outside, impossible = (np.array([x]) for x in (0.5, -9.0, -1.0))
-    assert replication._pair(model, test, inside, outside, 0.3) == (-math.inf, 0.0)
-    assert replication._pair(model, test, inside, impossible, 0.3) == (-math.inf, math.inf)
+    assert ratio_and_scale(rows, inside, outside, 0.3, 1.0) == (-math.inf, 0.0)
+    assert ratio_and_scale(rows, inside, impossible, 0.3, 1.0) == (-math.inf, math.inf)
     with pytest.raises(InvalidInputError, match=r"datum 3 has probability 0 .*theta = \[-1\.\]"):
-        replication._pair(model, test, impossible, inside, 0.3)
+        ratio_and_scale(rows, impossible, inside, 0.3, 1.0)
 
 
 def test_what_the_gaussian_regime_does_not_know_is_nan():
@@ -167,8 +170,8 @@ def test_a_pinned_proposal_goes_and_comes_back():
     ("test", "divisor"),
     [
         (amc.SequentialTTest(0.3, 2), 1.0),
-        (amc.MinibatchBarker(0.5, 2), 1.0),
-        (amc.MinibatchBarker(0.5, 2, temperature=2.0), 2.0),
+        (amc.acceptance.MinibatchBarker(0.5, 2), 1.0),
+        (amc.acceptance.MinibatchBarker(0.5, 2, temperature=2.0), 2.0),
     ],
     ids=["sequential", "barker", "warm"],
 )
@@ -176,7 +179,7 @@ def test_a_pinned_proposal_goes_and_comes_back():
 def test_a_realised_conditional_has_the_law_of_its_test(test, divisor, probability):
     """Over all orders of six terms, at their own odds and shifted to one probability."""
     n, settings = 400, {"random_seed": 3, "probability": probability}
-    found = amc.realised_conditional(one_site(), test, np.zeros((3, 1)), [0, 0, 0], replications=n, **settings)
+    found = amc.samplers.realised_conditional(one_site(), test, np.zeros((3, 1)), [0, 0, 0], replications=n, **settings)
     total = DIFFERENCES.sum() / divisor
     odds = total if probability is None else math.log(0.3 / 0.7)
     np.testing.assert_allclose(found["log_odds"], odds, rtol=1e-12)
@@ -196,13 +199,13 @@ def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     tables = rng.normal(0.0, 0.4, size=(4, 2, 2))
     target = FactorGraph([2, 2], [FactorGroup(np.tile([[0, 1]], (4, 1)), tables)], Variables({"x": (2,)}))
     given = target, amc.SequentialTTest(0.0, 2), [[1, 1], [0, 1]], [1, 0]
-    found = amc.realised_conditional(*given, random_seed=1)
+    found = amc.samplers.realised_conditional(*given, random_seed=1)
     odds = [(tables[:, 1, 1] - tables[:, 1, 0]).sum(), (tables[:, 1, 1] - tables[:, 0, 1]).sum()]
     np.testing.assert_allclose(found["log_odds"], odds, rtol=1e-12)
     shares = found["realised"].values * 2000
     np.testing.assert_allclose(shares, np.round(shares), atol=1e-9)
     assert (found["data_fraction"] == 1.0).all()
-    one, other = (amc.realised_conditional(*given, replications=50, random_seed=seed) for seed in (1, 2))
+    one, other = (amc.samplers.realised_conditional(*given, replications=50, random_seed=seed) for seed in (1, 2))
     assert (one["realised"] != other["realised"]).any()
 
 
@@ -211,7 +214,9 @@ def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
 def test_what_is_certain_is_realised_always(sign, realised):
     """Odds of e^90 for or against: decided after the first look, fifty times."""
     certain = one_site(sign * (30.0 + np.array([0.1, -0.1, 0.2])))
-    found = amc.realised_conditional(certain, amc.SequentialTTest(0.1, 2), [[0]], [0], replications=50, random_seed=1)
+    found = amc.samplers.realised_conditional(
+        certain, amc.SequentialTTest(0.1, 2), [[0]], [0], replications=50, random_seed=1
+    )
     assert (float(found["realised"][0]), float(found["realised_mcse"][0])) == (realised, 0.0)
 
 
@@ -235,21 +240,23 @@ PAIR = FactorGraph(
 )
 def test_contexts_and_sites_that_are_none(contexts, sites, message):
     with pytest.raises(InvalidInputError, match=message):
-        amc.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), contexts, sites, replications=2)
+        amc.samplers.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), contexts, sites, replications=2)
 
 
 def test_a_probability_lies_strictly_between_0_and_1():
     for wrong in (0.0, 1.0, -0.5, 1.5):
         with pytest.raises(InvalidInputError, match="strictly between 0 and 1"):
-            amc.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), [[0, 1]], [1], probability=wrong)
+            amc.samplers.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), [[0, 1]], [1], probability=wrong)
     with pytest.raises(IncompatibleError, match="realises the exact conditional"):
-        amc.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
+        amc.samplers.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
 
 
 def test_a_term_that_is_nan_is_found_at_its_site():
     target = one_site(np.array([0.1, np.nan, 0.3, 0.2]))
     with pytest.raises(NotFiniteError, match=r"site 0 is NaN at x = \[1.0\]"):
-        amc.realised_conditional(target, amc.SequentialTTest(0.0, 2), [[1]], [0], replications=3, random_seed=1)
+        amc.samplers.realised_conditional(
+            target, amc.SequentialTTest(0.0, 2), [[1]], [0], replications=3, random_seed=1
+        )
 
 
 @pytest.mark.recompiles
@@ -292,7 +299,7 @@ def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch
     monkeypatch.setattr(delta, "progress", progress)
     test = amc.SequentialTTest(0.0, 3)
     found = bounds.estimate_delta(
-        one_site(), amc.Gibbs(test) if gibbs else amc.MetropolisHastings(amc.SingleSite(), test),
+        one_site(), amc.Gibbs(test) if gibbs else amc.MetropolisHastings(amc.proposals.SingleSite(), test),
         states=np.zeros((3, 1)), n_pairs=3, replications=7, random_seed=5,
     )  # fmt: skip
     assert seen == [1, 2, 3]
@@ -309,7 +316,7 @@ def test_outside_the_prior_no_datum_is_read():
     def logprior(theta):
         return 0.0 if theta[0] < 8.0 else -math.inf
 
-    target = amc.Target(loglik, logprior, data=np.linspace(0.0, 1.0, 9), n_obs=9, dim=1, initial_point=[0.5])
+    target = amc.FunctionTarget(loglik, logprior, data=np.linspace(0.0, 1.0, 9), n_obs=9, dim=1, initial_point=[0.5])
     sampler = amc.MetropolisHastings(amc.Independence([9.0], cov=[[0.01]]), amc.SequentialTTest(0.3, 2))
     found = bounds.estimate_delta(
         target, sampler, states=np.full((3, 1), 0.5), n_pairs=3, replications=20, initvals=[0.5], random_seed=1,

@@ -36,10 +36,10 @@ def walk_by_hand(grid, scale):
 TESTS = {
     "exact": (amc.ExactTest(), "closed form"),
     "barker's rule": (amc.ExactTest("barker"), "closed form"),
-    "always": (amc.AlwaysAccept(), "closed form"),
-    "all data, warm": (amc.MinibatchBarker(1.0, N, temperature=2.0), "closed form"),
+    "always": (amc.acceptance.AlwaysAccept(), "closed form"),
+    "all data, warm": (amc.acceptance.MinibatchBarker(1.0, N, temperature=2.0), "closed form"),
     "sequential": (amc.SequentialTTest(0.2, 2), "enumerate"),
-    "warm": (amc.MinibatchBarker(0.5, 2, temperature=2.0), "enumerate"),
+    "warm": (amc.acceptance.MinibatchBarker(0.5, 2, temperature=2.0), "enumerate"),
     "gaussian": (amc.SequentialTTest(0.2, 2), "gaussian"),
 }
 
@@ -95,7 +95,7 @@ def half_line(where):
     def logprior(theta):
         return -math.inf if where == "prior" and theta[0] < 0.0 else 0.0
 
-    return amc.Target(loglik, logprior, data=np.linspace(-1.0, 1.5, 5), n_obs=5, dim=1, initial_point=[0.5])
+    return amc.FunctionTarget(loglik, logprior, data=np.linspace(-1.0, 1.5, 5), n_obs=5, dim=1, initial_point=[0.5])
 
 
 @pytest.mark.recompiles
@@ -179,8 +179,8 @@ SPINS = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1]]), prior_bounds=(-0.4,
     [
         (target(), amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), {"site": 0}, "`site` is for Gibbs"),
         (target(), amc.Exchange(amc.RandomWalk(0.1)), {}, "Exchange needs a doubly intractable"),
-        (target(), amc.NoisyLangevin(0.1), {}, "the law of a step of NoisyLangevin.* is not known"),
-        (SPINS, amc.MetropolisHastings(amc.RandomWalk(0.1), amc.AlwaysAccept()), {}, "nothing to subsample"),
+        (target(), amc.samplers.NoisyLangevin(0.1), {}, "the transition probabilities of NoisyLangevin.* are unknown"),
+        (SPINS, amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.AlwaysAccept()), {}, "nothing to subsample"),
         (target(), amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest()), {}, "must be RandomWalk on a grid"),
         (target(), amc.Gibbs(), {}, "Gibbs needs a discrete target"),
     ],

@@ -88,7 +88,7 @@ def test_every_sampler_plays_its_role(name):
     [
         amc.ExactTest(),
         pytest.param(amc.SequentialTTest(0.05, 5), marks=pytest.mark.recompiles),
-        amc.AlwaysAccept(),
+        amc.acceptance.AlwaysAccept(),
     ],
 )
 def test_the_defaults_of_the_roles_are_enough_to_sample(test):
@@ -110,17 +110,17 @@ def test_what_has_the_methods_but_not_the_role_is_refused():
 
 def test_a_mixture_of_mixtures_names_all_members_and_offers_the_first_start():
     walk, jump = amc.RandomWalk(0.1, target_acceptance=0.3), amc.Independence([5.0], cov=[1e-9])
-    mixture = amc.Mixture([amc.Mixture([walk, amc.RandomWalk(1.0)]), jump])
+    mixture = amc.proposals.Mixture([amc.proposals.Mixture([walk, amc.RandomWalk(1.0)]), jump])
     assert mixture.members[0] is walk
     assert len(mixture.members) == 3
     assert mixture.draw_start(np.random.default_rng(0)) == pytest.approx([5.0])
-    assert amc.Mixture([walk, walk]).draw_start(np.random.default_rng(0)) is None
+    assert amc.proposals.Mixture([walk, walk]).draw_start(np.random.default_rng(0)) is None
     with pytest.raises(IncompatibleError, match=r"target_acceptance=0\.3 tunes"):
-        amc.MetropolisHastings(mixture, amc.AlwaysAccept()).build(Normal())
+        amc.MetropolisHastings(mixture, amc.acceptance.AlwaysAccept()).build(Normal())
 
 
 def test_the_terms_of_a_site_have_no_sum_to_be_kept():
-    annealed = amc.AnnealedEpsilon((0.1, 0.0), (10,), amc.SequentialTTest(0.1, 5))
+    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (10,), amc.SequentialTTest(0.1, 5))
     with pytest.raises(IncompatibleError, match="give Gibbs a SequentialTTest"):
         annealed.build_test(Population(20, same_terms=False))
     assert amc.SequentialTTest(0.1, 5).build_test(Population(20)).is_audited

@@ -18,8 +18,9 @@ from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import order
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers import audits
+from approxmcmc.sampling.assembly import assemble
 from tests.models import logistic
 
 pytestmark = [pytest.mark.recompiles, pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")]
@@ -89,18 +90,26 @@ def test_a_stored_trace_serves_as_well(tmp_path):
     again.to_netcdf(tmp_path / "bias.nc")
 
 
-def test_audits_say_that_they_do_not_see_a_fixed_partition(monkeypatch):
-    """Few blocks are shuffled anew, so that audits see all; many are fixed, and drift alone sees what they do."""
+@pytest.mark.parametrize("seed", [4, [7, 9]])
+def test_audits_read_the_partition_of_the_run(seed, monkeypatch):
+    """In the run, and of its stored trace; copies that are shuffled anew have no partition of their own."""
+    partitions = []
+    monkeypatch.setattr(audits.TestedSteps, "look", lambda self, *_: partitions.append(self.partition))
     test = amc.SequentialTTest(0.3, 8, order="blocks")
     blocks = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), test)
-    fixed = {}
     for enough in (1000, 2):
         monkeypatch.setattr(order, "ENOUGH_BLOCKS", enough)
-        run = amc.sample(target(), blocks, draws=60, tune=5, chains=2, random_seed=1, progressbar=False)
-        for form in ("audit", "drift"):
-            found = amc.bias(run, target(), blocks, form=form, n_audits=20, random_seed=3)
-            fixed[enough, form] = "blocks of one partition" in found["reasons"].item()
-    assert fixed == {(1000, "audit"): False, (1000, "drift"): False, (2, "audit"): True, (2, "drift"): False}
+        started = assemble(target(), blocks, seed=seed, chains=2, tune=5, audit_every="auto").chains
+        copies = [chain.state.evidence.data[1] for chain in started]
+        partitions.clear()
+        run = amc.sample(target(), blocks, draws=60, tune=5, chains=2, random_seed=seed, progressbar=False)
+        amc.audit(run, target(), blocks, n_audits=5, random_seed=3)
+        with pytest.raises(NotFiniteError):  # as if no audit were possible
+            amc.bias(run, target(), blocks, form="audit", n_audits=20, random_seed=3)
+        assert len(partitions) > 10
+        for found in partitions:
+            assert (found is None) == (enough == 1000)
+            assert found is None or all((target().data[1][found.rows] == copy).all() for copy in copies)
 
 
 def test_draws_from_elsewhere_have_drift_alone():
@@ -217,7 +226,7 @@ class TestOneAudit:
 
     def us_are_stratified(self):
         """Say whether no u is taken twice, in an audit or in two, and each audit has one in each stratum."""
-        every = [np.exp(look.thresholds) for look in self.looks(amc.BernsteinTest(0.5, 8, range=0.5), 2)]
+        every = [np.exp(look.thresholds) for look in self.looks(amc.acceptance.BernsteinTest(0.5, 8, range=0.5), 2)]
         fresh = len({*every[0], *every[1]}) == 2 * every[0].size
         return fresh and all((np.floor(np.sort(u) * u.size) == np.arange(u.size)).all() for u in every)
 
@@ -261,10 +270,10 @@ class TestKernel:
 def test_why_form_audit_cannot_be_had():
     walk = amc.RandomWalk(0.1)
     for own, why in (
-        (amc.MetropolisHastings(walk, amc.AlwaysAccept()), "no test"),
+        (amc.MetropolisHastings(walk, amc.acceptance.AlwaysAccept()), "no test"),
         (amc.MetropolisHastings(walk, amc.ExactTest()), "exact"),
         (amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.SequentialTTest(0.1, 8)), "tuned"),
-        (amc.SliceSampler(), "only Metropolis-Hastings"),
+        (amc.samplers.SliceSampler(), "only Metropolis-Hastings"),
         (sampler(), ""),
     ):
         assert why in own.why_no_audits(target(), [{}])
@@ -275,7 +284,7 @@ def test_why_form_audit_cannot_be_had():
 def test_a_tuned_proposal_is_audited_as_tuning_left_it():
     """Each chain by its own factor, which the trace keeps; to the same proposals from the same numbers."""
     walk = amc.RandomWalk(np.diag([0.04, 0.01]), target_acceptance=0.5)
-    mixed = amc.Mixture([amc.Langevin(0.1, target_acceptance=0.5), walk])
+    mixed = amc.proposals.Mixture([amc.Langevin(0.1, target_acceptance=0.5), walk])
     own = amc.MetropolisHastings(mixed, amc.SequentialTTest(0.3, 8))
     run = amc.sample(target(), own, draws=10, tune=30, chains=2, random_seed=1, progressbar=False, audit_every=None)
     draws = draws_of(run, target())
@@ -364,7 +373,9 @@ def test_a_kernel_that_stands_still_tells_nothing():
     far = amc.MetropolisHastings(amc.RandomWalk(1e6), amc.ExactTest())
     told = amc.bias(trace(), target(), None, kernel=far, n_audits=30, random_seed=3)
     assert (
-        told.n_couplings == 0 and told.verdict == "inconclusive" and "left none of 30 draws" in str(told.reasons.item())
+        told.n_couplings == 0
+        and told.verdict == "inconclusive"
+        and "did not move from any of 30 draws" in str(told.reasons.item())
     )
     np.testing.assert_array_equal(told.bias, 0.0)
     np.testing.assert_array_equal(told.bias_upper, np.inf)

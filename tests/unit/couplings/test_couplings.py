@@ -35,10 +35,10 @@ PROPOSALS = {
     "walk": lambda: amc.RandomWalk([0.1, 0.2, 0.3]),
     "walk, covariance": lambda: amc.RandomWalk(0.8, preconditioner=fit()),
     "independence": lambda: amc.Independence(fit()),
-    "pCN": lambda: amc.PreconditionedCrankNicolson(0.6, fit()),
+    "pCN": lambda: amc.proposals.PreconditionedCrankNicolson(0.6, fit()),
     "Langevin": lambda: amc.Langevin(0.05),
     "Langevin, covariance": lambda: amc.Langevin(0.6, preconditioner=fit()),
-    "mixture": lambda: amc.Mixture([amc.Independence(fit()), amc.RandomWalk(0.2)], weights=[0.5, 0.5]),
+    "mixture": lambda: amc.proposals.Mixture([amc.Independence(fit()), amc.RandomWalk(0.2)], weights=[0.5, 0.5]),
 }
 each_proposal = pytest.mark.parametrize("name", PROPOSALS)
 # Python cannot hand the kernels in a state to a compiled function; that of a chain, which can, is tested below.
@@ -169,7 +169,7 @@ EXACT = {
     "walk, metropolis": lambda: (target(), amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), X0, Y0),
     "walk, barker": lambda: (target(), amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest("barker")), X0, Y0),
     "sites": lambda: (
-        network(), amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest("barker")), np.zeros(2), np.ones(2)
+        network(), amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest("barker")), np.zeros(2), np.ones(2)
     ),
     "exchange": lambda: (five_values(), amc.Exchange(amc.RandomWalk(0.9)), np.array([0.4]), np.array([-0.6])),
 }  # fmt: skip
@@ -263,7 +263,7 @@ class TestSurrogate:
 
     def test_short_steps_let_them_meet_where_transitions_never_do(self):
         mixed = amc.SurrogateTransition().with_meetings(self.core)
-        assert isinstance(mixed, amc.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)
+        assert isinstance(mixed, amc.proposals.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)
         no_core, proposal = amc.CoreRows(target(), core=[], at="mode"), amc.SurrogateTransition()
         assert proposal.with_meetings(no_core) is proposal  # draws from a normal law, the same for both
 
@@ -277,7 +277,7 @@ class TestSurrogate:
 def test_an_intractable_model_without_exact_draws_is_refused():
     ring = np.roll(np.eye(20, dtype=int), 1, axis=0)
     graph = amc.targets.ERGM(ring + ring.T, ("edges", "triangles"), prior_scale=5.0)
-    with pytest.raises(IncompatibleError, match="neither biases nor bounds"):
+    with pytest.raises(IncompatibleError, match="biases and bounds by couplings are not available"):
         coupling_of(graph, amc.Exchange(amc.RandomWalk(0.1)))
 
 
@@ -285,10 +285,12 @@ def test_what_has_no_coupling_is_refused():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="adapts"):
         coupling_of(target(), sampler)
-    sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(0.01, batch_size=10), amc.AlwaysAccept())
+    sgld = amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(0.01, batch_size=10), amc.acceptance.AlwaysAccept()
+    )
     with pytest.raises(IncompatibleError, match="no coupling is known"):
         coupling_of(target(), sgld)
-    mixed = amc.MetropolisHastings(amc.Mixture([amc.RandomWalk(0.1), sgld.proposal]), amc.ExactTest())
+    mixed = amc.MetropolisHastings(amc.proposals.Mixture([amc.RandomWalk(0.1), sgld.proposal]), amc.ExactTest())
     with pytest.raises(IncompatibleError, match="no coupling is known"):
         coupling_of(target(), mixed)
 

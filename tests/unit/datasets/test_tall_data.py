@@ -150,7 +150,7 @@ def test_a_set_that_nobody_offers_has_no_download(folder):
     with pytest.raises(InvalidInputError, match=r"one of \('auto', 'folder', 'cache'\)"):
         datasets.covertype("openml")
     (folder / covertype.CELLS.file_name).unlink()
-    with pytest.raises(DatasetError, match="nobody offers a download") as caught:
+    with pytest.raises(DatasetError, match="there is no download") as caught:
         datasets.covertype()
     assert "network" not in str(caught.value)
 

@@ -38,7 +38,7 @@ def _logprior(theta):
 
 @pytest.fixture(scope="module")
 def hierarchy():
-    return amc.Target(_loglik, _logprior, data=(GROUP, Y), n_obs=N, dim=1 + GROUPS)
+    return amc.FunctionTarget(_loglik, _logprior, data=(GROUP, Y), n_obs=N, dim=1 + GROUPS)
 
 
 def _moments_of_log_tau(y=Y, jacobian=1.0):
@@ -153,7 +153,7 @@ def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     choice = choose_sampler(hierarchy, random_seed=1)
     assert choice.attrs["setup_mode_passes"] > 1000
     table = choice.table.set_index("candidate")
-    assert "no mode of Target" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
+    assert "no mode of FunctionTarget" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
     assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
 
 
@@ -193,7 +193,7 @@ def _grad_logprior(theta, out):
 def test_trajectories_in_the_metric_of_a_pilot_have_the_law_of_a_hierarchy():
     """Within 5 Monte Carlo errors of quadrature; without the Jacobian of log tau it would be 10 off."""
     y = Y + GROUP  # whose groups differ, so that tau has no funnel to go down
-    target = amc.Target(
+    target = amc.FunctionTarget(
         _loglik, _logprior, data=(GROUP, y), n_obs=N, dim=1 + GROUPS, grad_loglik=_grad_loglik,
         grad_logprior=_grad_logprior,
     )  # fmt: skip
@@ -302,8 +302,8 @@ def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
         out[:] += data[0][i] - theta[0] - theta[1]
 
     given = {"data": (Y,), "n_obs": N, "dim": 2}
-    without = Situation(amc.Target(loglik, lambda theta: 0.0, **given))
-    known = Situation(amc.Target(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given))
+    without = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, **given))
+    known = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given))
     assert not without.has_gradient and known.has_gradient
     assert without.expansion_seconds > 4 * without.pass_seconds  # dim^2, and the pilot's chain
     assert known.expansion_seconds > 4 * known.gradient_seconds
@@ -353,7 +353,7 @@ def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data(
         return np.nan if theta[0] > 1.0 else -0.5 * (data[0][i] - theta[0]) ** 2
 
     y = 0.9 + np.random.default_rng(0).normal(size=200)
-    target = amc.Target(loglik, lambda theta: -0.5 * theta[0] ** 2, data=y, n_obs=200, dim=1)
+    target = amc.FunctionTarget(loglik, lambda theta: -0.5 * theta[0] ** 2, data=y, n_obs=200, dim=1)
     with pytest.raises(amc.errors.IncompatibleError, match=r"is NaN or \+inf at theta.*goes unnoticed"):
         choose_sampler(target, random_seed=1)
 

@@ -219,7 +219,7 @@ class TestQuiet:
         trace = trace_of(chains()[:, :49], attrs={"stopped": "time_limit"})
         [said] = [one for one in findings(trace) if one.check == "convergence"]
         assert (said.verdict, said.advice) == ("warning", "give it more time")
-        assert "100 draws per chain are needed, there are 49" in said.finding
+        assert "100 draws per chain are needed, found 49" in said.finding
 
     def test_a_few_draws_are_judged_by_nothing(self):
         assert {one.verdict for one in findings(trace_of(chains(draws=1)))} == {"ok", "not checked"}
@@ -296,7 +296,7 @@ class TestInARun:
     """The one place where a run warns."""
 
     def run(self, scale, draws):
-        target = amc.Target(lambda t, data, i: 0.0, lambda t: -0.5 * t[0] ** 2, data=np.ones(2), n_obs=2, dim=1)
+        target = amc.FunctionTarget(lambda t, data, i: 0.0, lambda t: -0.5 * t[0] ** 2, data=np.ones(2), n_obs=2, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(scale), amc.ExactTest())
         return amc.sample(
             target, sampler, draws=draws, tune=0, chains=2, random_seed=1, initvals=np.zeros(1), progressbar=False

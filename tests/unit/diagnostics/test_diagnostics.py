@@ -295,7 +295,7 @@ def test_traces_that_cannot_be_compared(gold):
         risk(runs(stats={"perf_counter_diff": None}), gold)
     with pytest.raises(InvalidInputError, match="a draw in every chain"):
         risk([runs(), fake_trace(np.zeros((2, 0, 2)))], gold)
-    with pytest.raises(InvalidInputError, match="common stretch"):
+    with pytest.raises(InvalidInputError, match="common interval"):
         risk([runs(draws=2), runs(seconds_per_draw=50.0)], gold)
     with pytest.raises(InvalidInputError, match="same coordinates"):
         risk([runs(), fake_trace(np.zeros((2, 50, 3)))], gold)

@@ -47,7 +47,7 @@ def test_diagnostics_of_the_gaussian_shift():
 
 
 def test_estimates_cover_the_truth():
-    estimates = amc.importance_estimates(shift(1.0, 20_000))["x"]
+    estimates = amc.diagnostics.importance_estimates(shift(1.0, 20_000))["x"]
     assert abs(estimates.sel(moment="mean") - 1.0) < 5 * estimates.sel(moment="mcse")
     assert float(estimates.sel(moment="mcse")) == pytest.approx(np.sqrt(np.e * 2.0 / 20_000), rel=0.15)
 
@@ -61,7 +61,7 @@ def test_unweighted_means_are_those_of_the_proposal():
 )
 def test_bound_of_the_gaussian_shift(m, t, n, bound):
     kl = m**2 / 2
-    found = amc.chatterjee_diaconis_bound(np.exp(kl + t), kl=kl, tail=stats.norm(kl, m).sf)
+    found = amc.diagnostics.chatterjee_diaconis_bound(np.exp(kl + t), kl=kl, tail=stats.norm(kl, m).sf)
     assert float(found["n_draws"]) == pytest.approx(n, abs=0.05)
     assert float(found["error_bound"]) == pytest.approx(bound, abs=5e-7)
     assert float(found["t"]) == pytest.approx(t) and np.isnan(found["mass_bound"])
@@ -69,7 +69,7 @@ def test_bound_of_the_gaussian_shift(m, t, n, bound):
 
 
 def test_bounds_are_reported_unclipped_and_on_both_sides():
-    found = amc.chatterjee_diaconis_bound([1.0, 8.0, 1e4], kl=2.0, tail=stats.norm(2.0, 2.0).sf, delta=0.5)
+    found = amc.diagnostics.chatterjee_diaconis_bound([1.0, 8.0, 1e4], kl=2.0, tail=stats.norm(2.0, 2.0).sf, delta=0.5)
     assert found["error_bound"].values[1] > 1.0  # just enough draws: the bound says nothing, and is shown
     assert np.isnan(found["error_bound"].values[0]) and np.isnan(found["mass_bound"].values[2])
     by_hand = np.exp(-1.0) + stats.norm(2.0, 2.0).cdf(1.0) / 0.5  # t = 2 short: n = e^(2 - 2)
@@ -79,7 +79,7 @@ def test_bounds_are_reported_unclipped_and_on_both_sides():
 @pytest.mark.parametrize(("m", "t", "error", "risk"), [(1, 8, 1.2408, 0.7657), (1, 16, 0.31300, 0.27067)])
 def test_theorem_1_2_is_about_the_self_normalised_average(m, t, error, risk):
     kl = m**2 / 2
-    found = amc.chatterjee_diaconis_bound(np.exp(kl + t), kl=kl, tail=stats.norm(kl, m).sf)
+    found = amc.diagnostics.chatterjee_diaconis_bound(np.exp(kl + t), kl=kl, tail=stats.norm(kl, m).sf)
     eps = np.sqrt(float(found["error_bound"]))
     assert float(found["self_normalised_error"]) == pytest.approx(2 * eps / (1 - eps), rel=1e-12)
     assert float(found["self_normalised_risk"]) == pytest.approx(2 * eps, rel=1e-12)
@@ -103,7 +103,7 @@ def test_theorem_1_2_holds_by_enumeration(n):
     mu, nu, f = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4]), np.array([0.0, 0.0, 1.0])
     log_rho = np.log(nu / mu)
     kl, norm = float(nu @ log_rho), np.sqrt(float(nu @ f**2))
-    found = amc.chatterjee_diaconis_bound(float(n), kl=kl, tail=lambda s: float(nu[log_rho > s].sum()))
+    found = amc.diagnostics.chatterjee_diaconis_bound(float(n), kl=kl, tail=lambda s: float(nu[log_rho > s].sum()))
     J, chance = law_of_average(mu, nu, f, n)
     assert chance.sum() == pytest.approx(1.0, abs=1e-9)
     miss = np.abs(J - nu @ f)
@@ -116,7 +116,7 @@ def test_too_few_draws_see_a_set_of_small_probability():
     """The converse of theorem 1.2: nu = N(6, 1) from N(0, 1), e^(18 - 12) draws; f = 1 on log rho <= L - t/2."""
     m, t = 6.0, 12.0
     kl = m**2 / 2
-    found = amc.chatterjee_diaconis_bound(np.exp(kl - t), kl=kl, tail=stats.norm(kl, m).sf)
+    found = amc.diagnostics.chatterjee_diaconis_bound(np.exp(kl - t), kl=kl, tail=stats.norm(kl, m).sf)
     assert float(found["blind_mass"]) == pytest.approx(stats.norm.cdf(-1.0), abs=1e-12)
     assert float(found["blind_risk"]) == pytest.approx(np.exp(-6.0), rel=1e-12)
     # exactly: a draw x has log rho = m x - m^2 / 2, so that J_n = 1 unless some x > (L - t/2 + m^2 / 2) / m
@@ -127,8 +127,8 @@ def test_too_few_draws_see_a_set_of_small_probability():
 
 def test_bound_estimated_from_weights():
     log_weights = shift(1.0, 20_000).sample_stats["log_weight"].to_numpy() + 3.0  # an unknown constant
-    known = amc.chatterjee_diaconis_bound(100.0, kl=0.5, tail=stats.norm(0.5, 1.0).sf)
-    found = amc.chatterjee_diaconis_bound(100.0, log_weights=log_weights)
+    known = amc.diagnostics.chatterjee_diaconis_bound(100.0, kl=0.5, tail=stats.norm(0.5, 1.0).sf)
+    found = amc.diagnostics.chatterjee_diaconis_bound(100.0, log_weights=log_weights)
     assert float(found["error_bound"]) == pytest.approx(float(known["error_bound"]), rel=0.1)
     assert found.attrs["estimated"] == 1
 
@@ -166,17 +166,17 @@ def test_targets_of_the_library():
     (x,) = target.data
     mean, sd = (4.0 + x.sum()) / 14.0, np.sqrt(1.0 / 14.0)
     trace = amc.importance_sampling(target, stats.norm(mean, 1.5 * sd), 5000, random_seed=2)
-    estimates = amc.importance_estimates(trace)["mu"]
+    estimates = amc.diagnostics.importance_estimates(trace)["mu"]
     assert abs(estimates.sel(moment="mean") - mean) < 5 * estimates.sel(moment="mcse")
     assert (trace.sample_stats["likelihood_evaluations"] == 10).all()
-    values = amc.importance_estimates(trace, {"square": lambda posterior: posterior["mu"] ** 2})["square"]
+    values = amc.diagnostics.importance_estimates(trace, {"square": lambda posterior: posterior["mu"] ** 2})["square"]
     assert abs(values.sel(moment="mean") - mean**2 - sd**2) < 5 * values.sel(moment="mcse")
 
 
 def test_vectors():
     law = stats.multivariate_normal([1.0, -1.0], np.eye(2))
     trace = amc.importance_sampling(law, stats.multivariate_normal([0.0, 0.0], 2.0 * np.eye(2)), 5000, random_seed=1)
-    estimates = amc.importance_estimates(trace)["x"]
+    estimates = amc.diagnostics.importance_estimates(trace)["x"]
     error = np.abs(estimates.sel(moment="mean") - [1.0, -1.0])
     assert (error < 5 * estimates.sel(moment="mcse")).all()
 
@@ -184,7 +184,7 @@ def test_vectors():
 def test_likelihood_weighting_of_a_network():
     network = amc.targets.alarm_network(J=1)
     trace = amc.importance_sampling(network, network.ancestral(), 50_000, random_seed=1)
-    estimates = amc.importance_estimates(trace)
+    estimates = amc.diagnostics.importance_estimates(trace)
     for name in ("B", "E", "A", "M"):
         exact = network.probability({name: 1})
         assert abs(estimates[name].sel(moment="mean") - exact) < 5 * estimates[name].sel(moment="mcse") + 1e-4
@@ -211,7 +211,7 @@ def test_refusals():
     with pytest.raises(InvalidInputError, match="positive density"):
         amc.importance_sampling(stats.uniform(100.0, 1.0), norm, 10, random_seed=1)
     with pytest.raises(InvalidInputError, match="kl"):
-        amc.chatterjee_diaconis_bound(10.0)
+        amc.diagnostics.chatterjee_diaconis_bound(10.0)
     with pytest.raises(InvalidInputError, match="log_weights"):
         amc.diagnostics.importance_diagnostics([np.nan, 1.0])
 

@@ -8,7 +8,7 @@ import pytest
 from approxmcmc.engine.streams import seed_sequences, streams
 from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 
-ELSEWHERE = ("AdaptiveDirection", "SingleSite", "SurrogateTransition")  # do not move on a `Target`
+ELSEWHERE = ("AdaptiveDirection", "SingleSite", "SurrogateTransition")  # do not move on a `FunctionTarget`
 MOVES = [move for name in PROPOSALS for move in PROPOSALS[name] if name not in ELSEWHERE]
 EXACT, WALK = TESTS["ExactTest"][0], PROPOSALS["RandomWalk"][0]
 FREE = TESTS["AlwaysAccept"][0]
@@ -27,7 +27,7 @@ def test_every_array_that_a_chain_makes_is_freed(move, test):
     from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
     (example,) = SAMPLERS["MetropolisHastings"]
-    target = TARGETS["CoreRows" if move in PROPOSALS["SurrogateTransition"] else "Target"]()
+    target = TARGETS["CoreRows" if move in PROPOSALS["SurrogateTransition"] else "FunctionTarget"]()
     program = type(example)(move, test).build(target, audit_every=2)
     chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 10)
     draws = np.empty((50, 2))

@@ -279,18 +279,21 @@ class TestChoice:
 
     @pytest.mark.parametrize("order", ["rows", "blocks"])
     def test_the_test_can_force_one(self, order):
-        for test in (amc.SequentialTTest(0.1, 50, order=order), amc.MinibatchBarker(batch_size=50, order=order)):
+        for test in (
+            amc.SequentialTTest(0.1, 50, order=order),
+            amc.acceptance.MinibatchBarker(batch_size=50, order=order),
+        ):
             assert chain_of(normal_mean(200), test)[0].attrs["data_order"] == order
 
     def test_exact_and_always_read_the_data_as_they_lie(self):
         target = normal_mean(200)
-        for test in (amc.ExactTest(), amc.AlwaysAccept()):
+        for test in (amc.ExactTest(), amc.acceptance.AlwaysAccept()):
             program, chain = chain_of(target, test)
             assert "data_order" not in program.attrs
             assert chain.state.evidence.data[0] is target.data[0]
 
     def test_unknown_orders_are_refused(self):
-        for make in (amc.SequentialTTest, amc.MinibatchBarker):
+        for make in (amc.SequentialTTest, amc.acceptance.MinibatchBarker):
             with pytest.raises(InvalidInputError, match="order must be one of"):
                 make(order="columns")
 
@@ -310,7 +313,7 @@ def test_terms_that_know_their_neighbours_are_refused():
         (x,) = data
         return -0.5 * (x[i] - theta[0] * (x[i - 1] if i > 0 else 0.0)) ** 2
 
-    series = amc.Target(loglik, normal_logprior, data=x, n_obs=300, dim=1)
+    series = amc.FunctionTarget(loglik, normal_logprior, data=x, n_obs=300, dim=1)
     chain_of(series, amc.SequentialTTest(0.1, 50, order="rows"))
     with pytest.raises(IncompatibleError, match="order='rows'"):
         chain_of(series, amc.SequentialTTest(0.1, 50, order="blocks"))

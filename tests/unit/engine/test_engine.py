@@ -127,7 +127,7 @@ import numpy as np, sys
 sys.path.insert(0, {folder!r})
 import approxmcmc as amc
 import model
-target = amc.Target(model.loglik, model.logprior, data=np.arange(20.0), n_obs=20, dim=1)
+target = amc.FunctionTarget(model.loglik, model.logprior, data=np.arange(20.0), n_obs=20, dim=1)
 compiled = target.compile()
 out = np.empty(20)
 compiled.log_terms(np.ones(1), compiled.data, np.arange(20), 0, 20, out)
@@ -188,7 +188,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import numpy as np, approxmcmc as amc
 from {module} import loglik, logprior
-compiled = amc.Target(loglik, logprior, data=np.arange(20.0), n_obs=20, dim=1).compile()
+compiled = amc.FunctionTarget(loglik, logprior, data=np.arange(20.0), n_obs=20, dim=1).compile()
 out = np.empty(20)
 compiled.log_terms(np.ones(1), compiled.data, np.arange(20), 0, 20, out)
 print(out[3] + compiled.log_prior(np.ones(1)))
@@ -313,7 +313,7 @@ class Walk(Component, Proposal):
         return CompiledProposal(propose, lambda: State(scale=0.2, shift=0.0))
 
 warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of a chain without a test
-sampler = amc.MetropolisHastings(Walk(), amc.AlwaysAccept())
+sampler = amc.MetropolisHastings(Walk(), amc.acceptance.AlwaysAccept())
 trace = amc.sample(normal_mean(), sampler, draws=20, tune=0, chains=1, random_seed=1, progressbar=False)
 print(float(trace.posterior["mu"].sum()))
 """

@@ -7,7 +7,7 @@ import pytest
 
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets import GaussianMixture, GLMTarget, Target
+from approxmcmc.targets import FunctionTarget, GaussianMixture, GLMTarget
 from tests.models import logistic, normal_loglik, normal_logprior
 
 
@@ -22,7 +22,7 @@ def grad_normal_logprior(theta, out):
 
 def normal_mean(grad_loglik=grad_normal_loglik, grad_logprior=grad_normal_logprior):
     x = np.random.default_rng(0).normal(size=30)
-    return Target(
+    return FunctionTarget(
         normal_loglik, normal_logprior, data=x, n_obs=30, dim=1, var_names=("mu",),
         grad_loglik=grad_loglik, grad_logprior=grad_logprior,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_wrong_gradient_is_caught_and_its_worst_coordinate_named():
         for j in range(3):
             out[j] += (X[i, j] - theta[j]) * (2.0 if j == 1 else 1.001 if j == 2 else 1.0)
 
-    target = Target(
+    target = FunctionTarget(
         loglik, lambda theta: 0.0, data=X, n_obs=20, dim=3, grad_loglik=wrong_in_two,
         var_names=("beta",), dims={"beta": ("coef",)}, coords={"coef": ["a", "b", "c"]},
     )  # fmt: skip
@@ -139,7 +139,7 @@ def half_line(theta):
 
 @pytest.mark.parametrize(("at", "slope"), [(1.0, -1.0), (0.0, -1.0), (1e-9, -1.0), (-1.0, math.nan)])
 def test_prior_differences_at_the_edge_of_the_support(at, slope):
-    target = Target(normal_loglik, half_line, data=np.zeros(3), n_obs=3, dim=1, grad_loglik=grad_normal_loglik)
+    target = FunctionTarget(normal_loglik, half_line, data=np.zeros(3), n_obs=3, dim=1, grad_loglik=grad_normal_loglik)
     out = np.zeros(1)
     target.compile_gradient().add_prior_gradient(np.array([at]), out)
     np.testing.assert_allclose(out, slope, rtol=1e-6)

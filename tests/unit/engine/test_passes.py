@@ -196,7 +196,7 @@ class TestMode:
     def test_a_general_target_begins_so_too(self, few_rows, monkeypatch):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(1000, 2))
-        target = amc.Target(
+        target = amc.FunctionTarget(
             _loglik, _logprior, data=(X, X[:, 0] + rng.normal(size=1000)), n_obs=1000, dim=2, grad_loglik=_grad_loglik
         )
         seen = []

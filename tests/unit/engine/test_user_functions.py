@@ -48,7 +48,7 @@ def _terms(target, theta):
 
 def _user(**settings):
     given = {"loglik": _loglik, "logprior": normal_logprior, "data": X[:, 0], "n_obs": 30, "dim": 1} | settings
-    return amc.Target(given.pop("loglik"), given.pop("logprior"), **given)
+    return amc.FunctionTarget(given.pop("loglik"), given.pop("logprior"), **given)
 
 
 class TestNumbersThatChange:
@@ -78,7 +78,7 @@ class TestNumbersThatChange:
         assert target.compile().log_prior(theta) == -2.0
 
     def test_a_global_of_a_linear_model_and_of_its_derivatives(self, monkeypatch):
-        target = amc.GLMTarget(_loglik_eta, X, X[:, 0])
+        target = amc.targets.GLMTarget(_loglik_eta, X, X[:, 0])
         before, slope = _terms(target, [0.3, 0.2]), numerical_derivatives(_loglik_eta)(0.3, 1.0)[0]
         monkeypatch.setitem(globals(), "scale", 2.0)
         np.testing.assert_allclose(_terms(target, [0.3, 0.2]), before / 4.0, rtol=1e-12)
@@ -141,7 +141,7 @@ class TestNumbersThatChange:
             amc.sample(expanded, WALK, **QUICK)
 
     def test_an_expansion_of_other_numbers_is_refused(self, monkeypatch):
-        expanded = amc.ControlVariate(amc.GLMTarget(_loglik_eta, X, X[:, 0]))
+        expanded = amc.ControlVariate(amc.targets.GLMTarget(_loglik_eta, X, X[:, 0]))
         monkeypatch.setitem(globals(), "scale", 2.0)
         with pytest.raises(InvalidInputError, match="changed after the expansion was made"):
             expanded.compile()

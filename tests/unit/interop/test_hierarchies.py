@@ -52,17 +52,19 @@ def targets():
 def test_effects_are_found_however_they_are_written(written):
     [found] = group_effects(hierarchy(WRITTEN[written]), N, differing)
     assert (found.effect.name, found.scale.name) == ("z", "sigma")
-    assert found.reason.startswith("z is moved as sigma * z: its entries differ by 24.2 times the variance that rows")
+    assert found.reason.startswith(
+        "z is sampled as sigma * z: its entries vary by 24.2 times their variance given the rows"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"effect": lambda mu, sigma, z: (mu + z)[GROUP]}, "one positive variable must scale it, not nothing"),
-        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "one positive variable must scale it, not "),
+        ({"effect": lambda mu, sigma, z: (mu + z)[GROUP]}, "no variable multiplies it"),
+        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "not by one positive variable"),
         (
             {"effect": WRITTEN["named"], "sigma": lambda: pm.Normal("sigma", 0.0, 1.0)},
-            "one positive variable must scale it, not sigma",
+            "it is multiplied by sigma, not by one positive variable",
         ),
     ],
     ids=["no scale", "two scales", "a scale of either sign"],
@@ -91,7 +93,7 @@ def test_whether_groups_differ_is_told_by_an_analysis_of_variance(differ):
 
 def test_few_rows_keep_the_written_coordinates():
     [found] = group_effects(hierarchy(WRITTEN["named"]), 299, never)
-    assert found.scale is None and "not as sigma * z: 99 rows for each entry are under 100" in found.reason
+    assert found.scale is None and "not as sigma * z: there are 99 rows for each entry, fewer than 100" in found.reason
 
 
 @pytest.mark.parametrize("law", [{"loc": 1.0}, {"scale": 2.0}], ids=str)

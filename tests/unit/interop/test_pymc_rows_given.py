@@ -102,7 +102,7 @@ def test_what_travels_to_workers_is_the_graph_without_rows(target):
 
 
 def test_the_twin_is_refused_since_it_holds_other_rows(target):
-    with pytest.raises(IncompatibleError, match="holds 8 rows in the place of the 400"):
+    with pytest.raises(IncompatibleError, match="holds 8 rows instead of the 400"):
         target.to_pymc()
 
 

@@ -103,7 +103,7 @@ def test_nutpie_is_refused_where_parameters_are_discrete():
 
 
 def test_a_target_without_a_model_is_refused():
-    target = amc.Target(
+    target = amc.FunctionTarget(
         lambda theta, data, i: -0.5 * theta[0] ** 2, lambda theta: 0.0, data=np.zeros(3), n_obs=3, dim=1
     )
     with pytest.raises(IncompatibleError, match="has no PyMC twin"):

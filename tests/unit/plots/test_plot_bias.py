@@ -72,7 +72,7 @@ def test_the_caller_chooses(biases):
 
 
 def test_refusals(biases):
-    with pytest.raises(InvalidInputError, match="what bias returns"):
+    with pytest.raises(InvalidInputError, match="a result of bias"):
         amc.plot_bias(biases.drop_vars("drift"))
     with pytest.raises(InvalidInputError, match="found \\['gamma'\\]"):
         amc.plot_bias(biases, coords={"estimand": "gamma"})

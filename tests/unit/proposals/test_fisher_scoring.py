@@ -27,7 +27,7 @@ N, BATCH, ALPHA = 60, 12, 0.7
 def test_three_steps(B):
     """theta' = theta + 2 (gamma I + 4 B / alpha)^-1 (grad log p + N gbar + noise), noise ~ N(0, 4 B / alpha)."""
     target = logistic(N, 3)
-    proposal = amc.StochasticGradientFisherScoring(ALPHA, BATCH, B).build_unadjusted(target)
+    proposal = amc.proposals.StochasticGradientFisherScoring(ALPHA, BATCH, B).build_unadjusted(target)
     state, rng, running = proposal.make_state(), np.random.default_rng(3), np.zeros((3, 3))
     theirs, order, count = copy.deepcopy(rng), state.minibatch.order.copy(), np.zeros(len(COUNT_NAMES), np.int64)
     theta, out = np.array([0.1, -0.2, 0.3]), np.empty(3)

@@ -56,8 +56,8 @@ def test_what_is_added_makes_up_for_what_gradients_bring(kind):
 def test_too_hot_in_one_direction_is_too_hot():
     assert too_hot(np.diag([1.0, 2.0, 3.0]), STEP, 1.0 - KEEP**2, HEAT) == ""
     said = too_hot(np.diag([1.0, 2.0, 100.0]), STEP, 1.0 - KEEP**2, HEAT)
-    assert "heats 2.25 times as much" in said and "friction of at least" in said
-    with pytest.raises(IncompatibleError, match=r"SGHMC: the noise of its gradients heats 2\.25 times"):
+    assert "adds 2.25 times the energy" in said and "friction of at least" in said
+    with pytest.raises(IncompatibleError, match=r"SGHMC: gradient noise adds 2\.25 times"):
         noise_of(np.diag([1.0, 2.0, 100.0]))
 
 
@@ -134,7 +134,7 @@ def test_why_it_is_nan_is_said_once_it_is(places):
     noise.lower[:], noise.known[:] = np.eye(3), 100.0 * np.eye(3)
     assert explain_noise(noise, STEP, who="SGHMC") == ""
     noise.lower[places] = math.nan
-    assert explain_noise(noise, STEP, who="SGHMC").startswith("SGHMC: the noise of its gradients")
+    assert explain_noise(noise, STEP, who="SGHMC").startswith("SGHMC: gradient noise")
     noise.known[0, 1] = math.nan
     assert explain_noise(noise, STEP, who="SGHMC") == ""
     assert explain_noise(noise_of(None), STEP, who="SGHMC") == ""

@@ -13,7 +13,7 @@ from tests import langevin as book
 from tests.models import logistic, normal_mean
 from tests.planting import plain, plant
 
-SGHMC = amc.StochasticGradientHamiltonian
+SGHMC = amc.proposals.StochasticGradientHamiltonian
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,16 @@ def test_ranges(make, message):
             r"gradient_noise has shape \(2, 2\)",
         ),
         (SGHMC(0.1, 1.0, 5, gradient_noise=100.0 * np.eye(3)), lambda: logistic(50), "use friction of at least 5.11,"),
-        (SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)), lambda: logistic(50), "cools; use a smaller step_size"),
+        (
+            SGHMC(0.1, 1.0, 5, gradient_noise=900.0 * np.eye(3)),
+            lambda: logistic(50),
+            "friction removes; use a smaller step_size",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(proposal, target, message):
     with pytest.raises(IncompatibleError, match=message):
-        amc.MetropolisHastings(proposal, amc.AlwaysAccept()).build(target(), audit_every=None)
+        amc.MetropolisHastings(proposal, amc.acceptance.AlwaysAccept()).build(target(), audit_every=None)
 
 
 def test_the_least_friction_that_is_named_is_enough():
@@ -71,7 +75,7 @@ def test_the_least_friction_that_is_named_is_enough():
 
 def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
     plant(monkeypatch, {})
-    sampler = amc.MetropolisHastings(proposal, test or amc.AlwaysAccept())
+    sampler = amc.MetropolisHastings(proposal, test or amc.acceptance.AlwaysAccept())
     return amc.sample(
         target or logistic(50), sampler, draws=draws, tune=tune, chains=1, random_seed=3, progressbar=False
     )
@@ -79,9 +83,11 @@ def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
 
 @pytest.mark.recompiles
 def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
-    with pytest.warns(SamplingWarning, match=r"heats .* times as much as friction cools; use friction of at least"):
+    with pytest.warns(
+        SamplingWarning, match=r"adds .* times the energy that friction removes; use friction of at least"
+    ):
         assert sample(SGHMC(0.03, 0.01, 5), monkeypatch, tune=20).posterior.sizes["draw"] == 1
-    with pytest.warns(SamplingWarning, match="no tuning steps; use tune="):
+    with pytest.warns(SamplingWarning, match="no tuning steps; set tune="):
         sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=0)
     assert np.isfinite(sample(SGHMC(0.2, 0.01, 5, gradient_noise=None), monkeypatch, tune=0).posterior["beta"]).all()
     assert np.isfinite(sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=20).posterior["beta"]).all()
@@ -130,7 +136,7 @@ def test_core_rows_give_control_variates_by_themselves(monkeypatch):
 
 @pytest.mark.recompiles
 def test_a_gradient_that_is_nan_is_named(monkeypatch):
-    target = amc.Target(
+    target = amc.FunctionTarget(
         book.loglik, lambda theta: -theta[0] if theta[0] > 0.0 else -math.inf, data=np.full((20, 1), 0.1), n_obs=20,
         dim=1, grad_loglik=book.grad_loglik, initial_point=[0.01],
     )  # fmt: skip
@@ -142,7 +148,7 @@ def test_a_gradient_that_is_nan_is_named(monkeypatch):
 @pytest.mark.parametrize("mixed", [False, True])
 def test_steps_that_do_not_follow_one_another_have_velocities_of_their_own(mixed):
     proposal = SGHMC(0.05, 1.0, 10, gradient_noise=None)
-    part = (amc.Mixture([proposal, proposal]) if mixed else proposal).build_proposal(logistic(50))
+    part = (amc.proposals.Mixture([proposal, proposal]) if mixed else proposal).build_proposal(logistic(50))
     state, rng, drawn = part.make_state(), np.random.default_rng(1), []
     ours = [state.first, state.second] if mixed else [state]
     for _ in range(40):
@@ -166,8 +172,8 @@ def test_audits_draw_velocities_anew(monkeypatch):
 def test_a_mixture_tells_a_member_whether_its_own_trajectory_was_accepted(nested):
     """Velocities follow the answers about their own trajectories, wherever theta has gone since."""
     proposal, walk = SGHMC(0.05, 0.01, 10, gradient_noise=None), amc.RandomWalk(0.5)
-    members = [walk, amc.Mixture([proposal, walk])] if nested else [proposal, walk]
-    part = amc.Mixture(members, weights=[1.0, 2.0] if nested else None).build_proposal(logistic(50))
+    members = [walk, amc.proposals.Mixture([proposal, walk])] if nested else [proposal, walk]
+    part = amc.proposals.Mixture(members, weights=[1.0, 2.0] if nested else None).build_proposal(logistic(50))
     state, rng, answers = part.make_state(), np.random.default_rng(1), np.random.default_rng(2)
     ours, theta, out = state.second.first if nested else state.first, np.zeros(3), np.empty(3)
     expected, moved = None, 0

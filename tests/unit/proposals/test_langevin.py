@@ -28,9 +28,9 @@ def run(target, proposal, test, *, draws=12, **settings):
     [
         amc.Langevin(0.1, cov=COVARIANCE, target_acceptance=0.574),
         amc.Langevin(0.1, preconditioner=[1.0, 2.0]),
-        amc.StochasticGradientLangevin(amc.DecreasingStep(0.1, 10.0), 20, COVARIANCE, [0.0, 1.0]),
-        amc.DecreasingStep(0.1, exponent=1.0),
-        amc.StochasticGradientFisherScoring(2.0, 20, COVARIANCE),
+        amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1, 10.0), 20, COVARIANCE, [0.0, 1.0]),
+        amc.proposals.DecreasingStep(0.1, exponent=1.0),
+        amc.proposals.StochasticGradientFisherScoring(2.0, 20, COVARIANCE),
     ],
 )
 def test_components_round_trip(component):
@@ -43,16 +43,19 @@ WRONG = [
     (lambda: amc.Langevin(0.1, cov=[1.0], preconditioner=[1.0]), "two names of one matrix"),
     (lambda: amc.Langevin(0.1, cov=-np.eye(2)), "positive definite"),
     (lambda: amc.Langevin(0.1, target_acceptance=1.0), "strictly between 0 and 1"),
-    (lambda: amc.StochasticGradientLangevin(0.1, 0), "batch_size must be a positive integer"),
-    (lambda: amc.StochasticGradientLangevin(math.nan, 10), "step_size"),
-    (lambda: amc.StochasticGradientLangevin(0.1, 10, control_variate=[[0.0]]), "control_variate must be a point"),
-    (lambda: amc.DecreasingStep(0.1, exponent=0.5), r"exponent must lie in \(0.5, 1\]"),
-    (lambda: amc.DecreasingStep(0.1, offset=0.0), "offset must be at least 1"),
-    (lambda: amc.DecreasingStep(0.1, offset=math.inf), "offset must be at least 1, found inf"),
-    (lambda: amc.DecreasingStep(0.0), r"scale must be positive and finite, found 0\.0"),
-    (lambda: amc.DecreasingStep(math.inf), "scale must be positive and finite, found inf"),
-    (lambda: amc.DecreasingStep(0.1, exponent=1.01), "exponent must lie in .* found 1.01"),
-    (lambda: amc.StochasticGradientFisherScoring(0.1, 1), "at least 2"),
+    (lambda: amc.proposals.StochasticGradientLangevin(0.1, 0), "batch_size must be a positive integer"),
+    (lambda: amc.proposals.StochasticGradientLangevin(math.nan, 10), "step_size"),
+    (
+        lambda: amc.proposals.StochasticGradientLangevin(0.1, 10, control_variate=[[0.0]]),
+        "control_variate must be a point",
+    ),
+    (lambda: amc.proposals.DecreasingStep(0.1, exponent=0.5), r"exponent must lie in \(0.5, 1\]"),
+    (lambda: amc.proposals.DecreasingStep(0.1, offset=0.0), "offset must be at least 1"),
+    (lambda: amc.proposals.DecreasingStep(0.1, offset=math.inf), "offset must be at least 1, found inf"),
+    (lambda: amc.proposals.DecreasingStep(0.0), r"scale must be positive and finite, found 0\.0"),
+    (lambda: amc.proposals.DecreasingStep(math.inf), "scale must be positive and finite, found inf"),
+    (lambda: amc.proposals.DecreasingStep(0.1, exponent=1.01), "exponent must lie in .* found 1.01"),
+    (lambda: amc.proposals.StochasticGradientFisherScoring(0.1, 1), "at least 2"),
 ]
 
 
@@ -66,9 +69,9 @@ REFUSED = [
     (amc.Langevin(0.1), normal_mean, "pass grad_loglik="),
     (amc.Langevin(0.1), amc.targets.alarm_network, "discrete states"),
     (amc.Langevin(0.1, cov=np.eye(2)), logistic, "the target has 3 parameters"),
-    (amc.StochasticGradientLangevin(0.1, 301), logistic, "a minibatch of 301 cannot be drawn from 300 data"),
-    (amc.StochasticGradientLangevin(0.1, 10, control_variate=[0.0]), logistic, "control_variate 1"),
-    (amc.StochasticGradientFisherScoring(0.1, 10), logistic, r"pair it with AlwaysAccept\(\)"),
+    (amc.proposals.StochasticGradientLangevin(0.1, 301), logistic, "a minibatch of 301 cannot be drawn from 300 data"),
+    (amc.proposals.StochasticGradientLangevin(0.1, 10, control_variate=[0.0]), logistic, "control_variate 1"),
+    (amc.proposals.StochasticGradientFisherScoring(0.1, 10), logistic, r"pair it with AlwaysAccept\(\)"),
 ]
 
 
@@ -80,7 +83,7 @@ def test_impossible_pairs_are_refused_before_anything_runs(proposal, make_target
 
 def test_information_of_too_few_data_is_refused():
     with pytest.raises(IncompatibleError, match="cannot estimate the information of 3 parameters"):
-        amc.StochasticGradientFisherScoring(0.1, 3).build_unadjusted(logistic())
+        amc.proposals.StochasticGradientFisherScoring(0.1, 3).build_unadjusted(logistic())
 
 
 @pytest.mark.recompiles
@@ -90,8 +93,8 @@ def test_information_that_minibatches_leave_singular_is_named():
     X[:, 0], X[-1, 1] = np.linspace(-1.0, 1.0, 300), 1.0
     target = amc.targets.LogisticRegression(X, np.arange(300) % 2)
     with pytest.raises(NotFiniteError, match=r"information .* singular, of rank 1 for 2 parameters.*noise_matrix"):
-        run(target, amc.StochasticGradientFisherScoring(1.0, 10), amc.AlwaysAccept())
-    run(target, amc.StochasticGradientFisherScoring(1.0, 10, np.ones(2)), amc.AlwaysAccept())
+        run(target, amc.proposals.StochasticGradientFisherScoring(1.0, 10), amc.acceptance.AlwaysAccept())
+    run(target, amc.proposals.StochasticGradientFisherScoring(1.0, 10, np.ones(2)), amc.acceptance.AlwaysAccept())
 
 
 class Counter:
@@ -111,14 +114,17 @@ class Counter:
     [
         (amc.Langevin(0.03), False),
         (amc.Langevin(0.03), True),
-        (amc.StochasticGradientLangevin(0.03, 7), False),
-        (amc.StochasticGradientLangevin(0.03, 7), True),
-        (amc.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), False),
-        (amc.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), True),
-        (amc.StochasticGradientFisherScoring(0.03, 7), True),
-        (amc.StochasticGradientHamiltonian(0.03, 1.0, 7), True),
-        (amc.StochasticGradientHamiltonian(0.03, 1.0, 7, control_variate=[0.3, 0.1], gradient_noise=None), True),
-        (amc.StochasticGradientNoseHoover(0.03, 1.0, 7, control_variate=[0.3, 0.1]), True),
+        (amc.proposals.StochasticGradientLangevin(0.03, 7), False),
+        (amc.proposals.StochasticGradientLangevin(0.03, 7), True),
+        (amc.proposals.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), False),
+        (amc.proposals.StochasticGradientLangevin(0.03, 7, control_variate=[0.3, 0.1]), True),
+        (amc.proposals.StochasticGradientFisherScoring(0.03, 7), True),
+        (amc.proposals.StochasticGradientHamiltonian(0.03, 1.0, 7), True),
+        (
+            amc.proposals.StochasticGradientHamiltonian(0.03, 1.0, 7, control_variate=[0.3, 0.1], gradient_noise=None),
+            True,
+        ),
+        (amc.proposals.StochasticGradientNoseHoover(0.03, 1.0, 7, control_variate=[0.3, 0.1]), True),
     ],
 )
 def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rng):
@@ -142,7 +148,7 @@ def test_costs_are_what_an_instrumented_gradient_counts(proposal, unadjusted, rn
 def test_a_control_variate_leaves_no_noise_where_all_terms_have_one_curvature(dim, rng):
     """The gradient of any minibatch is that of all data, and the scores are equal."""
     target, anchor, theta = book.normal_means(30, dim), np.full(dim, 0.1), np.full(dim, 0.4)
-    part = amc.StochasticGradientLangevin(0.03, 7, control_variate=anchor).build_unadjusted(target)
+    part = amc.proposals.StochasticGradientLangevin(0.03, 7, control_variate=anchor).build_unadjusted(target)
     minibatch, count = part.make_state().minibatch, np.zeros(len(COUNT_NAMES), dtype=np.int64)
     found, covariance = np.empty(dim), np.empty((dim, dim))
     plain(draw_minibatch)(rng, minibatch, count)
@@ -157,9 +163,9 @@ def test_a_control_variate_leaves_no_noise_where_all_terms_have_one_curvature(di
     "proposal",
     [
         amc.Langevin(0.03),
-        amc.StochasticGradientLangevin(0.03, 7),
-        amc.StochasticGradientHamiltonian(0.03, 1.0, 7, gradient_noise=None),
-        amc.StochasticGradientNoseHoover(0.03, 1.0, 7),
+        amc.proposals.StochasticGradientLangevin(0.03, 7),
+        amc.proposals.StochasticGradientHamiltonian(0.03, 1.0, 7, gradient_noise=None),
+        amc.proposals.StochasticGradientNoseHoover(0.03, 1.0, 7),
     ],
 )
 def test_without_a_test_a_step_says_only_whether_it_is_finite(proposal, rng):
@@ -180,17 +186,17 @@ def test_a_step_costs_one_full_gradient_after_the_first():
 
 @pytest.mark.recompiles
 def test_weights_are_the_step_sizes_of_all_steps():
-    steps = amc.DecreasingStep(0.05, offset=2.0, exponent=0.6)
-    proposal = amc.StochasticGradientLangevin(steps, 10)
-    trace = run(logistic(50), proposal, amc.AlwaysAccept(), draws=6, tune=5, thin=3)
+    steps = amc.proposals.DecreasingStep(0.05, offset=2.0, exponent=0.6)
+    proposal = amc.proposals.StochasticGradientLangevin(steps, 10)
+    trace = run(logistic(50), proposal, amc.acceptance.AlwaysAccept(), draws=6, tune=5, thin=3)
     expected = [steps.at(5 + 3 * (k + 1) - 1) for k in range(6)]
     np.testing.assert_allclose(trace.sample_stats["weight"].values[0], expected, rtol=1e-14)
 
 
 @pytest.mark.needs_jit
 def test_constant_steps_have_no_weights_and_set_up_is_booked_apart():
-    proposal = amc.StochasticGradientLangevin(0.01, 10, control_variate=np.zeros(3))
-    trace = run(logistic(50), proposal, amc.AlwaysAccept())
+    proposal = amc.proposals.StochasticGradientLangevin(0.01, 10, control_variate=np.zeros(3))
+    trace = run(logistic(50), proposal, amc.acceptance.AlwaysAccept())
     assert "weight" not in trace.sample_stats
     assert trace.sample_stats.attrs["setup_gradient_evaluations"] == 50
     assert trace.sample_stats["gradient_evaluations"].values[0].tolist() == 12 * [20]
@@ -210,7 +216,7 @@ def half_line(theta):
 
 def on_half_line():
     x = np.random.default_rng(0).normal(0.1, 1.0, size=(20, 1))
-    return amc.Target(
+    return amc.FunctionTarget(
         book.loglik, half_line, data=x, n_obs=20, dim=1, grad_loglik=book.grad_loglik, initial_point=[0.5]
     )  # fmt: skip
 
@@ -221,14 +227,11 @@ def test_outside_the_support_a_test_rejects_and_sgld_stops():
     assert (trace.posterior["theta"].values > 0.0).all()
     assert not trace.sample_stats["accepted"].values.all()
     with pytest.raises(NotFiniteError, match="gradient of the proposal"):
-        run(on_half_line(), amc.Langevin(0.2), amc.AlwaysAccept(), draws=1, tune=200, initvals=np.array([0.01]))
-
-
-@pytest.mark.needs_jit
-def test_presets():
-    sgld = amc.presets.sgld(0.01, batch_size=20)
-    assert isinstance(sgld.test, amc.AlwaysAccept)
-    assert sgld.proposal.batch_size == 20
-    assert isinstance(amc.presets.mala(0.01).test, amc.ExactTest)
-    corrected = amc.presets.corrected_sgld(0.01, epsilon=0.1, batch_size=20, test_batch_size=30)
-    assert (corrected.test.epsilon, corrected.test.batch_size) == (0.1, 30)
+        run(
+            on_half_line(),
+            amc.Langevin(0.2),
+            amc.acceptance.AlwaysAccept(),
+            draws=1,
+            tune=200,
+            initvals=np.array([0.01]),
+        )

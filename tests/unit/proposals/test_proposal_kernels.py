@@ -194,7 +194,7 @@ class TestCrankNicolson:
     RHO = 0.6
 
     def part(self):
-        return amc.PreconditionedCrankNicolson(self.RHO, CENTER, SIGMA).build_proposal(TARGET)
+        return amc.proposals.PreconditionedCrankNicolson(self.RHO, CENTER, SIGMA).build_proposal(TARGET)
 
     def log_density(self, theta):
         phi = np.linalg.solve(L, theta - CENTER)
@@ -245,7 +245,7 @@ class TestCrankNicolson:
         assert 0 < sum(met) < 40
 
     def test_draws_of_a_start(self):
-        for law in (amc.PreconditionedCrankNicolson(0.5, CENTER, SIGMA), amc.Independence(CENTER, SIGMA)):
+        for law in (amc.proposals.PreconditionedCrankNicolson(0.5, CENTER, SIGMA), amc.Independence(CENTER, SIGMA)):
             np.testing.assert_allclose(law.draw_start(np.random.default_rng(5)), CENTER + L @ normals(5))
         state = amc.Independence(CENTER, SIGMA).build_proposal(TARGET).make_state()
         assert (state.rho, state.spread) == (0.0, 1.0)
@@ -254,9 +254,9 @@ class TestCrankNicolson:
     @pytest.mark.parametrize("rho", [-1.0, 1.0, math.nan])
     def test_rho_lies_strictly_between_its_ends(self, rho):
         with pytest.raises(InvalidInputError, match="rho must lie strictly between -1 and 1"):
-            amc.PreconditionedCrankNicolson(rho, CENTER, SIGMA)
-        assert amc.PreconditionedCrankNicolson(-1.0 + 1e-9, CENTER, SIGMA).rho == -1.0 + 1e-9
-        assert amc.PreconditionedCrankNicolson(1.0 - 1e-9, CENTER, SIGMA).rho == 1.0 - 1e-9
+            amc.proposals.PreconditionedCrankNicolson(rho, CENTER, SIGMA)
+        assert amc.proposals.PreconditionedCrankNicolson(-1.0 + 1e-9, CENTER, SIGMA).rho == -1.0 + 1e-9
+        assert amc.proposals.PreconditionedCrankNicolson(1.0 - 1e-9, CENTER, SIGMA).rho == 1.0 - 1e-9
 
     def test_a_law_is_a_center_and_a_covariance(self):
         np.testing.assert_array_equal(amc.Independence(CENTER, SDS).cov, np.diag(SDS**2))
@@ -265,7 +265,7 @@ class TestCrankNicolson:
         np.testing.assert_array_equal(amc.Independence(fit).cov, SIGMA)
         for center, cov, message in (
             (fit, SIGMA, "gives the covariance too"),
-            (CENTER, None, "give a covariance beside the center"),
+            (CENTER, None, "give a covariance with the center"),
             (CENTER, [1.0, 0.0, 1.0], r"found shapes \(3,\) and \(3,\)"),
             (CENTER[:2], SIGMA, r"found shapes \(2,\) and \(3, 3\)"),
             (CENTER[:, None], SIGMA, r"found shapes \(3, 1\) and \(3, 3\)"),
@@ -274,7 +274,7 @@ class TestCrankNicolson:
         ):
             with pytest.raises(InvalidInputError, match=message):
                 amc.Independence(center, cov)
-        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal's law 3"):
+        with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal 3"):
             amc.Independence(fit).build_proposal(logistic(12, 2))
 
 

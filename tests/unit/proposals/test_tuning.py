@@ -17,7 +17,7 @@ from tests.planting import plain
 MOVES = {  # with the gain of the recursion: a Langevin step is a variance, the others are lengths
     amc.RandomWalk: 1.0,
     amc.Langevin: 2.0,
-    amc.Hamiltonian: 1.0,
+    amc.proposals.Hamiltonian: 1.0,
 }
 pytestmark = pytest.mark.recompiles
 each_move = pytest.mark.parametrize("move", MOVES, ids=lambda move: move.__name__)

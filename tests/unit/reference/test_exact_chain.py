@@ -204,13 +204,21 @@ def test_what_is_not_exact_is_refused_and_what_leaves_the_posterior_invariant_is
     exact = Kernel(amc.MetropolisHastings(walk, amc.ExactTest()))
     for sampler, why in (
         (amc.MetropolisHastings(walk, amc.SequentialTTest(0.05, 50)), "SequentialTTest.* stops early"),
-        (amc.presets.sgld(1e-3), "biased, by order step_size"),
+        (
+            amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3), amc.acceptance.AlwaysAccept()),
+            "biased, by order step_size",
+        ),
     ):
         for kernels in ((Kernel(sampler), exact), (exact, Kernel(sampler))):
             with pytest.raises(InvalidInputError, match=f"leaves the posterior invariant: .*{why}"):
                 exact_chain_reference(target, *kernels, **how)
     core = amc.CoreRows(target)
-    for test in (amc.PoissonTest(), amc.TunaTest(), amc.FactorizedTest(), amc.DelayedAcceptance(amc.PoissonTest())):
+    for test in (
+        amc.acceptance.PoissonTest(),
+        amc.acceptance.TunaTest(),
+        amc.acceptance.FactorizedTest(),
+        amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()),
+    ):
         for sampler in (amc.MetropolisHastings(walk, test), amc.Firefly(walk)):
             with pytest.raises(pytest.fail.Exception, match="it draws"):
                 exact_chain_reference(target, exact, Kernel(sampler, core), **how)
@@ -220,7 +228,7 @@ def test_what_is_not_exact_is_refused_and_what_leaves_the_posterior_invariant_is
 
 
 def test_what_does_not_fit_is_refused(target, tmp_path):
-    other = Kernel(amc.presets.random_walk_metropolis(0.1), logistic(n=200, dim=3))
+    other = Kernel(amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), logistic(n=200, dim=3))
     with pytest.raises(InvalidInputError, match="other variables"):
         exact_chain_reference(target, other, cache_dir=tmp_path, **SHORT)
     with pytest.raises(IncompatibleError, match="target with gradients"):

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from approxmcmc.contracts import TwinnedTarget, Variables, content_hash
+import approxmcmc as amc
+from approxmcmc.contracts import NamedDraws, TwinnedTarget, Variables, content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
+from approxmcmc.nuts.settings import NUTS
 from approxmcmc.output.files import load, save
 from approxmcmc.reference import (
     GateReport,
@@ -22,8 +24,7 @@ from approxmcmc.reference import (
     posterior,
     reference_posterior,
 )
-from approxmcmc.reference.gates import with_common_names
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000
@@ -234,7 +235,7 @@ def test_what_the_model_numbers_has_the_names_of_the_target(monkeypatch, tmp_pat
         tree["posterior"] = xr.DataTree(xr.Dataset({**numbered, "own": (("chain", "draw", "place"), draws)}))
         return tree
 
-    class Named(FakeTarget, Target):
+    class Named(FakeTarget, FunctionTarget):
         def __init__(self, data):
             super().__init__(data)
             axes = {"a": ("kind",), "b": ("b_dim_0",), "own": ("kind",)}
@@ -256,7 +257,7 @@ def _twin(scale):
 def test_another_twin_of_the_users_is_sampled_anew(sampler, tmp_path):
     """The same model with a twin that was corrected: its function, or a number that it reads."""
     for scale in (1.0, 2.0, 1.0):
-        target = Target(
+        target = FunctionTarget(
             lambda theta, data, i: -0.5 * theta[0] ** 2,
             lambda theta: 0.0,
             data=np.ones(3),
@@ -277,7 +278,9 @@ def test_a_twin_that_names_pymc_is_read():
             with pm.Model():
                 pm.Bernoulli("y", pm.math.sigmoid(pm.Normal("mu", 0.0, scale)), observed=[1])
 
-        return Target(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.ones(1), n_obs=1, dim=1, pymc_model=make)
+        return FunctionTarget(
+            lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.ones(1), n_obs=1, dim=1, pymc_model=make
+        )
 
     assert twin_id(twin(1.0)) == twin_id(twin(1.0)) != twin_id(twin(2.0))
     assert twin_id(twin(1.0)) is not None
@@ -378,7 +381,7 @@ def test_moments_of_variables_and_estimands(sampler, tmp_path):
     np.testing.assert_allclose(moments["beta"].sel(moment="sd"), draws.std("sample", ddof=1))
     np.testing.assert_allclose(moments["beta"].sel(moment="mcse"), 2 / np.sqrt(CHAINS * DRAWS), rtol=0.2)
     np.testing.assert_allclose(moments["square"].sel(moment="mean"), (draws**2).mean("sample"))
-    assert moments.attrs["command"].startswith("pymc.sample(draws=1000, ")
+    assert moments.attrs["command"].endswith("draws=1000, tune=1000, chains=4, random_seed=3)")
     assert not moments.attrs["sample_dims"]
 
 
@@ -500,11 +503,6 @@ def test_discrete_parameters_are_refused(tmp_path):
         reference_posterior(model, cache_dir=tmp_path, **SETTINGS)
 
 
-def test_names_of_nutpie_become_those_of_pymc():
-    stats = xr.Dataset({name: (("chain", "draw"), np.zeros((2, 3))) for name in ("logp", "depth", "energy")})
-    assert set(with_common_names(stats)) == {"lp", "tree_depth", "energy"}
-
-
 def normal_density(theta):
     precision = np.array([[2.0, 0.6], [0.6, 1.0]])
     shifted = theta - np.array([1.0, -2.0])
@@ -559,6 +557,8 @@ def test_a_real_run_is_silent_named_and_cached(tmp_path, caplog, capfd, monkeypa
     assert not any(capfd.readouterr())
     assert logging.getLogger("pymc").level == level
     attrs = first["posterior"].attrs
+    again = eval(attrs["command"], {"amc": amc, "target": target})
+    np.testing.assert_array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
     assert attrs["content_hash"] == target.content_hash()
     assert 0 < attrs["sampling_time"] <= attrs["wall_seconds"]
     assert json.loads(attrs["versions"])["pymc"]
@@ -572,14 +572,9 @@ def test_a_real_run_is_silent_named_and_cached(tmp_path, caplog, capfd, monkeypa
 
 
 def test_an_interrupted_run_is_not_a_gold_standard(monkeypatch, tmp_path):
-    """PyMC answers Ctrl-C with the draws made so far."""
-    import pymc as pm
-    import xarray as xr
-
-    cut = xr.Dataset({"mu": (("chain", "draw"), np.zeros((2, 30)))})
-    monkeypatch.setattr(
-        pm, "sample", lambda **settings: xr.DataTree.from_dict({"/posterior": cut, "/sample_stats": cut})
-    )
+    """NUTS answers Ctrl-C with the draws made so far."""
+    cut = NamedDraws(Variables({}), {}, {}, {}, {}, {}, np.zeros((2, 30, 2)), {"stopped": "interrupt"})
+    monkeypatch.setattr(NUTS, "run", lambda self, target, asked: cut)
     with pytest.raises(KeyboardInterrupt, match="after 30 of 60 draws"):
         reference_posterior(logistic(n=50, dim=2), draws=60, tune=60, chains=2, cache_dir=tmp_path)
     assert not list(tmp_path.rglob("*.nc"))

@@ -25,11 +25,11 @@ from tests.models import normal_mean
 SAMPLERS = {
     "exchange": amc.Exchange(amc.RandomWalk(0.3)),
     "noisy": amc.Exchange(amc.RandomWalk(0.3), 4),
-    "population": amc.Exchange(amc.AdaptiveDirection(spread=0.2)),
-    "Langevin": amc.NoisyLangevin(0.05, 4),
-    "MALA": amc.MALAExchange(0.05, False, 4),
-    "refreshed": amc.MALAExchange(0.05, False, 4, refresh=True),
-    "noisy MALA": amc.MALAExchange(0.05, True, 4),
+    "population": amc.Exchange(amc.proposals.AdaptiveDirection(spread=0.2)),
+    "Langevin": amc.samplers.NoisyLangevin(0.05, 4),
+    "MALA": amc.samplers.MALAExchange(0.05, False, 4),
+    "refreshed": amc.samplers.MALAExchange(0.05, False, 4, refresh=True),
+    "noisy MALA": amc.samplers.MALAExchange(0.05, True, 4),
 }
 
 
@@ -39,8 +39,11 @@ def run(sampler, target=None, **options):
 
 
 def test_components_survive_a_round_trip():
-    others = (amc.PseudoMarginal(amc.RandomWalk(1.0), refresh=True), amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)))
-    shaped = amc.NoisyLangevin(0.1, 3, np.eye(2), amc.Auxiliary(100, "both"))
+    others = (
+        amc.samplers.PseudoMarginal(amc.RandomWalk(1.0), refresh=True),
+        amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)),
+    )
+    shaped = amc.samplers.NoisyLangevin(0.1, 3, np.eye(2), amc.Auxiliary(100, "both"))
     for sampler in (*SAMPLERS.values(), *others, shaped):
         assert Component.from_dict(sampler.to_dict()) == sampler
 
@@ -50,19 +53,19 @@ def test_components_survive_a_round_trip():
     [
         lambda: amc.Exchange(amc.RandomWalk(1.0), 0),
         lambda: amc.Exchange(amc.RandomWalk(1.0), 1.5),
-        lambda: amc.NoisyLangevin(0.0),
-        lambda: amc.NoisyLangevin(math.nan),
-        lambda: amc.NoisyLangevin(0.1, True),
-        lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 2.0], [2.0, 1.0]]),
-        lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.5], [0.0, 1.0]]),
-        lambda: amc.NoisyLangevin(0.1, cov=[[1.0, 0.0], [0.0, -0.5]]),
-        lambda: amc.NoisyLangevin(0.1, cov=np.ones((2, 3))),
-        lambda: amc.MALAExchange(0.1, target_acceptance=1.0),
-        lambda: amc.MALAExchange(0.1, target_acceptance=0.0),
-        lambda: amc.AdaptiveDirection(gamma=-1.0),
-        lambda: amc.AdaptiveDirection(n_members=2),
-        lambda: amc.robbins_monro(five_values(), gain=0.0),
-        lambda: amc.robbins_monro(five_values(), n_steps=0),
+        lambda: amc.samplers.NoisyLangevin(0.0),
+        lambda: amc.samplers.NoisyLangevin(math.nan),
+        lambda: amc.samplers.NoisyLangevin(0.1, True),
+        lambda: amc.samplers.NoisyLangevin(0.1, cov=[[1.0, 2.0], [2.0, 1.0]]),
+        lambda: amc.samplers.NoisyLangevin(0.1, cov=[[1.0, 0.5], [0.0, 1.0]]),
+        lambda: amc.samplers.NoisyLangevin(0.1, cov=[[1.0, 0.0], [0.0, -0.5]]),
+        lambda: amc.samplers.NoisyLangevin(0.1, cov=np.ones((2, 3))),
+        lambda: amc.samplers.MALAExchange(0.1, target_acceptance=1.0),
+        lambda: amc.samplers.MALAExchange(0.1, target_acceptance=0.0),
+        lambda: amc.proposals.AdaptiveDirection(gamma=-1.0),
+        lambda: amc.proposals.AdaptiveDirection(n_members=2),
+        lambda: amc.design.robbins_monro(five_values(), gain=0.0),
+        lambda: amc.design.robbins_monro(five_values(), n_steps=0),
         lambda: amc.targets.EstimatedRatio(estimate_ratio, log_prior, dim=2, initial_point=[0.0]),
     ],
     ids=[str(k) for k in range(16)],
@@ -96,14 +99,14 @@ def ratio(**options):
     ("sampler", "target", "says"),
     [
         (amc.Exchange(amc.RandomWalk(1.0)), normal_mean, "doubly intractable"),
-        (amc.NoisyLangevin(1.0), normal_mean, "doubly intractable"),
-        (amc.MetropolisHastings(amc.AdaptiveDirection(), amc.ExactTest()), normal_mean, "population"),
-        (amc.PseudoMarginal(amc.AdaptiveDirection()), likelihood, "population"),
-        (amc.PseudoMarginal(amc.RandomWalk(1.0)), ratio, "EstimatedLikelihood"),
-        (amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)), likelihood, "EstimatedRatio"),
-        (amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)), five_values, "EstimatedRatio"),
+        (amc.samplers.NoisyLangevin(1.0), normal_mean, "doubly intractable"),
+        (amc.MetropolisHastings(amc.proposals.AdaptiveDirection(), amc.ExactTest()), normal_mean, "population"),
+        (amc.samplers.PseudoMarginal(amc.proposals.AdaptiveDirection()), likelihood, "population"),
+        (amc.samplers.PseudoMarginal(amc.RandomWalk(1.0)), ratio, "EstimatedLikelihood"),
+        (amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)), likelihood, "EstimatedRatio"),
+        (amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)), five_values, "EstimatedRatio"),
         (amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()), likelihood, "PseudoMarginal"),
-        (amc.NoisyLangevin(1.0, 2, np.eye(2)), five_values, "1 parameters"),
+        (amc.samplers.NoisyLangevin(1.0, 2, np.eye(2)), five_values, "1 parameters"),
     ],
 )
 def test_impossible_pairs_say_what_is_missing(sampler, target, says):
@@ -112,7 +115,7 @@ def test_impossible_pairs_say_what_is_missing(sampler, target, says):
 
 
 def test_a_proposal_is_needed():
-    for kind in (amc.Exchange, amc.PseudoMarginal, amc.NoisyMetropolisHastings):
+    for kind in (amc.Exchange, amc.samplers.PseudoMarginal, amc.samplers.NoisyMetropolisHastings):
         with pytest.raises(IncompatibleError, match="proposal"):
             kind(amc.ExactTest())
 
@@ -169,7 +172,7 @@ def test_nothing_is_simulated_outside_the_support():
 
 
 def test_langevin_stays_in_the_support():
-    theta = run(amc.NoisyLangevin(0.1, 8), ising_4x4(), draws=60).posterior["theta"].values
+    theta = run(amc.samplers.NoisyLangevin(0.1, 8), ising_4x4(), draws=60).posterior["theta"].values
     assert theta.min() >= -0.4 and theta.max() <= 0.8 and len(np.unique(theta)) > 5
 
 
@@ -191,13 +194,13 @@ def test_a_normaliser_that_is_unknown_is_not_audited():
 @pytest.mark.parametrize(("refresh", "touched", "evaluated"), [(False, 5, 5), (True, 10, 10)])
 def test_pseudo_marginal_counts_its_estimates(refresh, touched, evaluated):
     target = likelihood(n_obs=20, n_terms=5, log_likelihood=lambda theta: -0.5 * theta[0] ** 2)
-    stats = run(amc.PseudoMarginal(amc.RandomWalk(1.0), refresh=refresh), target, audit_every=1).sample_stats
+    stats = run(amc.samplers.PseudoMarginal(amc.RandomWalk(1.0), refresh=refresh), target, audit_every=1).sample_stats
     assert (stats["datapoints_touched"] == touched).all() and (stats["likelihood_evaluations"] == evaluated).all()
     assert (stats["decisions_audited"] == 1).all() and stats.attrs["n_obs"] == 20
 
 
 def test_noisy_metropolis_hastings_counts_its_estimates():
-    stats = run(amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)), ratio(n_obs=8)).sample_stats
+    stats = run(amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)), ratio(n_obs=8)).sample_stats
     assert (stats["datapoints_touched"] == 8).all() and (stats["likelihood_evaluations"] == 16).all()
 
 
@@ -230,14 +233,14 @@ def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
 def test_an_estimate_that_is_infinite_stops_the_chain():
     target = amc.targets.EstimatedLikelihood(lambda rng, theta, data: math.inf, log_prior, dim=1)
     with pytest.raises(NotFiniteError, match="NaN"):
-        run(amc.PseudoMarginal(amc.RandomWalk(1.0)), target)
+        run(amc.samplers.PseudoMarginal(amc.RandomWalk(1.0)), target)
 
 
 # --- tuning, population ---
 
 
 def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
-    program = amc.NoisyLangevin(0.3, 2, [[2.0]]).build(five_values(), audit_every=None)
+    program = amc.samplers.NoisyLangevin(0.3, 2, [[2.0]]).build(five_values(), audit_every=None)
     move = program.new_state(np.array([0.3]), np.random.default_rng(1), 0).move
     assert (move.sigma[0, 0], move.lower[0, 0]) == pytest.approx((0.6, 0.6**0.5))
     assert program.attrs["audit_every"] == 0
@@ -246,7 +249,7 @@ def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
 @pytest.mark.recompiles
 @pytest.mark.parametrize("wanted", [None, 0.5])
 def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
-    sampler = amc.MALAExchange(0.05, False, 2, target_acceptance=wanted)
+    sampler = amc.samplers.MALAExchange(0.05, False, 2, target_acceptance=wanted)
     own = streams(seed_sequences(1, 1)[0][0])
     chain = sampler.build(five_values(), audit_every=None).start(np.array([0.3]), own, 3)
     chain.advance(3, 1, np.empty((3, 1)), np.empty((3, len(COUNT_NAMES)), np.int64), np.empty((3, len(VALUE_NAMES))))
@@ -255,15 +258,15 @@ def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
 
 @pytest.mark.recompiles
 def test_steps_are_tuned_and_frozen():
-    sampler = amc.MALAExchange(5.0, False, 2, target_acceptance=0.5)
+    sampler = amc.samplers.MALAExchange(5.0, False, 2, target_acceptance=0.5)
     tuned = run(sampler, tune=100, draws=20).posterior.attrs["adapted_step_size"]
     again = run(sampler, tune=100, draws=5).posterior.attrs["adapted_step_size"]
     assert tuned == again != 5.0
-    assert "adapted_step_size" not in run(amc.MALAExchange(5.0, False, 2)).posterior.attrs
+    assert "adapted_step_size" not in run(amc.samplers.MALAExchange(5.0, False, 2)).posterior.attrs
 
 
 def test_draws_run_through_the_population():
-    proposal = amc.AdaptiveDirection(gamma=0.5, scale=1e-9, n_members=5, spread=0.3)
+    proposal = amc.proposals.AdaptiveDirection(gamma=0.5, scale=1e-9, n_members=5, spread=0.3)
     theta = run(amc.Exchange(proposal), draws=10, tune=0, initvals=np.array([0.5])).posterior["theta"].values[0]
     moved = run(amc.Exchange(proposal), draws=5, tune=0, thin=5, initvals=np.array([0.5])).posterior["theta"].values[0]
     assert len(np.unique(theta[:5])) == 5
@@ -271,12 +274,12 @@ def test_draws_run_through_the_population():
 
 
 def test_members_of_a_population_can_be_told_apart():
-    trace = run(amc.Exchange(amc.AdaptiveDirection(n_members=4)), draws=10, chains=2)
+    trace = run(amc.Exchange(amc.proposals.AdaptiveDirection(n_members=4)), draws=10, chains=2)
     theta, members = trace.posterior["theta"].values, amc.diagnostics.split_population(trace)["theta"].values
     assert members.shape == (8, 2)
     np.testing.assert_array_equal(members[5], theta[1, [1, 5]])
     with pytest.raises(InvalidInputError, match="common factor"):
-        amc.diagnostics.split_population(run(amc.Exchange(amc.AdaptiveDirection(n_members=4)), thin=2))
+        amc.diagnostics.split_population(run(amc.Exchange(amc.proposals.AdaptiveDirection(n_members=4)), thin=2))
     with pytest.raises(InvalidInputError, match="population"):
         amc.diagnostics.split_population(run(SAMPLERS["exchange"]))
 
@@ -287,7 +290,7 @@ def test_members_of_a_population_can_be_told_apart():
 @pytest.mark.needs_jit
 def test_robbins_monro_finds_mode_and_curvature():
     target = five_values()
-    fit = amc.robbins_monro(target, n_steps=20_000, n_curvature=4000, tol=0.0, random_seed=1)
+    fit = amc.design.robbins_monro(target, n_steps=20_000, n_curvature=4000, tol=0.0, random_seed=1)
     grid = np.linspace(-2.0, 4.0, 6001)
     mode = grid[np.argmax(target.log_posterior(grid))]
     law = target.law(mode)
@@ -296,7 +299,7 @@ def test_robbins_monro_finds_mode_and_curvature():
     assert abs(fit.mode[0] - mode) < 0.05 * sd
     # Var of a sample variance, relative: sqrt(2 / 4000) = 0.022 and half of it for its root; 0.06 is 5 of these.
     assert fit.sd[0] == pytest.approx(sd, rel=0.06)
-    assert amc.NoisyLangevin(0.5, cov=fit).cov == pytest.approx(fit.cov)
+    assert amc.samplers.NoisyLangevin(0.5, cov=fit).cov == pytest.approx(fit.cov)
 
 
 @pytest.mark.recompiles
@@ -307,7 +310,7 @@ def test_robbins_monro_refuses_a_degenerate_model():
 
     stuck = Family(range(5), np.ones(5), observed=3, precision=0.0, simulate=constant)
     with pytest.raises(NotFiniteError, match="degenerate"):
-        amc.robbins_monro(stuck, n_steps=40, n_curvature=10, random_seed=1)
+        amc.design.robbins_monro(stuck, n_steps=40, n_curvature=10, random_seed=1)
 
 
 PATH = np.array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
@@ -345,5 +348,5 @@ def test_pseudo_likelihood_of_a_graph_has_its_names():
 
 def test_a_proposal_that_must_be_told_the_answer_is_refused():
     built = CompiledProposal(lambda *_: 0.0, dict, settle=lambda state, accepted: None)
-    with pytest.raises(IncompatibleError, match="remembers a velocity"):
+    with pytest.raises(IncompatibleError, match="has a velocity"):
         follow(built, "Exchange")

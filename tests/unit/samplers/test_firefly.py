@@ -27,11 +27,11 @@ from tests.planting import plain
 WALK = amc.RandomWalk(0.2)
 COMPONENTS = [
     amc.Firefly(WALK),
-    amc.Firefly(WALK, "untuned", amc.ExplicitZ(0.2)),
-    amc.Firefly(amc.Slice([0.1, 0.2]), "taylor", amc.ImplicitZ(0.1, 0.5), at=[0.0, 1.0]),
+    amc.Firefly(WALK, "untuned", amc.samplers.ExplicitZ(0.2)),
+    amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "taylor", amc.ImplicitZ(0.1, 0.5), at=[0.0, 1.0]),
     amc.ImplicitZ(),
-    amc.ExplicitZ(),
-    amc.Slice(0.5, max_steps=3),
+    amc.samplers.ExplicitZ(),
+    amc.samplers.Slice(0.5, max_steps=3),
 ]
 
 
@@ -79,9 +79,9 @@ class TestSettings:
             (lambda: amc.ImplicitZ("all"), InvalidInputError, "found 'all'"),
             (lambda: amc.ImplicitZ(math.nan), InvalidInputError, "found nan"),
             (lambda: amc.ImplicitZ(0.1, 1.5), InvalidInputError, r"q_bright must lie in \(0, 1\], found 1.5"),
-            (lambda: amc.ExplicitZ(0.0), InvalidInputError, "fraction must lie"),
-            (lambda: amc.Slice(0.0), InvalidInputError, "width must be a positive number"),
-            (lambda: amc.Slice(1.0, 0), InvalidInputError, "max_steps must be an integer >= 1"),
+            (lambda: amc.samplers.ExplicitZ(0.0), InvalidInputError, "fraction must lie"),
+            (lambda: amc.samplers.Slice(0.0), InvalidInputError, "width must be a positive number"),
+            (lambda: amc.samplers.Slice(1.0, 0), InvalidInputError, "max_steps must be an integer >= 1"),
         ],
     )
     def test_ranges(self, make, error, match):
@@ -91,7 +91,9 @@ class TestSettings:
 
 class TestRefusals:
     def test_a_target_without_a_bound(self):
-        with pytest.raises(IncompatibleError, match=r"needs a lower bound.*Target\(normal_loglik.*BoundedLikelihood"):
+        with pytest.raises(
+            IncompatibleError, match=r"needs a lower bound.*FunctionTarget\(normal_loglik.*BoundedLikelihood"
+        ):
             amc.Firefly(WALK, "untuned").build(normal_mean())
 
     def test_a_bound_that_the_target_does_not_have(self):
@@ -108,11 +110,11 @@ class TestRefusals:
 
     def test_the_wrong_number_of_widths(self):
         with pytest.raises(IncompatibleError, match="3 parameters, 2 widths"):
-            amc.Firefly(amc.Slice([0.1, 0.2]), "untuned").build(logistic())
+            amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "untuned").build(logistic())
 
     def test_a_proposal_that_cannot_forget_gradients(self):
-        proposal = amc.Mixture((amc.Langevin(0.01), WALK), (0.5, 0.5))
-        with pytest.raises(IncompatibleError, match="says how to forget"):
+        proposal = amc.proposals.Mixture((amc.Langevin(0.01), WALK), (0.5, 0.5))
+        with pytest.raises(IncompatibleError, match="can clear its cache"):
             amc.Firefly(proposal, "untuned").build(logistic())
 
     def test_a_bound_without_gradients(self):
@@ -121,7 +123,7 @@ class TestRefusals:
 
     def test_slice_is_for_firefly_alone(self):
         with pytest.raises(IncompatibleError, match="proposal must be a proposal"):
-            amc.MetropolisHastings(amc.Slice(0.1), amc.ExactTest())
+            amc.MetropolisHastings(amc.samplers.Slice(0.1), amc.ExactTest())
 
 
 def bounded(slack, *, closed=0.0, above=()):
@@ -146,7 +148,7 @@ class TestOwnBound:
     def test_it_is_a_target_again(self):
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
-        assert repr(target) == "BoundedLikelihood(Target(normal_loglik, n_obs=60, dim=1))"
+        assert repr(target) == "BoundedLikelihood(FunctionTarget(normal_loglik, n_obs=60, dim=1))"
         chain = start(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.2)), [0.3])
         _, records = advance(chain, 300, 1)
         check_bright_set(chain)
@@ -205,7 +207,7 @@ class TestCosts:
             return -0.5 * (s[0] - 2.0 * theta[0] * s[1] + s[2] * theta[0] ** 2) - s[3]
 
         slacks = np.linspace(0.0, 0.4, self.N)
-        target = amc.Target(loglik, normal_logprior, data=(x, log), n_obs=self.N, dim=1)
+        target = amc.FunctionTarget(loglik, normal_logprior, data=(x, log), n_obs=self.N, dim=1)
         sums = np.array([x @ x, x.sum(), float(self.N), slacks.sum()])
         target = amc.targets.BoundedLikelihood(target, gap, log_bound, sums, slacks)
         log = target._data[1]
@@ -220,7 +222,9 @@ class TestCosts:
         return rows
 
     @pytest.mark.recompiles
-    @pytest.mark.parametrize("z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5), amc.ExplicitZ(0.3)], ids=repr)
+    @pytest.mark.parametrize(
+        "z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5), amc.samplers.ExplicitZ(0.3)], ids=repr
+    )
     def test_random_walk(self, z_update):
         rows = self.counted(z_update)
         for records, calls, bright, theta in rows:
@@ -239,7 +243,7 @@ class TestCosts:
         assert 0.0 < min(rates) < 0.9 and max(rates) == 1.0
 
     def test_slice_and_thinning(self):
-        rows = self.counted(amc.ImplicitZ(0.2), amc.Slice(0.3))
+        rows = self.counted(amc.ImplicitZ(0.2), amc.samplers.Slice(0.3))
         for records, calls, bright, _ in rows:
             assert records["likelihood_evaluations"] == len(calls)
             assert len(calls) == records["bound_evaluations"] * bright + records["dark_proposals"]
@@ -380,7 +384,7 @@ def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio
 @pytest.mark.recompiles
 @pytest.mark.parametrize(("log_prior", "answer"), [(1e9, 1), (-1e9, 0), (-math.inf, 0), (math.nan, -1)])
 def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, answer):
-    state = start(logistic(), amc.Firefly(amc.Slice(0.1), "untuned"), np.zeros(3)).state
+    state = start(logistic(), amc.Firefly(amc.samplers.Slice(0.1), "untuned"), np.zeros(3)).state
     state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
     assert plain(is_inside)(None, state, 0.5, 0.0, np.zeros(len(COUNT_NAMES), np.int64), None) == answer
 
@@ -498,7 +502,7 @@ def test_the_search_for_the_mode_says_every_ten_seconds_how_far_it_is(monkeypatc
 @pytest.mark.parametrize(
     ("update", "setting", "value"),
     [
-        *((amc.ExplicitZ, "fraction", value) for value in (0.0, -0.1, 1.01, math.nan, "0.5")),
+        *((amc.samplers.ExplicitZ, "fraction", value) for value in (0.0, -0.1, 1.01, math.nan, "0.5")),
         *((amc.ImplicitZ, "q", value) for value in (0.0, 1.01, math.nan, "0.5")),
         *((amc.ImplicitZ, "q_bright", value) for value in (0.0, 1.01, math.nan, "auto")),
     ],
@@ -536,7 +540,7 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
 def test_a_datum_that_is_picked_twice_counts_once_and_the_next_is_picked():
     """Picks of data 0, 0, 1 and 2 of three, the last of them bright: dark ones in front, bright ones at the end."""
     numbers = iter((0.0, 0.1, 0.5, 0.9))
-    state = amc.ExplicitZ(1.0).build_z_update().make_state(0.0, 3)._replace(n_picks=4)
+    state = amc.samplers.ExplicitZ(1.0).build_z_update().make_state(0.0, 3)._replace(n_picks=4)
     bright = new_bright(np.array([False, False, True]), np.ones(3))
     assert plain(pick)(types.SimpleNamespace(random=lambda: next(numbers)), bright, state) == (1, 2)
     assert state.picked.tolist() == [0, 1, 2] and state.is_picked.all()
@@ -557,7 +561,7 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
     """By both updates of z; what rounding makes of a gap of 0 is none that fails, and stays dark."""
     rng, joint = types.SimpleNamespace(random=lambda: 0.0), JointDensity(None, None, writes([gap]), None, None)
-    for update, redraw in ((amc.ImplicitZ(0.8), brighten), (amc.ExplicitZ(), redraw_dark)):
+    for update, redraw in ((amc.ImplicitZ(0.8), brighten), (amc.samplers.ExplicitZ(), redraw_dark)):
         state, bright = update.build_z_update().make_state(0.0, 1), new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         (state.candidates if redraw is brighten else state.picked)[0] = 0
         assert plain(redraw)(rng, None, joint, bright, state, 1) is is_defined

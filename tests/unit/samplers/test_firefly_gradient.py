@@ -32,7 +32,7 @@ def test_bound_and_prior_must_both_have_a_gradient(without):
 
 def test_the_joint_density_is_one_datum():
     with pytest.raises(IncompatibleError, match="a minibatch of 2 cannot be drawn from 1 data"):
-        amc.Firefly(amc.StochasticGradientLangevin(0.01, 2), "untuned").build(logistic(60))
+        amc.Firefly(amc.proposals.StochasticGradientLangevin(0.01, 2), "untuned").build(logistic(60))
 
 
 @pytest.mark.recompiles

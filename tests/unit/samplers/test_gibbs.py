@@ -79,7 +79,7 @@ def test_audits_of_all_terms_are_a_twentieth_of_what_the_first_looks_read(batch_
 
 @pytest.mark.recompiles
 def test_a_site_by_poisson_counts_is_one_decision():
-    found = stats(run(field(), amc.PoissonGibbs(3.0)))
+    found = stats(run(field(), amc.samplers.PoissonGibbs(3.0)))
     assert (found["decisions_made"] == N_SITES).all() and (found["decision_rounds"] == N_SITES).all()
 
 
@@ -137,7 +137,7 @@ def test_records_follow_the_test():
     )
     sequential = stats(run(field(), amc.Gibbs(TEST)))
     assert {"decisions_audited", "max_term_ratio"} <= sequential.keys() and "lp" not in sequential
-    barker = stats(run(field(), amc.Gibbs(amc.MinibatchBarker(batch_size=4)), audit_every=2))
+    barker = stats(run(field(), amc.Gibbs(amc.acceptance.MinibatchBarker(batch_size=4)), audit_every=2))
     assert {"log_ratio_variance", "audit_acceptance_error"} <= barker.keys()
     assert barker["decisions_made"].sum() == 2 * 20 * N_SITES
 
@@ -177,8 +177,8 @@ NAN_CASES = {
     "terms": (with_a_nan(), amc.Gibbs()),
     "random scan": (with_a_nan(), amc.Gibbs(scan="random")),
     "sequential": (with_a_nan(), amc.Gibbs(amc.SequentialTTest(0.1, 2))),
-    "barker": (with_a_nan(), amc.Gibbs(amc.MinibatchBarker(batch_size=2))),
-    "bernstein": (with_a_nan(), amc.Gibbs(amc.BernsteinTest(0.1, 2, range=1.0))),
+    "barker": (with_a_nan(), amc.Gibbs(amc.acceptance.MinibatchBarker(batch_size=2))),
+    "bernstein": (with_a_nan(), amc.Gibbs(amc.acceptance.BernsteinTest(0.1, 2, range=1.0))),
     "states": (with_a_nan(3), amc.Gibbs()),
 }
 
@@ -227,7 +227,7 @@ def test_refusals():
     with pytest.raises(IncompatibleError, match="at least 2 terms"):
         amc.Gibbs(TEST).build(amc.targets.alarm_network())
     with pytest.raises(IncompatibleError, match="ignores the terms"):
-        amc.Gibbs(amc.AlwaysAccept()).build(field())
+        amc.Gibbs(amc.acceptance.AlwaysAccept()).build(field())
     with pytest.raises(IncompatibleError, match="acceptance test"):
         amc.Gibbs(amc.RandomWalk(1.0))
     with pytest.raises(InvalidInputError, match="scan"):
@@ -237,7 +237,7 @@ def test_refusals():
     with pytest.raises(IncompatibleError, match="discrete states"):
         amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()).build(field())
     with pytest.raises(IncompatibleError, match="discrete target"):
-        amc.SingleSite().build_proposal(logistic(n=20))
+        amc.proposals.SingleSite().build_proposal(logistic(n=20))
 
 
 def test_settings_survive_a_dict():
@@ -254,14 +254,14 @@ def test_cost_summary_reads_gibbs_traces():
 def test_realised_conditional_refuses_what_it_cannot_do():
     contexts = np.zeros((2, N_SITES))
     with pytest.raises(IncompatibleError, match="exact"):
-        amc.realised_conditional(field(), amc.ExactTest(), contexts, [0, 1])
+        amc.samplers.realised_conditional(field(), amc.ExactTest(), contexts, [0, 1])
     with pytest.raises(InvalidInputError, match="contexts"):
-        amc.realised_conditional(field(), TEST, contexts, [0])
+        amc.samplers.realised_conditional(field(), TEST, contexts, [0])
 
 
 def test_realised_conditional_without_error():
     contexts = np.array([[0, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 0]])
-    found = amc.realised_conditional(
+    found = amc.samplers.realised_conditional(
         field(), amc.SequentialTTest(0.0, 4), contexts, [2, 5], replications=300, random_seed=1
     )
     exact = [field().conditional(contexts[k : k + 1], site)[0, 1] for k, site in enumerate((2, 5))]
@@ -273,7 +273,7 @@ def test_realised_conditional_without_error():
 def test_the_odds_of_every_context_are_shifted_to_one_probability():
     """Exact decisions realise it: 500 of them, five standard errors."""
     contexts = np.array([[0, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 0]])
-    found = amc.realised_conditional(
+    found = amc.samplers.realised_conditional(
         field(), amc.SequentialTTest(0.0, 4), contexts, [2, 5], replications=500, probability=0.2, random_seed=1
     )
     np.testing.assert_allclose(found["exact"], 0.2, rtol=1e-12)
@@ -284,19 +284,25 @@ def test_the_odds_of_every_context_are_shifted_to_one_probability():
 def test_a_term_that_is_nan_has_no_realised_conditional():
     test = amc.SequentialTTest(0.1, 2)
     with pytest.raises(NotFiniteError, match=r"a term of site 1 is NaN at x = \[1.0, 0.0, 1.0\]"):
-        amc.realised_conditional(with_a_nan(), test, [[1, 0, 1]], [1], replications=3, random_seed=1)
+        amc.samplers.realised_conditional(with_a_nan(), test, [[1, 0, 1]], [1], replications=3, random_seed=1)
 
 
 @pytest.mark.parametrize("target", [field(), weather()], ids=["binary", "several states"])
 def test_metropolis_hastings_over_states(target):
-    trace = run(target, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()), draws=200, tune=0, chains=1)
+    trace = run(
+        target, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest()), draws=200, tune=0, chains=1
+    )
     states = np.concatenate([np.atleast_3d(values.to_numpy()) for values in trace.posterior.values()], axis=2)[0]
     assert ((states >= 0) & (states < target.n_states)).all()
     assert (np.abs(np.diff(states, axis=0)) > 0).sum(axis=1).max() == 1
     np.testing.assert_allclose(trace.sample_stats["lp"].values[0], target.log_density(states), atol=1e-10)
     assert trace.sample_stats.attrs["n_obs"] == target.n_obs  # all factors: a decision compares whole states
     with pytest.raises(InvalidInputError, match="log density -inf"):
-        run(target, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()), initvals=np.full(states.shape[1], 7.0))
+        run(
+            target,
+            amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest()),
+            initvals=np.full(states.shape[1], 7.0),
+        )
 
 
 U = (1.0, 0.999, 0.8, 0.6, 0.5, 0.3, 0.1, 1e-3)  # 1: the exponential law may give a 0
@@ -435,18 +441,18 @@ def test_a_sum_of_terms_that_is_no_number_fails_and_leaves_the_site_as_it_was(at
 @pytest.mark.recompiles
 def test_poisson_counts_evaluate_what_they_touch_at_all_states():
     target = one_site([0.0, 0.7, -0.4], copies=3)
-    chain = amc.PoissonGibbs(5.0).build(target).start(np.zeros(2), streams(seed_sequences(5, 1)[0][0]), 0)
+    chain = amc.samplers.PoissonGibbs(5.0).build(target).start(np.zeros(2), streams(seed_sequences(5, 1)[0][0]), 0)
     draws, counts = np.empty((30, 2)), np.empty((30, len(COUNT_NAMES)), np.int64)
     chain.advance(30, 1, draws, counts, np.empty((30, len(VALUE_NAMES))))
     assert (counts[:, EVALUATIONS] == 3 * counts[:, TOUCHED]).all() and counts[:, TOUCHED].sum() > 30
     # The second site has a term that never changes: it is drawn uniformly, and nothing is read for it.
     assert set(draws[:, 1]) == {0.0, 1.0, 2.0}
-    assert amc.PoissonGibbs(5.0).expected_reads(target) == pytest.approx(5.0 + 1.1)
+    assert amc.samplers.PoissonGibbs(5.0).expected_reads(target) == pytest.approx(5.0 + 1.1)
 
 
 def test_counts_need_tables_without_zeros():
     with pytest.raises(IncompatibleError, match=r"PoissonGibbs needs .* bounded, .* probability 0; use Gibbs"):
-        amc.PoissonGibbs().build(one_site([0.0, -math.inf]))
+        amc.samplers.PoissonGibbs().build(one_site([0.0, -math.inf]))
 
 
 @pytest.mark.recompiles

@@ -13,7 +13,6 @@ from approxmcmc.contracts.records import (
     ACCEPTED,
     AUDITS,
     BLANK_VALUES,
-    EVALUATIONS,
     LP,
     MU_STD,
     SECONDS,
@@ -22,7 +21,7 @@ from approxmcmc.contracts.records import (
     WRONG_ACCEPTS,
 )
 from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
-from approxmcmc.engine.terms.evidence import log_likelihood_at, merge_all_differences
+from approxmcmc.engine.terms.evidence import merge_all_differences
 from approxmcmc.samplers import chain
 from approxmcmc.samplers import decision as audited
 from approxmcmc.samplers.chain import (
@@ -38,7 +37,6 @@ from approxmcmc.samplers.chain import (
     new_clock,
 )
 from approxmcmc.samplers.decision import decide_on_all_data
-from approxmcmc.samplers.metropolis_hastings.undefined import OUT_OF_REACH, log_density_at
 from tests.decisions import evidence_of
 from tests.planting import plain
 
@@ -195,21 +193,6 @@ def test_a_run_without_audits_draws_no_number_for_them(probability, drawn):
 def test_a_start_evaluates_nothing_and_tuning_settles_on_nothing_unless_told():
     chain = CompiledChain(None, None, None, explain=str)
     assert (chain.start_evaluations, chain.adapted(), chain.auditor, chain.fixed) == (0, {}, None, ())
-
-
-def test_out_of_reach_is_where_a_density_is_no_double_any_more():
-    """exp(-745) is the smallest positive one."""
-    assert math.exp(-OUT_OF_REACH) > 0.0 == math.exp(-OUT_OF_REACH - 1.0)
-
-
-@pytest.mark.parametrize(("log_prior", "found", "evaluated"), [(-math.inf, -math.inf, 3), (-2.0, -12.0, 3 + 7)])
-def test_on_the_way_out_of_reach_no_datum_is_read_outside_the_support(log_prior, found, evaluated):
-    """The prior reads three rows, the likelihood all seven."""
-    evidence = types.SimpleNamespace(n_obs=7, as_they_lie=None)
-    state = types.SimpleNamespace(prior_rows=3, log_prior_of=lambda point: log_prior, evidence=evidence)
-    count = np.zeros(len(COUNT_NAMES), np.int64)
-    assert plain(log_density_at, {log_likelihood_at: lambda *_: -10.0})(state, np.zeros(1), count) == found
-    assert count[EVALUATIONS] == count.sum() == evaluated
 
 
 def test_terms_that_differ_by_little_have_a_standardised_distance():

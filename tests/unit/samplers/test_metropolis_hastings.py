@@ -48,13 +48,12 @@ class Made:
         log_q_ratio=0.25,
         tested=True,
         uses_ratio=True,
-        reach=False,
+        looks=0,
         audits=False,
         n_tune=0,
     ):
         self.asked, self.settled, self.told, self.adapted, self.tested = [], [], [], [], tested
         monkeypatch.setattr(module, "settle", lambda order, accepted: self.settled.append(accepted))
-        monkeypatch.setattr(module, "is_out_of_reach", lambda state, count: reach)
         monkeypatch.setattr(module, "is_chosen_for_audit", lambda streams, clock: True)
 
         def proposing(place, ratio):
@@ -83,10 +82,11 @@ class Made:
             audits,
         )
         self.state = module.MetropolisHastingsState(
-            *(np.full(1, start) for start in (1.0, math.nan, math.nan, math.nan, -2.0, math.nan)),
+            *(np.full(1, start) for start in (1.0, math.nan, math.nan, -2.0, math.nan)),
             clock=new_clock(n_tune),
             log_prior_of=lambda proposed: log_prior,
             prior_rows=3,
+            looks_to_reject=lambda: looks,
             evidence=Evidence(),
             proposal="proposal",
             test="test",
@@ -110,7 +110,7 @@ class Made:
 class Evidence:
     """Stands in for evidence and streams."""
 
-    name, order, uniform, proposal = "evidence", "order", None, None
+    name, order, uniform, proposal, n_obs = "evidence", "order", None, None, 7
 
 
 def test_it_moves_where_the_test_accepts(monkeypatch):
@@ -145,8 +145,10 @@ def test_an_undefined_density_ends_the_chain_or_is_out_of_reach(settings, monkey
     booked = PRIOR | ({} if asked else {DECISIONS: 1})
     made = Made(monkeypatch, **settings)
     assert made.status == FAILED and made.state.theta[0] == 1.0 and made.counts == booked and made.settled == []
-    made = Made(monkeypatch, reach=True, **settings)
-    assert made.says(0, 1.0, -2.0, 0.0) and made.counts == booked | {OUT_OF_REACH: 1}
+    made = Made(monkeypatch, looks=2, **settings)
+    read = {TOUCHED: made.counts[TOUCHED], EVALUATIONS: made.counts[EVALUATIONS]}
+    assert made.says(0, 1.0, -2.0, 0.0) and made.counts == booked | {OUT_OF_REACH: 1} | read
+    assert read == {TOUCHED: 3 + 7, EVALUATIONS: 3 + 2 * (3 + 7)}  # the prior reads 3 rows
     assert len(made.asked) == asked
 
 
@@ -159,7 +161,7 @@ def test_without_a_ratio_no_prior_is_read(monkeypatch):
     made = Made(monkeypatch, (1, 0.0), uses_ratio=False, log_prior=math.nan)
     assert made.says(1, 5.0, 0.0, 1.0) and made.counts == {}
     assert made.asked == [("evidence", -0.7, 2.25, "test")]
-    assert Made(monkeypatch, (-1, 0.0), uses_ratio=False, reach=True).status == FAILED
+    assert Made(monkeypatch, (-1, 0.0), uses_ratio=False, looks=2).status == FAILED
 
 
 def test_what_a_part_leaves_out_has_a_default():
@@ -231,10 +233,12 @@ def test_what_a_start_evaluates(test, size, evaluations, at_both):
 
 
 @pytest.mark.recompiles
-@pytest.mark.parametrize("test", [amc.ExactTest(), TTEST, amc.AlwaysAccept()], ids=lambda test: type(test).__name__)
+@pytest.mark.parametrize(
+    "test", [amc.ExactTest(), TTEST, amc.acceptance.AlwaysAccept()], ids=lambda test: type(test).__name__
+)
 def test_records_are_those_of_the_test(test):
     program = amc.MetropolisHastings(WALK, test).build(logistic(), audit_every=7)
-    audited, asks = isinstance(test, amc.SequentialTTest), not isinstance(test, amc.AlwaysAccept)
+    audited, asks = isinstance(test, amc.SequentialTTest), not isinstance(test, amc.acceptance.AlwaysAccept)
     assert program.audit_probability == (1.0 / 7.0 if audited else 0.0)
     assert program.attrs.get("audit_every") == (7 if audited else None)
     assert {name in program.count_names for name in AUDIT_COUNTS} == {audited}
@@ -255,7 +259,7 @@ def test_audits_tune_nothing():
 @pytest.mark.recompiles
 def test_audits_propose_as_a_tested_step_does():
     """A step that nobody tests need not know its q ratio; audits do, however long the untested part of the chain."""
-    test = amc.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
+    test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
     program = amc.MetropolisHastings(WALK, test).build(logistic())
     assert program.auditor_of({}, np.zeros((1, 3)), np.random.default_rng(0)).state.test.untested[0] <= 0
 

@@ -16,7 +16,7 @@ from tests import pdmp as book
 from tests.models import logistic, normal_mean
 from tests.planting import plain
 
-SAMPLERS = [amc.ZigZag, amc.BouncyParticle]
+SAMPLERS = [amc.samplers.ZigZag, amc.samplers.BouncyParticle]
 
 
 def log_poisson(eta, y):
@@ -45,9 +45,9 @@ def fit_of(dim):
         (normal_mean, "needs a generalised linear model"),
         (lambda: amc.ControlVariate(logistic()), "give the plain target and not an expansion"),
         (lambda: logistic(dim=1, prior=flat), "a prior given as a function"),
-        (lambda: amc.GLMTarget(log_poisson, np.ones((4, 1)), np.arange(4.0)), "those of .* are differences"),
+        (lambda: amc.targets.GLMTarget(log_poisson, np.ones((4, 1)), np.arange(4.0)), "those of .* are differences"),
         (
-            lambda: amc.GLMTarget(
+            lambda: amc.targets.GLMTarget(
                 log_poisson, np.ones((4, 1)), np.arange(4.0), derivatives_eta=poisson_derivatives
             ),
             "slope_bound=, second_derivative_bound= or third_derivative_bound=",
@@ -63,10 +63,10 @@ def test_targets_without_what_is_needed_are_refused(sampler, make, match):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: amc.ZigZag(np.eye(2)), "must be a normal approximation"),
-        (lambda: amc.ZigZag(fit_of(1), spacing=0.0), "spacing must be positive and finite, found 0.0"),
-        (lambda: amc.ZigZag(fit_of(1), spacing=np.inf), "spacing must be positive and finite, found inf"),
-        (lambda: amc.BouncyParticle(fit_of(1), refresh_rate=0.0), "refresh_rate must be positive"),
+        (lambda: amc.samplers.ZigZag(np.eye(2)), "must be a normal approximation"),
+        (lambda: amc.samplers.ZigZag(fit_of(1), spacing=0.0), "spacing must be positive and finite, found 0.0"),
+        (lambda: amc.samplers.ZigZag(fit_of(1), spacing=np.inf), "spacing must be positive and finite, found inf"),
+        (lambda: amc.samplers.BouncyParticle(fit_of(1), refresh_rate=0.0), "refresh_rate must be positive"),
     ],
 )
 def test_settings_out_of_range_are_refused(make, match):

@@ -16,7 +16,9 @@ TEST = amc.SequentialTTest(0.1, 3)
 
 
 def realised(contexts=CONTEXTS, sites=SITES, test=TEST, **settings):
-    return amc.realised_conditional(FIELD, test, contexts, sites, **{"random_seed": 1, "replications": 20} | settings)
+    return amc.samplers.realised_conditional(
+        FIELD, test, contexts, sites, **{"random_seed": 1, "replications": 20} | settings
+    )
 
 
 def changed(entry):
@@ -77,7 +79,7 @@ def test_the_log_odds_are_those_of_all_states():
 
 @pytest.mark.recompiles
 def test_a_temperature_divides_the_terms():
-    cold, hot = (realised(test=amc.MinibatchBarker(batch_size=3, temperature=t)) for t in (1.0, 4.0))
+    cold, hot = (realised(test=amc.acceptance.MinibatchBarker(batch_size=3, temperature=t)) for t in (1.0, 4.0))
     np.testing.assert_allclose(hot["log_odds"], cold["log_odds"] / 4.0, rtol=1e-12)
     np.testing.assert_allclose(hot["tau"], cold["tau"] / 4.0, rtol=1e-12)
 

@@ -19,33 +19,33 @@ from tests.unit.targets.test_mrf import mixed
 @pytest.mark.parametrize(
     "test",
     [
-        amc.PoissonTest(),
-        amc.DelayedAcceptance(amc.ExactTest()),
-        amc.MinibatchBarker(),
+        amc.acceptance.PoissonTest(),
+        amc.acceptance.DelayedAcceptance(amc.ExactTest()),
+        amc.acceptance.MinibatchBarker(),
         amc.ExactTest("barker"),
-        amc.AlwaysAccept(),
-        amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4)),
+        amc.acceptance.AlwaysAccept(),
+        amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4)),
         3,
     ],
     ids=repr,
 )
 def test_tests_that_do_more_than_compare_are_refused(test):
     with pytest.raises(IncompatibleError, match="test must compare the log ratio with the threshold"):
-        amc.SliceSampler(amc.Slice(0.1), test)
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.1), test)
 
 
 def test_other_roles_are_refused():
     with pytest.raises(IncompatibleError, match="move must be a Slice"):
-        amc.SliceSampler(amc.RandomWalk(0.1))
+        amc.samplers.SliceSampler(amc.RandomWalk(0.1))
     with pytest.raises(IncompatibleError, match="has discrete states; use Gibbs"):
-        amc.SliceSampler(amc.Slice(0.1)).build(mixed())
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.1)).build(mixed())
     with pytest.raises(IncompatibleError, match="the target has 3 parameters, 2 widths were given"):
-        amc.SliceSampler(amc.Slice([0.1, 0.2])).build(logistic())
+        amc.samplers.SliceSampler(amc.samplers.Slice([0.1, 0.2])).build(logistic())
     for width in (0.0, [1.0, -1.0], [[1.0]], np.inf):
         with pytest.raises(InvalidInputError, match="width must be a positive number or a vector of them"):
-            amc.Slice(width)
+            amc.samplers.Slice(width)
     with pytest.raises(InvalidInputError, match='directions must be "sphere" or "coordinates"'):
-        amc.Slice(0.1, directions="axes")
+        amc.samplers.Slice(0.1, directions="axes")
 
 
 def half_line(theta):
@@ -88,13 +88,16 @@ def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted,
     [(amc.SequentialTTest(0.2, 20), None), pytest.param(amc.ExactTest(), "auto", marks=pytest.mark.recompiles)],
 )
 def test_no_audits_where_none_were_asked_for_or_needed(test, audit_every):
-    assert amc.SliceSampler(amc.Slice(0.5), test).build(logistic(), audit_every=audit_every).audits is None
+    assert (
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.5), test).build(logistic(), audit_every=audit_every).audits
+        is None
+    )
 
 
 @pytest.mark.recompiles
 class TestChains:
     def test_every_comparison_can_be_audited(self):
-        sampler = amc.SliceSampler(amc.Slice(0.5), amc.SequentialTTest(0.2, 20))
+        sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.5), amc.SequentialTTest(0.2, 20))
         settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
         stats = amc.sample(logistic(), sampler, audit_every=1, **settings).sample_stats
         np.testing.assert_array_equal(stats["decisions_audited"], stats["decisions_made"])
@@ -102,7 +105,7 @@ class TestChains:
         assert 0 < int(stats["wrong_decisions"].sum()) < 0.3 * int(stats["decisions_made"].sum())
 
     def test_audits_by_time_look_at_its_draws(self):
-        sampler = amc.SliceSampler(amc.Slice(0.5), amc.SequentialTTest(0.05, 100))
+        sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.5), amc.SequentialTTest(0.05, 100))
         settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
         stats = amc.sample(logistic(), sampler, **settings).sample_stats
         assert np.isfinite(stats["audited_log_ratio"]).any()
@@ -110,7 +113,9 @@ class TestChains:
     def test_points_outside_the_support_are_outside_the_slice(self):
         target = logistic(prior=half_line)
         settings = {"draws": 200, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
-        trace = amc.sample(target, amc.SliceSampler(amc.Slice(5.0)), initvals=np.array([0.3, 0.0, 0.0]), **settings)
+        trace = amc.sample(
+            target, amc.samplers.SliceSampler(amc.samplers.Slice(5.0)), initvals=np.array([0.3, 0.0, 0.0]), **settings
+        )
         assert float(trace.posterior["beta"][..., 0].min()) > 0.0
         touched = trace.sample_stats["datapoints_touched"]
         assert int(touched.sum()) < 300 * int(trace.sample_stats["decisions_made"].sum())

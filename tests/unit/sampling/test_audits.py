@@ -168,9 +168,11 @@ SAMPLERS = {
     "blocks": amc.MetropolisHastings(WALK, amc.SequentialTTest(0.1, 50, order="blocks")),
     "MALA": amc.MetropolisHastings(amc.Langevin(0.02), amc.SequentialTTest(0.1, 50, tol=0.1)),
     "tuned": amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), amc.SequentialTTest(0.1, 50)),
-    "Barker": amc.MetropolisHastings(WALK, amc.MinibatchBarker(batch_size=50)),
-    "epochs": amc.MetropolisHastings(WALK, amc.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(0.1, 50))),
-    "SGLD": amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), amc.AlwaysAccept()),
+    "Barker": amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(batch_size=50)),
+    "epochs": amc.MetropolisHastings(
+        WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(0.1, 50))
+    ),
+    "SGLD": amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), amc.acceptance.AlwaysAccept()),
 }
 QUICK = ("t-test",)  # the others cost seconds of compilation each
 

@@ -110,7 +110,7 @@ class TestMode:
             find_mode(target())
 
     def test_a_flat_user_posterior_is_refused(self):
-        target = amc.Target(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.zeros(3), n_obs=3, dim=1)
+        target = amc.FunctionTarget(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.zeros(3), n_obs=3, dim=1)
         with pytest.raises(InvalidInputError, match="is flat or bends up"):
             find_mode(target)
 
@@ -124,7 +124,7 @@ class TestMode:
             return 0.0 if theta[0] > 5.0 else -math.inf
 
         with pytest.raises(NotFiniteError, match="give another start"):
-            find_mode(amc.Target(lambda theta, data, i: -theta[0], inside, data=np.zeros(3), n_obs=3, dim=1))
+            find_mode(amc.FunctionTarget(lambda theta, data, i: -theta[0], inside, data=np.zeros(3), n_obs=3, dim=1))
 
     def test_a_start_far_off_finds_the_same_mode(self):
         target = logistic(200)
@@ -187,7 +187,7 @@ class TestControlVariate:
 
     def test_an_array_with_as_many_rows_as_data_is_not_shuffled(self):
         """Three data, three parameters: theta_hat has the length of the data, and must stay as it is."""
-        target = amc.Target(
+        target = amc.FunctionTarget(
             lambda theta, data, i: -0.5 * (data[0][i] - theta[i]) ** 4 - 0.5 * theta[i] ** 2,
             lambda theta: -0.5 * np.sum(theta**2), data=np.array([0.5, -1.0, 2.0]), n_obs=3, dim=3,
         )  # fmt: skip
@@ -267,7 +267,8 @@ class TestGates:
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
         exact = [
-            {**WALK, "test": test.to_dict()} for test in (SequentialTTest(0.0, 64), ExactTest(), amc.PoissonTest())
+            {**WALK, "test": test.to_dict()}
+            for test in (SequentialTTest(0.0, 64), ExactTest(), amc.acceptance.PoissonTest())
         ]
         assert all(fired({**PILOT, **READS_MOST}, settings) == [] for settings in exact)
         assert fired({**PILOT, **READS_MOST, "why_not_invariant": ""}, TESTED) == []  # the run knows best
@@ -291,7 +292,7 @@ class TestGates:
 
 def test_a_prior_undefined_beyond_its_support_is_told_without_a_warning():
     """There inf - inf is no news: a search for a mode comes by and goes back."""
-    target = amc.Target(
+    target = amc.FunctionTarget(
         lambda theta, data, i: -0.5 * theta[0] ** 2,
         lambda theta: 0.0 if theta[0] < 1.0 else -np.inf,
         data=np.zeros(1),
@@ -316,7 +317,7 @@ def test_the_prior_hessian_of_a_hierarchy_is_that_of_its_formula(few, monkeypatc
         out[0] += np.sum(theta[1:] ** 2) * np.exp(-2.0 * theta[0]) - (theta.size - 1)
         out[1:] -= theta[1:] * np.exp(-2.0 * theta[0])
 
-    target = amc.Target(
+    target = amc.FunctionTarget(
         lambda theta, data, i: 0.0, logprior, data=np.zeros(1), n_obs=1, dim=4, grad_logprior=grad_logprior
     )
     theta = np.array([0.3, 0.5, -0.2, 0.1])

@@ -27,7 +27,7 @@ def poisson(eta, y):
 TARGETS = {
     "logistic": lambda: amc.targets.LogisticRegression(X, Y),
     "float32": lambda: amc.targets.LogisticRegression(X.astype(np.float32), Y),
-    "counts": lambda: amc.GLMTarget(poisson, X, np.round(np.exp(X @ THETA))),
+    "counts": lambda: amc.targets.GLMTarget(poisson, X, np.round(np.exp(X @ THETA))),
 }
 
 
@@ -81,9 +81,12 @@ def test_rows_that_hardly_repeat_stay_rows():
     assert compressed(alone) is alone
 
 
-@pytest.mark.parametrize("make", [amc.BernsteinTest, amc.PoissonTest, amc.TunaTest, amc.FactorizedTest])
+@pytest.mark.parametrize(
+    "make",
+    [amc.acceptance.BernsteinTest, amc.acceptance.PoissonTest, amc.acceptance.TunaTest, amc.acceptance.FactorizedTest],
+)
 def test_bounds_of_rows_are_none_of_weighted_terms(make):
-    settings = {amc.BernsteinTest: (0.1, 20), amc.TunaTest: (0.01,)}.get(make, ())
+    settings = {amc.acceptance.BernsteinTest: (0.1, 20), amc.acceptance.TunaTest: (0.01,)}.get(make, ())
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), make(*settings))
     with pytest.raises(IncompatibleError, match="does not bound its terms"):
         amc.sample(compressed(TARGETS["logistic"]()), sampler, draws=2, tune=0, chains=1, progressbar=False)

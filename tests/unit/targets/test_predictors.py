@@ -40,7 +40,7 @@ def derivatives(mu, log_sigma, y):
 
 
 def every_kind(**settings):
-    return amc.PredictorTarget(
+    return amc.targets.PredictorTarget(
         normal, EVERY_KIND, Y, offsets={"mu": OFFSET}, derivatives=derivatives, prior_scale=2.0, **settings
     )
 
@@ -93,30 +93,31 @@ TABLE = pd.DataFrame(X[:, :2], columns=["slope", "height"])
     ids=["categories", "weighted categories", "frame", "source", "array", "column"],
 )
 def test_entries_are_called_as_the_design_calls_them(design, labels):
-    variables = amc.PredictorTarget(log_bernoulli, {"eta": {"b": design}}, Y > 0).variables
+    variables = amc.targets.PredictorTarget(log_bernoulli, {"eta": {"b": design}}, Y > 0).variables
     assert variables.coords == ({} if labels is None else {"b_dim_0": list(labels)})
     assert variables.dims == ({} if labels is None else {"b": ("b_dim_0",)})
 
 
 def test_names_of_the_users_and_of_two_designs_at_odds():
     named = {"dims": {"b": ("kind",)}, "coords": {"kind": [7, 8, 9]}}
-    assert amc.PredictorTarget(log_bernoulli, {"eta": {"b": SOIL}}, Y > 0, **named).variables.coords == {
+    assert amc.targets.PredictorTarget(log_bernoulli, {"eta": {"b": SOIL}}, Y > 0, **named).variables.coords == {
         "kind": [7, 8, 9]
     }
     other = TABLE.rename(columns={"slope": "width"})
     both = {"mu": {"b": TABLE}, "log_sigma": {"b": other}}
-    assert amc.PredictorTarget(normal, both, Y).variables.coords == {}
+    assert amc.targets.PredictorTarget(normal, both, Y).variables.coords == {}
 
 
 def test_codes_of_categories_are_those_of_pandas():
     labelled, plain = (
-        amc.PredictorTarget(log_bernoulli, {"eta": {"b": given}}, Y > 0) for given in (SOIL, np.asarray(GROUP % 3))
+        amc.targets.PredictorTarget(log_bernoulli, {"eta": {"b": given}}, Y > 0)
+        for given in (SOIL, np.asarray(GROUP % 3))
     )
     assert labelled.content_hash() == plain.content_hash()
     missing = SOIL.copy()
     missing[3] = None
     with pytest.raises(InvalidInputError, match="smallest -1"):
-        amc.PredictorTarget(log_bernoulli, {"eta": {"b": missing}}, Y > 0)
+        amc.targets.PredictorTarget(log_bernoulli, {"eta": {"b": missing}}, Y > 0)
 
 
 def test_terms_of_any_rows_are_those_of_a_full_design():
@@ -129,7 +130,9 @@ def test_terms_of_any_rows_are_those_of_a_full_design():
 
 def test_equal_columns_are_stored_once():
     """And an array that is the only one of a design is not copied."""
-    shared = amc.PredictorTarget(normal, {"mu": {"beta": X}, "log_sigma": {"gamma": X}}, Y, derivatives=derivatives)
+    shared = amc.targets.PredictorTarget(
+        normal, {"mu": {"beta": X}, "log_sigma": {"gamma": X}}, Y, derivatives=derivatives
+    )
     assert shared.design.X.shape == (N, 3) and np.shares_memory(shared.design.X, X)
     assert shared.design.arrays[1].shape == (N, 0)
 
@@ -161,7 +164,7 @@ def test_an_expansion_takes_one_pass_and_is_that_of_differences():
 
 
 def test_differences_do_for_derivatives():
-    plain = amc.PredictorTarget(normal, EVERY_KIND, Y, offsets={"mu": OFFSET}, prior_scale=2.0)
+    plain = amc.targets.PredictorTarget(normal, EVERY_KIND, Y, offsets={"mu": OFFSET}, prior_scale=2.0)
     here, there = Posterior(plain).expansion.at(THETA), Posterior(TARGET).expansion.at(THETA)
     np.testing.assert_allclose(here.gradient, there.gradient, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(here.hessian, there.hessian, rtol=1e-5, atol=1e-5)
@@ -215,8 +218,8 @@ def test_one_dense_predictor_is_a_generalised_linear_model():
         return y - math.exp(eta), -math.exp(eta)
 
     counts = rng.poisson(1.0, N).astype(float)
-    several = amc.PredictorTarget(poisson, {"eta": {"beta": X}}, counts, derivatives=of_poisson)
-    one = amc.GLMTarget(poisson, X, counts, derivatives_eta=of_poisson)
+    several = amc.targets.PredictorTarget(poisson, {"eta": {"beta": X}}, counts, derivatives=of_poisson)
+    one = amc.targets.GLMTarget(poisson, X, counts, derivatives_eta=of_poisson)
     theta = 0.3 * np.ones(3)
     np.testing.assert_allclose(terms(several, theta), terms(one, theta), rtol=1e-13)
     expansions = PredictorExpansion(several), LinearExpansion(one)
@@ -260,14 +263,14 @@ def test_leverages_are_those_of_a_full_design():
 def test_what_does_not_fit_is_refused_by_name(arguments, match):
     given = {"loglik": normal, "predictors": EVERY_KIND, "y": Y, **arguments}
     with pytest.raises(InvalidInputError, match=match):
-        amc.PredictorTarget(**given)
+        amc.targets.PredictorTarget(**given)
 
 
 def test_wrong_derivatives_are_found():
     def wrong(mu, log_sigma, y):
         return 0.0, 0.0, -1.0, 0.0, -1.0
 
-    target = amc.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
+    target = amc.targets.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
     with pytest.raises(InvalidInputError, match="derivatives at datum 0 disagrees with finite differences"):
         target.compile_gradient()
 

@@ -83,8 +83,8 @@ def test_a_glm_of_a_table_is_the_same_model(table, y, rng):
         return -0.5 * (y - eta) ** 2
 
     theta = rng.normal(size=6)
-    found = terms_and_gradient(amc.GLMTarget(loglik, table, y, intercept=True), theta)
-    expected = terms_and_gradient(amc.GLMTarget(loglik, indicators(table), y), theta)
+    found = terms_and_gradient(amc.targets.GLMTarget(loglik, table, y, intercept=True), theta)
+    expected = terms_and_gradient(amc.targets.GLMTarget(loglik, indicators(table), y), theta)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
@@ -125,7 +125,7 @@ def test_rows_that_are_missing_and_columns_of_one_level_are_refused(table, y):
     with pytest.raises(InvalidInputError, match="coef_names is for arrays"):
         amc.targets.LogisticRegression(table, y, coef_names=["a", "b", "c", "d"])
     with pytest.raises(InvalidInputError, match="slope_bound"):
-        amc.GLMTarget(lambda eta, y: -((y - eta) ** 2), table, y, slope_bound=1.0)
+        amc.targets.GLMTarget(lambda eta, y: -((y - eta) ** 2), table, y, slope_bound=1.0)
     with pytest.raises(InvalidInputError, match="'beta' is the name of the slopes"):
         amc.targets.LogisticRegression(table.rename(columns={"kind": "beta"}), y)
 

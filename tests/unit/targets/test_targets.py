@@ -11,7 +11,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import Target as TargetProtocol
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets import GLMTarget, LogisticRegression, Target
+from approxmcmc.targets import FunctionTarget, GLMTarget, LogisticRegression
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 
 rng = np.random.default_rng(0)
@@ -122,7 +122,7 @@ class TestUserTarget:
     def test_names_shapes_and_labels(self):
         def shapes(**settings):
             arguments = {**ROWS, "dim": 3} | settings
-            return dict(Target(lambda t, d, i: 0.0, lambda t: 0.0, **arguments).variables.shapes)
+            return dict(FunctionTarget(lambda t, d, i: 0.0, lambda t: 0.0, **arguments).variables.shapes)
 
         assert shapes() == {"theta": (3,)}
         assert shapes(dim=1) == {"theta": (1,)}
@@ -138,12 +138,12 @@ class TestUserTarget:
             x, table = data
             return x[i] * table[1, 2] * theta[0]
 
-        target = Target(loglik, normal_logprior, data=(np.arange(5.0), np.full((2, 3), 7.0)), n_obs=5, dim=1)
+        target = FunctionTarget(loglik, normal_logprior, data=(np.arange(5.0), np.full((2, 3), 7.0)), n_obs=5, dim=1)
         np.testing.assert_allclose(terms(target, [1.0]), 7.0 * np.arange(5.0))
 
     def test_data_without_n_obs_rows(self):
         with pytest.raises(InvalidInputError, match=r"no array in data has n_obs = 7 rows, found shapes \[\(5,\)\]"):
-            Target(normal_loglik, normal_logprior, data=np.arange(5.0), n_obs=7, dim=1)
+            FunctionTarget(normal_loglik, normal_logprior, data=np.arange(5.0), n_obs=7, dim=1)
 
     def test_an_error_in_plain_python_is_told(self):
         def loglik(theta, data, i):
@@ -152,7 +152,7 @@ class TestUserTarget:
         with pytest.raises(
             CompilationError, match=r"loglik fails in plain Python with IndexError.*\n.*loglik\(theta, data, i\)"
         ):
-            Target(loglik, normal_logprior, **ROWS)
+            FunctionTarget(loglik, normal_logprior, **ROWS)
 
     @pytest.mark.needs_jit
     def test_a_function_that_does_not_compile_is_told_with_its_signature(self):
@@ -162,7 +162,7 @@ class TestUserTarget:
         with pytest.raises(
             CompilationError, match=r"loglik does not compile(.|\n)*expected signature: loglik\(theta, data, i\)"
         ):
-            Target(loglik, normal_logprior, **ROWS)
+            FunctionTarget(loglik, normal_logprior, **ROWS)
 
     @pytest.mark.needs_jit
     def test_a_prior_that_does_not_compile_is_told(self):
@@ -170,26 +170,26 @@ class TestUserTarget:
             return sum({str(t): t for t in theta}.values())
 
         with pytest.raises(CompilationError, match="logprior"):
-            Target(normal_loglik, prior, **ROWS)
+            FunctionTarget(normal_loglik, prior, **ROWS)
 
     def test_a_row_instead_of_a_number_is_told(self):
         def loglik(theta, data, i):
             return data[0][i] * theta
 
         with pytest.raises(CompilationError, match=r"must return one float, found ndarray of shape \(1,\)"):
-            Target(loglik, normal_logprior, **ROWS)
+            FunctionTarget(loglik, normal_logprior, **ROWS)
 
     def test_builtins_are_refused(self):
         with pytest.raises(InvalidInputError, match="plain Python function"):
-            Target(math.exp, normal_logprior, **ROWS)
+            FunctionTarget(math.exp, normal_logprior, **ROWS)
 
     @pytest.mark.parametrize("bad", [{"n_obs": 0}, {"dim": 0}, {"dim": 1.5}, {"initial_point": [0.0, 1.0]}])
     def test_bad_sizes(self, bad):
         with pytest.raises(InvalidInputError):
-            Target(normal_loglik, normal_logprior, **(ROWS | bad))
+            FunctionTarget(normal_loglik, normal_logprior, **(ROWS | bad))
 
     def test_the_pymc_twin_is_the_users(self):
-        assert Target(normal_loglik, normal_logprior, **ROWS, pymc_model=lambda: "model").to_pymc() == "model"
+        assert FunctionTarget(normal_loglik, normal_logprior, **ROWS, pymc_model=lambda: "model").to_pymc() == "model"
         with pytest.raises(IncompatibleError, match="pymc_model="):
             normal_mean().to_pymc()
 
@@ -197,4 +197,4 @@ class TestUserTarget:
     def test_a_decorated_function_is_taken_undecorated(self):
         from numba import njit
 
-        assert terms(Target(njit(normal_loglik), njit(normal_logprior), **ROWS), [1.0])[1] == 0.0
+        assert terms(FunctionTarget(njit(normal_loglik), njit(normal_logprior), **ROWS), [1.0])[1] == 0.0
