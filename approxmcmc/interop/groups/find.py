@@ -8,7 +8,6 @@ from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
-
 FEW_GROUPS, MANY_ROWS = 20, 100  # of each: effects that many rows know well are parameters like others, and rows a term
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Add, Exp, Identity, Log, Mul, Neg, Reciprocal, Sub, TrueDiv
+from pytensor.scalar.basic import Add, Exp, Identity, Log, Mul, Reciprocal, Sub, TrueDiv
 from pytensor.scalar.math import Erf, Erfc, Sigmoid
 from pytensor.tensor.elemwise import Elemwise
 

@@ -1,7 +1,5 @@
 """A normal hierarchy of a PyMC model, with its effects integrated out in closed form."""
 
-from typing import Any
-
 import numpy as np
 
 from approxmcmc.interop.groups.candidates import GroupEffects

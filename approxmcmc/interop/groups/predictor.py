@@ -145,6 +145,7 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
         raise NotGroupsError("the scale of the noise is not positive")
     return errors, None if monomial == CONSTANT else tuple(f - n_effects for f in monomial)
 
+
 def labels_of_rows(effects: GroupEffects) -> np.ndarray:
     """Return the group of each row; a row without one is a group of its own."""
     labels, alone = effects.rows.copy(), effects.rows == FREE

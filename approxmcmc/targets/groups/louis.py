@@ -33,6 +33,36 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
                 out[j, k] += weight[m] * (s[m, j] - mean[j]) * (s[m, k] - mean[k])
 
 
+@compiled
+def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, score: np.ndarray) -> None:
+    """Add the slope of a row in eta to that in (beta, L), at the effects u."""
+    p, K = W.shape[2] - q, u.shape[0]
+    for j in range(p):
+        score[j] += slope * W[0, i, q + j]
+    for j in range(q):
+        for k in range(K):
+            score[p + j * K + k] += slope * u[k] * W[0, i, j]
+
+
+@compiled
+def add_bends(
+    zeroth: float, first: np.ndarray, second: np.ndarray, W: np.ndarray, i: int, q: int, hessian: np.ndarray
+) -> None:
+    """Add the second derivatives of a row, given the means of that in eta times 1, u and uu'."""
+    p, K = W.shape[2] - q, first.shape[0]
+    for j in range(p):
+        for n in range(j, p):
+            hessian[j, n] += zeroth * W[0, i, q + j] * W[0, i, q + n]
+        for n in range(q):
+            for k in range(K):
+                hessian[j, p + n * K + k] += first[k] * W[0, i, q + j] * W[0, i, n]
+    for j in range(q):
+        for n in range(q):
+            for k in range(K):
+                for o in range(K):
+                    hessian[p + j * K + k, p + n * K + o] += second[k, o] * W[0, i, j] * W[0, i, n]
+
+
 def make_expand(
     q: int,
     K: int,
@@ -58,7 +88,7 @@ def make_expand(
         bends: np.ndarray,
     ) -> None:
         W, responses, spans, _, rule, _ = data
-        p, last, n_nodes = W.shape[2] - q, phi.shape[0] - 1, rule.shape[1]
+        last, n_nodes = phi.shape[0] - 1, rule.shape[1]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
         eta, a, u, weight, first = space[0], space[1], space[2], space[3], space[5]
         s, second = np.empty((n_nodes, phi.shape[0])), np.empty((K, K))
@@ -79,11 +109,7 @@ def make_expand(
                     for k in range(K):
                         x += a[i - spans[g, 0], k] * u[m, k]
                     slope, bend = derivatives(x, y, size, shape)
-                    for j in range(p):
-                        s[m, j] += slope * W[0, i, q + j]
-                    for j in range(q):
-                        for k in range(K):
-                            s[m, p + j * K + k] += slope * u[m, k] * W[0, i, j]
+                    add_score(slope, W, i, q, u[m], s[m])
                     if has_shape:
                         s[m, last] += in_row + in_shape(x, y, size, shape)
                     bend *= weight[m]
@@ -92,17 +118,7 @@ def make_expand(
                         first[k] += bend * u[m, k]
                         for n in range(K):
                             second[k, n] += bend * u[m, k] * u[m, n]
-                for j in range(p):
-                    for n in range(j, p):
-                        hessian[j, n] += zeroth * W[0, i, q + j] * W[0, i, q + n]
-                    for n in range(q):
-                        for k in range(K):
-                            hessian[j, p + n * K + k] += first[k] * W[0, i, q + j] * W[0, i, n]
-                for j in range(q):
-                    for n in range(q):
-                        for k in range(K):
-                            for o in range(K):
-                                hessian[p + j * K + k, p + n * K + o] += second[k, o] * W[0, i, j] * W[0, i, n]
+                add_bends(zeroth, first, second, W, i, q, hessian)
             values[place - lo] = value
             add_covariance(s, weight, slopes[place - lo], hessian)
 

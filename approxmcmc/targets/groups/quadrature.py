@@ -1,7 +1,7 @@
 r"""A group's integral over its effects by Gauss-Hermite quadrature around the mode of the integrand.
 
 .. math:: \ell_g(\beta, L) = \log \int \phi(u) \prod_i p(y_i \mid x_i' \beta + z_i' L u)\, du
-          \approx \log \sum_m w_m\, e^{|h_m|^2}\, |\sqrt 2 C^{-1}|\, \phi(u_m) \prod_i p(y_i \mid x_i' \beta + z_i' L u_m),
+          \approx \log \sum_m w_m\, e^{|h_m|^2}\, |\sqrt 2 C^{-1}|\, \phi(u_m) \prod_i p(y_i \mid u_m),
 
 :math:`u_m = \hat u + \sqrt 2 C^{-T} h_m`, CC' minus the second derivative of the log integrand (Liu and Pierce 1994;
 Pinheiro and Bates 1995); the h_m are a product of rules where a group has several effects. Mode and C move with theta:

@@ -225,9 +225,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
     def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return draws of u given the rows; shape (thetas, groups, K)."""
         sizes, newton = (self.n_columns, self.n_effects, self.family.has_shape), self._newton()
-        along = closure(
-            make_along, self.family.term, self.family.derivatives, self.n_effects, fastmath=BATCH_FASTMATH
-        )
+        along = closure(make_along, self.family.term, self.family.derivatives, self.n_effects, fastmath=BATCH_FASTMATH)
         draw = closure(make_draw, along, fastmath=BATCH_FASTMATH)
         phis, core = np.ascontiguousarray(self.phis(thetas)), self.data[:CORE]
         out = np.empty((len(thetas), len(groups), self.n_effects))

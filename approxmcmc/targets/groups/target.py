@@ -222,5 +222,7 @@ def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
         fits = counted if family in ("poisson", "negative binomial") else counted & (y <= size)
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
-            raise InvalidInputError(f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {y[row]:g} in row {row}")
+            raise InvalidInputError(
+                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {y[row]:g} in row {row}"
+            )
     return size

@@ -67,9 +67,7 @@ WRITTEN = {
     "without some groups": lambda mu, s, x: mu + s * pm.Normal("z", dims="group")[GROUP % 9] + x,
     "a slope": lambda mu, s, x: mu + s * pm.Normal("z", dims="group")[GROUP] * x,
     "each row": lambda mu, s, x: mu + s * pm.Normal("z", shape=N) + x,
-    "crossed": lambda mu, s, x: (
-        centred(mu, s, x) + (pm.HalfNormal("s_other") * pm.Normal("other", shape=3))[OTHER]
-    ),
+    "crossed": lambda mu, s, x: centred(mu, s, x) + (pm.HalfNormal("s_other") * pm.Normal("other", shape=3))[OTHER],
     "scales by kind": lambda mu, s, x: (
         mu + x + (pm.HalfNormal("scales", shape=2)[[0, 1] * 6] * pm.Normal("z", dims="group"))[GROUP]
     ),
@@ -107,9 +105,7 @@ class ByGrid:
         inputs = {"mode": PYTHON, "on_unused_input": "ignore"}
         self.scales = pytensor.function(values, scales, **inputs)
         many = pt.matrix("effects")
-        self.densities = pytensor.function(
-            [*values, many], vectorize_graph([rows, prior], {value: many}), **inputs
-        )
+        self.densities = pytensor.function([*values, many], vectorize_graph([rows, prior], {value: many}), **inputs)
         others = [term.sum() for term in model.logp(vars=target.coordinates.free, sum=False)]
         self.prior = pytensor.function(values, sum(others), **inputs)
 
@@ -141,7 +137,8 @@ def check(model):
     for scale in (0.05, 0.7, 3.0):
         theta = target.center + 0.2 * points.normal(size=target.variables.size)
         theta[target.scale_coordinates] = scale
-        # Scales of .05 and 3 are far from the posterior, over which the error is stated: 1e-4 was the largest.
+        if scale == 3.0:  # far from the posterior, over which the error of the nodes is stated
+            target.set_rule(n_nodes=61)
         assert log_density(target, theta) == pytest.approx(exact(theta), abs=1e-3)
     return target
 
