@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.checkpoints.book import open_book, what_was_asked
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.diagnostics.latents import with_latents
@@ -16,7 +17,6 @@ from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.output.book import open_book, what_was_asked
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.samplers.importance import weighted_draws

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.audits.policy import audit_draws
 from approxmcmc.bounds.distance import (
     Distance,
     cells_of_states,
@@ -16,7 +17,6 @@ from approxmcmc.bounds.distance import (
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.sampling.assembly import assemble
-from approxmcmc.sampling.audits import audit_draws
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.progress import progress
 

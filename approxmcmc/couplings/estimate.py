@@ -22,7 +22,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.origin import check_origin
+from approxmcmc.output.reading import check_origin
 
 SECONDS = 10.0
 PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time

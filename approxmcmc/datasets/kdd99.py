@@ -11,8 +11,8 @@ import numpy as np
 
 from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardise, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset, checksum
-from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 

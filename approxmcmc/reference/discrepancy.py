@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.reference.stein import gradient_of, minibatch_scores, scores_of
 from approxmcmc.targets import laplace
 

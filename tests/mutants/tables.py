@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
 STORE = ROOT / "results" / "mutants"
-ROOMS = ("acceptance", "bounds", "proposals", "samplers")
+ROOMS = ("acceptance", "audits", "bounds", "proposals", "samplers")
 ALONE = ("diagnostics/risk.py", "surrogate/transition.py")
 ANY = "any module"
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
+from approxmcmc.audits.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, write_pair
-from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.targets.all_rows import AllRows
 
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
@@ -68,7 +68,7 @@ class TestedSteps(Auditor):
         refresh: Callable[[Any], None],
         state: Any,
         rng: np.random.Generator,
-        partition: Partition | None,
+        partition: Partition | None = None,
     ) -> None:
         self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
         self.refresh, self.partition = refresh, partition

@@ -1,0 +1,1 @@
+"""Checkpoints: when a run is written down, the tables of its file, and the book that knows what was asked for."""
