@@ -59,6 +59,18 @@ class FactorsGiven:
     def _graph(self) -> "GraphOfFactors":
         return GraphOfFactors(self._factors_given, self.coordinates)
 
+    @functools.cached_property
+    def _bound(self) -> dict[Any, Any]:
+        return {}
+
+    def _bind(self, make: Callable[..., Any], *parts: Any, signature: Any) -> Any:
+        """Compile a kernel: one around a graph once for this target, since none is kept on disk."""
+        if self.keeps_kernels:
+            return super()._bind(make, *parts, signature=signature)  # type: ignore[misc]
+        if (make, signature) not in self._bound:
+            self._bound[make, signature] = super()._bind(make, *parts, signature=signature)  # type: ignore[misc]
+        return self._bound[make, signature]
+
     def _factors(self) -> tuple[Any, Any]:
         return (factors_of, add_factor_slopes) if self.keeps_kernels else self._graph.parts
 

@@ -34,14 +34,14 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
 
 
 @compiled
-def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, score: np.ndarray) -> None:
-    """Add the slope of a row in eta to that in (beta, L), at the effects u."""
+def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, m: int, score: np.ndarray) -> None:
+    """Add the slope of a row in eta to that in (beta, L), at node m."""
     p, K = W.shape[2] - q, u.shape[0]
     for j in range(p):
         score[j] += slope * W[0, i, q + j]
     for j in range(q):
         for k in range(K):
-            score[p + j * K + k] += slope * u[k] * W[0, i, j]
+            score[p + j * K + k] += slope * u[k, m] * W[0, i, j]
 
 
 @compiled
@@ -107,17 +107,17 @@ def make_expand(
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
-                        x += a[i - spans[g, 0], k] * u[m, k]
+                        x += a[i - spans[g, 0], k] * u[k, m]
                     slope, bend = derivatives(x, y, size, shape)
-                    add_score(slope, W, i, q, u[m], s[m])
+                    add_score(slope, W, i, q, u, m, s[m])
                     if has_shape:
                         s[m, last] += in_row + in_shape(x, y, size, shape)
                     bend *= weight[m]
                     zeroth += bend
                     for k in range(K):
-                        first[k] += bend * u[m, k]
+                        first[k] += bend * u[k, m]
                         for n in range(K):
-                            second[k, n] += bend * u[m, k] * u[m, n]
+                            second[k, n] += bend * u[k, m] * u[n, m]
                 add_bends(zeroth, first, second, W, i, q, hessian)
             values[place - lo] = value
             add_covariance(s, weight, slopes[place - lo], hessian)

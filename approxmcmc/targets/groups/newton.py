@@ -64,7 +64,7 @@ def work_space(n: int, n_nodes: int, K: int) -> tuple[np.ndarray, ...]:
     return (
         np.empty(n),
         np.empty((n, K)),
-        np.empty((n_nodes, K)),
+        np.empty((K, n_nodes)),
         np.empty(n_nodes),
         np.empty(K),
         np.empty(K),

@@ -59,16 +59,18 @@ def make_nodes(
             for k in range(K):
                 step[k] = rule[0, m, k]
             solve_turned(C, step)
-            total = 0.0
+            weight[m] = base + rule[0, m, K]
             for k in range(K):
-                u[m, k] = mode[k] + step[k]
-                total -= 0.5 * u[m, k] * u[m, k]
-            for i in range(n):
+                u[k, m] = mode[k] + step[k]
+                weight[m] -= 0.5 * u[k, m] * u[k, m]
+        for i in range(n):  # nodes in the inner loop, which vectorises: most groups have few rows
+            y, size = responses[0, lo + i, 0], responses[0, lo + i, 1]
+            for m in range(rule.shape[1]):
                 x = eta[i]
                 for k in range(K):
-                    x += a[i, k] * u[m, k]
-                total += term(x, responses[0, lo + i, 0], responses[0, lo + i, 1], shape)
-            weight[m] = base + total + rule[0, m, K]
+                    x += a[i, k] * u[k, m]
+                weight[m] += term(x, y, size, shape)
+        for m in range(rule.shape[1]):
             best = max(best, weight[m])
         mass = 0.0
         for m in range(rule.shape[1]):
@@ -124,11 +126,11 @@ def make_add_gradient(
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
-                        x += a[i - spans[g, 0], k] * u[m, k]
+                        x += a[i - spans[g, 0], k] * u[k, m]
                     at_node = weight[m] * derivatives(x, y, size, shape)[0]
                     slope += at_node
                     for k in range(K):
-                        in_effect[k] += at_node * u[m, k]
+                        in_effect[k] += at_node * u[k, m]
                     if has_shape:
                         out[last] += weight[m] * in_shape(x, y, size, shape)
                 for j in range(p):

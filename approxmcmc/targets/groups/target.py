@@ -84,7 +84,7 @@ class GroupedTarget(QuadratureTerms):
     Guarantee: the terms are one function of theta, so that chains which are exact are exact for *it*. Its distance from
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), the latter with many Newton steps, from
     the centre to draws of the Laplace approximation widened by a half and to 3 standard deviations of sigma both ways.
-    K is doubled, up to 61, until that is below 0.01; errors of quadrature fall geometrically in K, so that the
+    K is doubled, up to 64, until that is below 0.01; errors of quadrature fall geometrically in K, so that the
     difference is the error of K. It is booked as ``setup_quadrature_nats``. Groups beyond 4000 are represented by as
     many at random, and two standard errors are added.
 
@@ -99,7 +99,7 @@ class GroupedTarget(QuadratureTerms):
     >>> shop = rng.integers(50, size=400)
     >>> y = rng.poisson(np.exp(1.0 + 0.5 * rng.normal(size=50)[shop]))
     >>> amc.targets.GroupedTarget(np.ones((400, 1)), y, shop, family="poisson")  # doctest: +SKIP
-    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 15 nodes)
+    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 16 nodes)
     """
 
     def __init__(

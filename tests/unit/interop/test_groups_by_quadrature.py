@@ -71,7 +71,7 @@ WRITTEN = {
     "scales by kind": lambda mu, s, x: (
         mu + x + (pm.HalfNormal("scales", shape=2)[[0, 1] * 6] * pm.Normal("z", dims="group"))[GROUP]
     ),
-    "a logarithm": lambda mu, s, x: mu + x + pt.exp(pm.Normal("log_t")) * s * pm.Normal("z", dims="group")[GROUP],
+    "a logarithm": lambda mu, s, x: mu + x + pt.exp(pm.Normal("log_t")) * pm.Normal("z", dims="group")[GROUP],
 }
 
 
@@ -138,7 +138,7 @@ def check(model):
         theta = target.center + 0.2 * points.normal(size=target.variables.size)
         theta[target.scale_coordinates] = scale
         if scale == 3.0:  # far from the posterior, over which the error of the nodes is stated
-            target.set_rule(n_nodes=61)
+            target.set_rule(n_nodes=64)
         assert log_density(target, theta) == pytest.approx(exact(theta), abs=1e-3)
     return target
 
@@ -157,7 +157,8 @@ def test_laws(law):
 @pytest.mark.parametrize("written", some(WRITTEN, ["centred", "each row", "crossed"]))
 def test_ways_to_write_it(written):
     target = check(hierarchy("poisson" if written == "each row" else "logit", written))
-    assert [v.name for v in target.coordinates.signed] == ["scales" if written == "scales by kind" else "s"]
+    signed = {"scales by kind": ["scales"], "a logarithm": []}.get(written, ["s"])
+    assert [v.name for v in target.coordinates.signed] == signed
 
 
 @pytest.mark.parametrize("law", some(["poisson", "logit"], ["poisson"]))
@@ -165,7 +166,9 @@ def test_entries_that_are_picked_after_the_link(law):
     check(moved_before_the_link(law))
 
 
-@pytest.mark.parametrize(("law", "written"), [("shape", "named"), ("logit", "a logarithm")])
+@pytest.mark.parametrize(
+    ("law", "written"), [("shape", "named"), pytest.param("logit", "a logarithm", marks=pytest.mark.recompiles)]
+)
 def test_derivatives_are_those_of_the_density(law, written):
     """Gradients by Fisher's identity, second derivatives by Louis', both pulled back to theta."""
     target = integrated(hierarchy(law, written))
@@ -194,7 +197,7 @@ def test_effects_come_back_under_the_models_names():
     posterior = trace.posterior
     assert posterior["z"].dims == posterior["b"].dims == ("chain", "draw", "group")
     np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
-    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (15 nodes, error ")
+    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (16 nodes, error ")
 
 
 def test_draws_of_effects_have_their_law():
@@ -249,7 +252,7 @@ def test_three_effects_of_a_group_are_refused_with_the_price():
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, pm.HalfNormal("s", shape=3), shape=(G, 3))
         bernoulli((b[GROUP] * np.column_stack([np.ones(N), X, X**2])).sum(axis=1))
-    with pytest.raises(NotGroupsError, match="3 effects of a group would take 729 nodes"):
+    with pytest.raises(NotGroupsError, match="3 effects of a group would take 512 nodes"):
         integrated(model)
 
 

@@ -218,7 +218,7 @@ def complete_part(target, theta):
     space = quadrature.work_space(10, target.n_nodes, 1)
     for g, (lo, hi) in enumerate(data[2]):
         value = target._nodes()(theta, data, g, space)
-        eta, z = data[0][0, lo:hi, 1:] @ theta[:3], space[2][:, 0].copy()
+        eta, z = data[0][0, lo:hi, 1:] @ theta[:3], space[2][0].copy()
         for k, w in enumerate(np.exp(space[3] - value)):
             y = data[1][0, lo:hi]
             bends = [family.derivatives(e + theta[3] * z[k], *one, 1.0)[1] for e, one in zip(eta, y, strict=True)]
