@@ -34,7 +34,7 @@ TUNE = 1000  # steps of a chain if the user gives no number
 
 
 class RunPlan(NamedTuple):
-    """What is run: the target in the form its sampler needs, all settings, and the report of the choice.
+    """A planned run: the target in the form its sampler needs, all settings, and the report of the choice.
 
     `content` is the hash of the target, computed once because it takes seconds on large data. `compiled_before`:
     seconds that this process had spent compiling before the run.

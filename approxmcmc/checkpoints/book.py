@@ -21,8 +21,7 @@ from approxmcmc.engine.checks import differences_of
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
-from approxmcmc.sampling.assembly import Settings
-from approxmcmc.sampling.initial import as_points
+from approxmcmc.sampling.assembly import Settings, as_points
 from approxmcmc.sampling.recorder import Snapshot
 
 

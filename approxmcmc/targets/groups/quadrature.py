@@ -102,8 +102,8 @@ def make_add_gradient(
 ) -> Callable[..., None]:
     """Return the kernel that adds the gradients of terms, by Fisher's identity.
 
-    The gradient is the mean of that of the complete data over the effects given the data. The motion of the nodes is
-    left out: an error of the order of the quadrature's.
+    It is the mean of the gradient of the complete data over the effects given the data. The derivatives of the nodes
+    are ignored: an error of the order of the quadrature's.
     """
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
