@@ -94,7 +94,7 @@ class GraphOfFactors:
 
 
 def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """Return what reads the factors."""
+    """Return the kernel that reads the factors."""
 
     def read(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
         return value(theta)[0]
@@ -103,7 +103,7 @@ def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def make_add(gradient: Callable[..., Any]) -> Callable[..., None]:
-    """Return what adds slopes in theta."""
+    """Return the kernel that adds slopes in theta."""
 
     def add(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
         found = gradient(theta, slopes)[0]

@@ -1,4 +1,4 @@
-"""A linear predictor with effects of groups, as two design matrices and what multiplies their columns.
+"""A linear predictor with effects of groups, as two design matrices and the factors of their columns.
 
 eta = offset + X beta + Z L u, where the entries of beta and L are sums of products of the model's parameters. Columns
 that are multiples of one another are one.
@@ -59,7 +59,7 @@ def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
 
 
 def law_of(variable: Any) -> tuple[Any, Any, Any]:
-    """Return location and scale of a normal variable, and what writes the share of u_k: a scale may be a triangle."""
+    """Return location and scale of a normal variable, and the writer of the share of u_k: a scale may be a triangle."""
     node = variable.owner
     location, scale = node.op.dist_params(node)
     if type(node.op).__name__ != "MvNormalRV":

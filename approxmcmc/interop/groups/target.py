@@ -82,7 +82,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Return the number of each effect of a group."""
+        """Return the coords of the effects of a group: their numbers."""
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:

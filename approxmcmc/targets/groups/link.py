@@ -1,4 +1,4 @@
-r"""From what a chain moves to the parameters of the groups: sums of products of factors.
+r"""Map the coordinates of a chain to the parameters of the groups: sums of products of factors.
 
 .. math:: \phi_j = \sum_{m \to j} \alpha_m \prod_{f \in m} a_f(\theta),
 
