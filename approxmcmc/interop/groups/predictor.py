@@ -10,6 +10,7 @@ import numpy as np
 
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Monomial, forms_of
+from approxmcmc.interop.groups.labels import FREE
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 
 Product = tuple[int, float, Monomial]  # the sum that it belongs to, its weight, its factors
@@ -143,3 +144,10 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
     if not (errors > 0.0).all():
         raise NotGroupsError("the scale of the noise is not positive")
     return errors, None if monomial == CONSTANT else tuple(f - n_effects for f in monomial)
+
+
+def labels_of_rows(effects: GroupEffects) -> np.ndarray:
+    """Return the group of each row; a row without one is a group of its own."""
+    labels, alone = effects.rows.copy(), effects.rows == FREE
+    labels[alone] = effects.n_groups + np.arange(alone.sum())
+    return labels
