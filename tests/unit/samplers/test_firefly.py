@@ -145,6 +145,7 @@ def bounded(slack, *, closed=0.0, above=()):
 
 
 class TestOwnBound:
+    @pytest.mark.recompiles
     def test_it_is_a_target_again(self):
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
@@ -182,6 +183,7 @@ class TestOwnBound:
             amc.sample(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)), initvals=np.array([0.5]), **settings)
 
 
+@pytest.mark.recompiles
 class TestCosts:
     """The likelihood writes every call into an array among the data: records must equal what it has counted."""
 

@@ -287,6 +287,7 @@ def test_a_term_that_is_nan_has_no_realised_conditional():
         amc.samplers.realised_conditional(with_a_nan(), test, [[1, 0, 1]], [1], replications=3, random_seed=1)
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("target", [field(), weather()], ids=["binary", "several states"])
 def test_metropolis_hastings_over_states(target):
     trace = run(

@@ -86,6 +86,7 @@ def test_a_preconditioner_is_a_covariance():
     np.testing.assert_allclose(ours.make_state().spread, plain.make_state().spread, rtol=1e-14)
 
 
+@pytest.mark.recompiles
 def test_members_of_a_mixture_adapt_from_their_own_steps():
     mixed = Mixture([RandomWalk(5.0, target_acceptance=0.4), RandomWalk(1e-3, target_acceptance=0.4), RandomWalk(0.1)])
     trace = sample(logistic(50), MetropolisHastings(mixed, ExactTest()), **{**SETTINGS, "tune": 300})
@@ -96,6 +97,7 @@ def test_members_of_a_mixture_adapt_from_their_own_steps():
 
 
 class TestMode:
+    @pytest.mark.recompiles
     @pytest.mark.parametrize(
         ("target", "match"),
         [
