@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.interop.bambi import pymc_model
+from approxmcmc.interop.any_model import as_target, in_terms_of, pymc_model
 from approxmcmc.output.reading import flat_draws
 from tests.models import logistic
 
