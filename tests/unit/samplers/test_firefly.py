@@ -627,8 +627,8 @@ def explained(*, log_prior=0.0, gaps=(0.0, 0.1, 0.2)):
 def test_a_bound_that_fails_is_explained_by_its_worst_datum(gaps, worst, gap, n):
     """A gap of 0 is no fault."""
     assert explained(gaps=gaps) == (
-        f"the lower bound of datum {worst} is not below its likelihood at theta = [2.]: log L - log B = {gap}; so for "
-        f"{n} of 3 data"
+        f"the lower bound of datum {worst} is not below its likelihood at theta = [2.]: log L - log B = {gap}; this "
+        f"holds for {n} of 3 data"
     )
 
 

@@ -252,7 +252,7 @@ class TestGates:
             ({"setup_variance_ratio": 0.9}, WALK, "hurt.*0.9"),
             (READS_MOST, TESTED, r"read 0.6 of the data.*gate: 0.5.*ExactTest"),
             ({"tuning_accepted": [150, 40]}, LAPLACE, r"chain 1 accepted 0.2 .*gate: 0.3.*rho=0.8"),
-            ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*hardly moves.*normal law"),
+            ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*hardly moves.*normal"),
             ({"tuning_accepted": [30, 150]}, MIXED, r"chain 0 accepted 0.15 .*gate: 0.27"),
             ({"tuning_accepted": [150, 1]}, WALK, "chain 1 accepted 0.005.*hardly moves"),
         ],
