@@ -36,7 +36,7 @@ def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
     row |= {f"ours_{key}": new.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
     row |= {f"nutpie_{key}": rival.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
     row["dim"] = new.get("dim", rival.get("dim", 0))
-    row["within"] = row["new_cpu"] <= TIMES * row["nutpie_cpu"] + SECONDS
+    row["within"] = row["new_to_400"] <= TIMES * row["nutpie_to_400"] + SECONDS
     row["chosen"] = new.get("sampler", new.get("error", ""))
     row["problems"] = " | ".join(new.get("problems", []))
     reference = cells.get("long", rival)

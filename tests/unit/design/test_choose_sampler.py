@@ -423,13 +423,21 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     assert entries[0].unfinished is None  # it has seen enough
 
 
-def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried():
-    known = _known()
+def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(logistic):
+    known = Situation(logistic)
     counted = nuts.seconds_per_draw(known)
     known.trajectories.append(10.0 * counted)
     assert nuts.seconds_per_draw(known) == 10.0 * counted
     known.trajectories[:] = [0.1 * counted]
     assert nuts.seconds_per_draw(known) == counted
+
+
+def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
+    rows = np.repeat(np.arange(50), 40)
+    many = amc.targets.LogisticRegression(np.eye(50)[rows], np.arange(2000) % 2)
+    few = amc.targets.compressed(many)
+    assert few.n_obs < many.n_obs
+    assert nuts.seconds_per_draw(Situation(few)) == nuts.seconds_per_draw(Situation(many))
 
 
 def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):

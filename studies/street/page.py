@@ -1,0 +1,54 @@
+"""The table of the street's page, drawn from its CSV: ``python -m studies.street.page results/street/street.csv``."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import pandas as pd
+
+from studies.street.models import WRITTEN
+from studies.street.table import SECONDS, TIMES
+
+STATIC = Path(__file__).parents[2] / "docs" / "_static"
+HEADER = (
+    "model", "parameters", "ours, new", "ours, again", "nutpie", "to 400: ours", "to 400: nutpie",
+    "shift (95 % if unbiased)", "chosen",
+)  # fmt: skip
+
+
+def markdown(found: pd.DataFrame) -> str:
+    """Return the table, a row for each model, and a sentence that counts."""
+    lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}", *(_line(row) for _, row in found.iterrows())]
+    both = found.dropna(subset=["new_cpu", "nutpie_cpu"])
+    ratio = (both["new_to_400"] / both["nutpie_to_400"]).median()
+    told = int((both["problems"].fillna("") != "").sum())
+    missing = [name for name in WRITTEN if name not in set(both["model"])]
+    counted = (
+        f"To 400 effective draws {int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's "
+        f"seconds plus {SECONDS:g}; the median ratio is {ratio:.2f}. {told} runs tell a problem."
+    )
+    return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
+
+
+def _line(row: pd.Series) -> str:
+    seconds = [_seconds(row[name]) for name in ("new_cpu", "again_cpu", "nutpie_cpu", "new_to_400", "nutpie_to_400")]
+    shift = "–" if pd.isna(row["shift"]) else f"{row['shift']:.2f} ({row['shift_if_unbiased']:.2f})"
+    chosen = str(row["chosen"]).partition(" (")[0]
+    return f"| {row['model']} | {row['dim']:.0f} | {' | '.join(seconds)} | {shift} | {chosen} |"
+
+
+def _seconds(value: float) -> str:
+    return "–" if pd.isna(value) else f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
+
+
+def main() -> None:
+    """Copy the CSV to the documentation, and draw its table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("csv", type=Path)
+    given = parser.parse_args()
+    shutil.copyfile(given.csv, STATIC / "street.csv")
+    (STATIC / "street.md").write_text(markdown(pd.read_csv(STATIC / "street.csv")))
+
+
+if __name__ == "__main__":
+    main()
