@@ -20,12 +20,13 @@ def markdown(found: pd.DataFrame) -> str:
     """Return the table, a row for each model, and a sentence that counts."""
     lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}", *(_line(row) for _, row in found.iterrows())]
     both = found.dropna(subset=["new_cpu", "nutpie_cpu"])
-    ratio = (both["new_to_400"] / both["nutpie_to_400"]).median()
+    ratio, to_400 = ((both[f"new_{of}"] / both[f"nutpie_{of}"]).median() for of in ("cpu", "to_400"))
     told = int((both["problems"].fillna("") != "").sum())
     missing = [name for name in WRITTEN if name not in set(both["model"])]
     counted = (
-        f"To 400 effective draws {int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's "
-        f"seconds plus {SECONDS:g}; the median ratio is {ratio:.2f}. {told} runs tell a problem."
+        f"{int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, "
+        f"where nutpie's run is as long as 400 effective draws need, and {int(both['within_to_400'].sum())} with both "
+        f"scaled to 400. The median ratio is {ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
     )
     return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
 
