@@ -21,12 +21,12 @@ def markdown(found: pd.DataFrame) -> str:
     lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}", *(_line(row) for _, row in found.iterrows())]
     both = found.dropna(subset=["new_cpu", "nutpie_cpu"])
     ratio, to_400 = ((both[f"new_{of}"] / both[f"nutpie_{of}"]).median() for of in ("cpu", "to_400"))
-    told = int((both["problems"].fillna("") != "").sum())
+    told = int(both["problems"].notna().sum())
     missing = [name for name in WRITTEN if name not in set(both["model"])]
     counted = (
-        f"{int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, "
-        f"where nutpie's run is as long as 400 effective draws need, and {int(both['within_to_400'].sum())} with both "
-        f"scaled to 400. The median ratio is {ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
+        f"{int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus "
+        f"{SECONDS:g}, where nutpie's run is as long as 400 effective draws need, and "
+        f"{int(both['within_to_400'].sum())} with both scaled to 400. The median ratio is {ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
     )
     return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
 
@@ -34,7 +34,7 @@ def markdown(found: pd.DataFrame) -> str:
 def _line(row: pd.Series) -> str:
     seconds = [_seconds(row[name]) for name in ("new_cpu", "again_cpu", "nutpie_cpu", "new_to_400", "nutpie_to_400")]
     shift = "–" if pd.isna(row["shift"]) else f"{row['shift']:.2f} ({row['shift_if_unbiased']:.2f})"
-    chosen = str(row["chosen"]).partition(" (")[0]
+    chosen = "–" if pd.isna(row["chosen"]) else str(row["chosen"]).partition(" (")[0]
     return f"| {row['model']} | {row['dim']:.0f} | {' | '.join(seconds)} | {shift} | {chosen} |"
 
 
