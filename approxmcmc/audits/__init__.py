@@ -1,1 +1,1 @@
-"""Audits: steps of a finished chain, looked at with all data and by many decisions of its test; how many are made."""
+"""Audits: repeat steps of a finished chain with all data, and with many decisions of its test; how many to make."""

@@ -4,13 +4,13 @@
     l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,
     alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
 
-An audit needs theta alone, so that it is made after the chain, from any kept draw, and cannot touch what it judges. The
-chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh; where the
-chains read blocks of one partition of the rows, from that partition: what it adds to the error is part of it. Copies
-that are shuffled anew have the law of fresh orders.
+An audit only needs theta, so it is made after the chain, from any kept draw, and does not change the chain. The chain's
+compiled step proposes theta', in a separate state with the tuned values. Each audit draws new orders of the data. If
+the chains read blocks of one partition of the rows, orders come from that partition, because it contributes to the
+error. Copies that are shuffled again during a run have the distribution of new orders.
 
-A sampler without a test has no alpha^, and need not have a q: a symmetric walk with the covariance of the draws takes
-its place, and audits judge the draws alone.
+A sampler without a test has no alpha^, and may have no q: a symmetric walk with the covariance of the draws replaces
+it, and audits only check the draws.
 """
 
 import math
@@ -41,7 +41,7 @@ class Judge(NamedTuple):
 
 
 class AuditedStep(NamedTuple):
-    """A step looked at with all data.
+    """A step evaluated with all data.
 
     theta', log pi(theta') - log pi(theta), Lambda, the terms l_i, shape (n_obs,), and the log-likelihood at theta, NaN
     where it was not evaluated; the test's thresholds T(u), and its Lambda^ for each over an order of its own.
@@ -107,7 +107,7 @@ class TestedSteps(Auditor):
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # a velocity belongs to the chain: the draw's was not kept
-        state.log_prior[0] = math.inf  # beside it theta' is out of the question, and the step asks no test
+        state.log_prior[0] = math.inf  # so theta' is rejected without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
@@ -119,7 +119,7 @@ class TestedSteps(Auditor):
         test, table = self.test, self.judge.table
         n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
-        if log_rest == -math.inf:  # outside the support no test is asked
+        if log_rest == -math.inf:  # outside the support no test is used
             return thresholds, np.full(n, -math.inf)
         terms, begins = terms * self.judge.temperature, np.arange(n) * (table.n_obs // n or 1) % table.n_obs
         if self.partition is not None:
@@ -129,7 +129,7 @@ class TestedSteps(Auditor):
         return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
-        """Return what all data say."""
+        """Return the result on all data."""
         return {
             "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
             "audited_log_ratio": log_ratio,
@@ -141,7 +141,7 @@ class TestedSteps(Auditor):
     def of_the_test(
         self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
     ) -> Mapping[str, float]:
-        """Return what the test says: one decision with one u, and its acceptance probability."""
+        """Return the result of the test: one decision with one u, and its acceptance probability."""
         accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
         errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
             np.array(log_ratio), self.judge.rule
@@ -163,7 +163,7 @@ class WalkedSteps(Auditor):
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
         some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
-        # z'(draws - mean) has the covariance of the draws, whatever its rank.
+        # z'(draws - mean) has the covariance of the draws, for any rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
         self.spread = scale * (some - some.mean(axis=0))
 
@@ -184,7 +184,7 @@ class WalkedSteps(Auditor):
 
 
 def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
-    """Return what all data say of a symmetric step; None where a log density is NaN, or infinite at theta'."""
+    """Return the result of a symmetric step on all data; None where a log density is NaN, or infinite at theta'."""
     if not log_ratio < math.inf:
         return None
     return {

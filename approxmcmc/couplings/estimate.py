@@ -11,10 +11,10 @@ import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target
 from approxmcmc.couplings.findings import FinishedAudits, as_dataset
-from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import AuditForm, AuditRecord, AuditStreams, DriftForm, audit_form, drift_form
 from approxmcmc.couplings.kernels import chosen_kernel
 from approxmcmc.couplings.measure import FEWEST, Draws, Quantities, draws_of, measure_of
+from approxmcmc.couplings.meeting import forgetting_time
 from approxmcmc.couplings.summands import Summands, average
 from approxmcmc.diagnostics.estimands import Estimand
 from approxmcmc.diagnostics.records import check_confidence
@@ -169,7 +169,8 @@ def bias(
     if n_audits is None:
         left = allowed - (time.perf_counter() - started)
         wanted = max(FEWEST, int(left / pilots[best].seconds))
-    chosen = _systematic(min(wanted, len(draws.flat)), len(draws.flat), places)
+    n_draws, n_audits = len(draws.flat), min(wanted, len(draws.flat))
+    chosen = ((np.arange(n_audits) + places.random()) * n_draws / n_audits).astype(np.int64)
     run = _audit(forms[best], streams, draws, measure, chosen)
     forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
     finished = FinishedAudits(
@@ -186,7 +187,7 @@ def bias(
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Return four streams that no chain reads, whatever its seed: for the choice of draws, and `AuditStreams`."""
+    """Return four streams that no chain reads, with any seed: for the choice of draws, and `AuditStreams`."""
     keys = ((STREAM, k) for k in range(4))
     return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 
@@ -291,8 +292,3 @@ def _pilot(
     passes = sum(record.passes for record in run.records)
     work = float(variance.mean()) * passes / len(run.records) if variance.size else 0.0
     return AuditPilot(run.seconds / len(run.records), passes, work)
-
-
-def _systematic(n: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Return n indices, evenly spread, with a random offset."""
-    return ((np.arange(n) + rng.random()) * n_draws / n).astype(np.int64)

@@ -148,7 +148,7 @@ def every(data: Dataset, step: int) -> Dataset:
         name=f"{data.name}, every {step}th row",
         X_train=standardise(rows),
         y_train=data.y_train[::step].copy(),
-        provenance=f"{data.provenance}; every {step}th row, standardised anew",
+        provenance=f"{data.provenance}; every {step}th row, standardised again",
     )
 
 

@@ -105,7 +105,7 @@ def from_pymc(
 
     Many rows per group determine sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
     follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
-    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior whatever else the model does with
+    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior for any other use in the model of
     z. If groups hardly differ it has no mode, and the model's own coordinates are kept.
 
     With `data` the graph is read from the model's own rows, and its terms are evaluated on all given rows, in blocks,
@@ -129,7 +129,7 @@ def from_pymc(
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
-        whole = _integrated(model)
+        whole = _integrated(model, always=integrate is True)
         if isinstance(whole, IntegratedOfPyMC):
             whole.latents_wanted = latents
             return whole
@@ -189,10 +189,10 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _integrated(model: Any) -> IntegratedOfPyMC | str:
+def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | str:
     """Return the model without the effects of its groups, or why they cannot be integrated out."""
     try:
-        return integrated(model)
+        return integrated(model, always=always)
     except NotGroupsError as error:
         return str(error)
     except NOT_UNDERSTOOD as error:

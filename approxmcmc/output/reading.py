@@ -1,4 +1,4 @@
-"""Read a trace: its draws in the target's form, and what it records about the run that made it."""
+"""Read a trace: its draws in the target's form, and its records of the run that made it."""
 
 import json
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ def without_origin(trace: xr.DataTree) -> xr.DataTree:
 
 
 def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
-    """Return the stream by which the first chain of a run shuffled its data, anew; None for draws from elsewhere."""
+    """Return a new copy of the stream that shuffled the data of a run; None for draws from elsewhere."""
     seed = trace["posterior"].attrs.get("seed")
     if seed is None:
         return None

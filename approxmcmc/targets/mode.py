@@ -159,12 +159,12 @@ def _passes_for_a_step(posterior: Posterior) -> int:
 
 
 def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
-    """Return the mode by some rows that stand for all; None of few data, or without a mode."""
+    """Return the mode of a sample of rows, scaled to all rows; None if there are few data, or no mode."""
     n_obs = posterior.target.n_obs
     wanted = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
     if wanted > LARGEST_SHARE * n_obs:
         return None
-    rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # of set-up alone
+    rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # for set-up only
     some, off = posterior.of_rows(rows), np.sqrt(n_obs / wanted)
     try:
         near = _climb(some, theta, off)
@@ -181,10 +181,10 @@ def _climb_from_guess(
     max_passes: int,
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
-    """Return what Newton's method finds from the mode of some rows; None where it finds nothing, or that is far off.
+    """Return the mode by Newton's method from that of a sample of rows; None if it fails or moves far.
 
-    Rare categories are in few of the rows or in none. What these say of them is then so far from what all rows say that
-    Newton's steps find no hold there: on the one-hot columns of KDD99 100 passes found nothing, 15 from the origin did.
+    Few rows of the sample have a rare category. The mode of the sample may then be so far from that of all rows that
+    Newton's method does not converge there: on the one-hot columns of KDD99 100 passes failed, 15 from the origin did.
     """
     try:
         theta = _climb(posterior, guess.theta, tolerance, inverse(guess.precision))
@@ -219,7 +219,7 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     if objective(theta) >= 1e300:
         raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
-    # Gradients of the mean term: 1e-6 leaves what Newton's steps finish. Differences cannot promise less; a target's
+    # Gradients of the mean term: 1e-6 is enough for Newton's steps to finish. Differences cannot reach less; a target's
     # own gradient can, and a few more steps here save a Hessian there.
     smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
     known = {} if cov is None else {"hess_inv0": cov * n_obs}
@@ -283,7 +283,7 @@ def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.n
 def _line_search(
     posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
 ) -> tuple[np.ndarray, Quadratic] | None:
-    """Return the first of t = 1, 1/2, 1/4, ... whose density is higher by what the slope promises, or None."""
+    """Return the first of t = 1, 1/2, 1/4, ... with the increase of the density that the slope predicts, or None."""
     rounding = 1e-13 * abs(here.value)
     for halving in range(40):
         t = 0.5**halving

@@ -62,7 +62,7 @@ class NormalPrior(Prior):
 
     @functools.cached_property
     def _log_prior(self) -> Any:
-        """The kernel; a quarter of a second to make, and asked for five times in a run."""
+        """The kernel; it takes a quarter of a second to make, and is used five times in a run."""
         return with_context(log_normals, LOG_PRIOR.signature, self.known)
 
     @functools.cached_property
@@ -70,5 +70,5 @@ class NormalPrior(Prior):
         return with_context(add_slopes, ADD_PRIOR_GRADIENT, self.known)
 
     def identity(self) -> str:
-        """Return a hash of what the prior is."""
+        """Return a hash of the prior."""
         return content_hash("normal", *self.known)

@@ -23,10 +23,11 @@ def markdown(found: pd.DataFrame) -> str:
     ratio, to_400 = ((both[f"new_{of}"] / both[f"nutpie_{of}"]).median() for of in ("cpu", "to_400"))
     told = int(both["problems"].notna().sum())
     missing = [name for name in WRITTEN if name not in set(both["model"])]
+    within, scaled = (int(both[name].sum()) for name in ("within", "within_to_400"))
     counted = (
-        f"{int(both['within'].sum())} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus "
-        f"{SECONDS:g}, where nutpie's run is as long as 400 effective draws need, and "
-        f"{int(both['within_to_400'].sum())} with both scaled to 400. The median ratio is {ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
+        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where nutpie's "
+        f"run is as long as 400 effective draws need, and {scaled} with both scaled to 400. The median ratio is "
+        f"{ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
     )
     return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
 

@@ -31,7 +31,7 @@ ORDER = (
     {"bounds"},
     {"runs"},
     {"api"},
-    {"auditing", "resuming"},
+    {"auditing", "importance", "resuming"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )

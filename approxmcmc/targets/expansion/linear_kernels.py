@@ -1,4 +1,4 @@
-"""One block of rows of a linear model: sums of its terms and derivatives, and what quadratics leave of them.
+"""One block of rows of a linear model: sums of its terms and derivatives, and the residuals of quadratics.
 
 Each kernel reads the predictors once. A tile of rows stays in the first-level cache, or the second, while it is used:
 for its predictors eta, for the gradient X' f', and for the Hessian X' diag(f'') X, a product of two small matrices.
@@ -54,7 +54,7 @@ def add_tile(rows: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np
 
 @compiled
 def read_tile(X: np.ndarray, start: int, stop: int, out: np.ndarray) -> None:
-    """Copy rows as float64, whatever they are: products of matrices take one type, and sums keep all their digits."""
+    """Copy rows as float64 from any type: products of matrices need one type, and sums keep all their digits."""
     for i in range(start, stop):
         for j in range(out.shape[1]):
             out[i - start, j] = X[i, j]
@@ -74,7 +74,7 @@ def make_add_up(
     loglik_eta: Callable[[float, float], float],
     derivatives_eta: Callable[[float, float], tuple[float, float]],
 ) -> Callable[..., None]:
-    """Return what adds value, gradient and Hessian of some terms to ``sums``, shape (1 + dim + dim^2,).
+    """Return the kernel that adds value, gradient and Hessian of some terms to ``sums``, shape (1 + dim + dim^2,).
 
     With a row of `out` for each, it writes a_i and b_i of the quadratics eta (a_i + b_i eta) there, and to
     `norms` the sums of |x|^3 and |x|^6 and the largest |x|^2. With ``curved=False`` f'' counts as 0.
@@ -114,7 +114,7 @@ def make_add_up(
                 for i in range(n):
                     numbers[i, 0] = slopes[i] - bends[i] * eta[i]
                     numbers[i, 1] = 0.5 * bends[i]
-                write_leverages(rows, eta)  # the squared lengths of the rows as they are
+                write_leverages(rows, eta)  # the squared lengths of the rows
                 for i in range(n):
                     cubed = eta[i] * math.sqrt(eta[i])
                     norms[0] += cubed
@@ -128,7 +128,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     loglik_eta: Callable[[float, float], float],
     derivatives_eta: Callable[[float, float], tuple[float, float]],
 ) -> Callable[..., None]:
-    """Return what expands some rows at a centre, and looks at what is left of them at draws.
+    """Return the kernel that expands some rows at a centre, and computes their residuals at draws.
 
     `cholesky` and `moves`, the draws less the centre, are columns, shape (dim, dim) and (dim, draws); `rule` has the
     nodes and the weights of Gauss and Hermite. For each row: a_i, b_i, whether it is a wall and, where `spreads` is not
@@ -136,7 +136,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     `make_add_up`; `left` (draws,) of the residuals, `together` of their standard deviations and variances.
     """
 
-    def survey(  # noqa: PLR0912, PLR0915 (likewise)
+    def survey(  # noqa: PLR0912, PLR0915 (as above)
         center: np.ndarray,
         cholesky: np.ndarray,
         moves: np.ndarray,
@@ -246,7 +246,7 @@ def _spread(values: np.ndarray) -> float:
 
 
 def make_places(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return what writes of some rows eta at a centre, its variance under L L', f' and f'' / 2; four columns."""
+    """Return the kernel for eta of some rows at a centre, its variance under L L', f' and f'' / 2; four columns."""
 
     def places(
         center: np.ndarray, cholesky: np.ndarray, X: np.ndarray, y: np.ndarray, as_they_lie: np.ndarray, out: np.ndarray
@@ -265,7 +265,7 @@ def make_places(derivatives_eta: Callable[[float, float], tuple[float, float]]) 
 
 
 def make_slopes(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return what writes f' and f'' / 2 of some rows, two columns."""
+    """Return the kernel that writes f' and f'' / 2 of some rows, two columns."""
 
     def slopes(eta: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
         for i in range(eta.shape[0]):
@@ -277,7 +277,7 @@ def make_slopes(derivatives_eta: Callable[[float, float], tuple[float, float]]) 
 
 
 def make_terms_on_grid(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
-    """Return what turns the predictors of some rows, each at several thetas, into terms, in place."""
+    """Return the kernel that turns the predictors of some rows, each at several thetas, into terms, in place."""
 
     def terms_on_grid(eta: np.ndarray, y: np.ndarray) -> None:
         for i in range(eta.shape[0]):

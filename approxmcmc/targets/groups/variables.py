@@ -1,10 +1,10 @@
 r"""The parameters of a model with group effects, in coordinates without an edge.
 
 A scale :math:`\sigma` of an effect is moved as a number of either sign, of which :math:`|\sigma|` is reported: the
-likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly tell from 0 lies on a
-plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the covariance
-LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is moved as
-:math:`\log \tau`.
+likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly distinguish from 0 lies
+on a plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the
+covariance LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is
+moved as :math:`\log \tau`.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class GroupVariables(Variables):
         return names if self.knows_noise else [*names, f"log_{NOISE}"]
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to what is reported; leading axes stay."""
+        """Map the last axis of `theta` to the reported variables; leading axes are kept."""
         stop = self.n_coef + self.n_scales
         values = {"beta": theta[..., : self.n_coef]}
         if self.n_effects == 1:
@@ -58,7 +58,7 @@ class GroupVariables(Variables):
         return values if self.knows_noise else {**values, NOISE: np.exp(theta[..., stop])}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map what is reported to theta; the diagonal of L is taken as positive."""
+        """Map reported variables to theta; the diagonal of L is taken as positive."""
         packed = self.pack_draws({name: np.asarray(values[name], np.float64)[None, None] for name in self.shapes})
         return np.asarray(packed[0, 0])
 

@@ -92,7 +92,9 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
     assert choice.table["exact"].iloc[0] == exact
     biased = choice.table[~choice.table["exact"]].iloc[0]
-    assert biased["verdict"] == ("chosen" if not exact else "not tried: it is biased, and exact was asked for")
+    assert biased["verdict"] == (
+        "chosen" if not exact else "not tried: it is biased, and only exact samplers are allowed"
+    )
 
 
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
@@ -258,12 +260,12 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
 
 
 def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
-    """d^2 = 256 of 200 rows, and a prior that is no normal law: a pilot has the metric."""
+    """d^2 = 256 of 200 rows, and a prior that is not normal: a pilot has the metric."""
     known = _known(n_obs=200, pilot=LAW)
     assert known.why_no_mode == ""  # a regression with normal priors
     known.target.normal_prior = None
     known = _known(target=known.target, pilot=LAW)
-    assert "200 terms say too little of 16 parameters" in known.why_no_mode and known.fit is LAW
+    assert "200 terms are too few for a normal approximation of 16 parameters" in known.why_no_mode and known.fit is LAW
     assert _named("core rows, surrogate transitions, exact test").why_not(known) == known.why_no_mode
     known.target.n_obs = 256
     assert _known(target=known.target).why_no_mode == ""
@@ -371,7 +373,7 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
     assert contest.why_not_tried(plain, best, goal, 7.0) == ""
     slow = prices.Entry(langevin, 41.0, has_set_up=False)
-    assert "cannot ask less" in contest.why_not_tried(slow, best, goal, 7.0)
+    assert "cannot cost less" in contest.why_not_tried(slow, best, goal, 7.0)
 
 
 def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
