@@ -25,7 +25,7 @@ def markdown(found: pd.DataFrame) -> str:
     missing = [name for name in WRITTEN if name not in set(both["model"])]
     within, scaled = (int(both[name].sum()) for name in ("within", "within_to_400"))
     counted = (
-        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where nutpie's "
+        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where its "
         f"run is as long as 400 effective draws need, and {scaled} with both scaled to 400. The median ratio is "
         f"{ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
     )
