@@ -286,7 +286,7 @@ def pymc_versions(session: nox.Session, end: str) -> None:
     session.run(
         "python", "-c", "import numba, pymc, pytensor; print(pymc.__version__, pytensor.__version__, numba.__version__)"
     )
-    files = ["tests/unit/test_pymc.py", "tests/statistical/test_pymc.py"]
+    files = ["tests/unit/interop/test_pymc.py", "tests/statistical/test_pymc.py"]
     own_folder = {"PYTENSOR_FLAGS": f"base_compiledir={session.create_tmp()}"}  # two versions in one folder warn
     environment = {**ONE_THREAD, **own_folder}
     session.run("python", "-m", "pytest", "-m", "", "-k", "not nuts", *files, *session.posargs, env=environment)

@@ -1,4 +1,4 @@
-"""The public `sample`: what a user asks for is checked here, and carried out in `runs`."""
+"""The public `sample` and `importance_sampling`: check the arguments, then let `runs` carry them out."""
 
 import math
 import numbers
@@ -50,67 +50,70 @@ def sample(
     Parameters
     ----------
     target
-        The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``, or a
-        ``pymc.Model`` (see `from_pymc`), or a ``bambi.Model``, whose trace then has the variables of its formula.
+        The posterior: a member of `approxmcmc.targets`, such as ``targets.LogisticRegression(X, y)``, a ``pymc.Model``
+        (see `from_pymc`), or a ``bambi.Model`` (the trace then has the variables of its formula).
     sampler
-        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None: what
-        answers first, by the trials of `choose_sampler`; a line on the terminal and the attribute ``chosen`` say what
-        that is, the attribute ``choice`` holds the table.
+        How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None:
+        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is printed on a terminal
+        and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of candidates.
     draws
-        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. None: without limit
-        where `target_ess` is given, for which a number is a cap; else 1000. With neither sampler nor `time_limit`
-        given, those 1000 are thinned by 1, 2, 4, ... until R-hat passes and they hold 400 effective ones of all chains,
-        and 100 for each: cheap steps that say little each answer as well as expensive ones. They are thinned by 16 at
-        the most, or up to 1024 as long as the steps of all chains take 60 seconds of counted work (see
-        `choose_sampler`), whatever the clock says. The attribute ``thinned_by`` says by how much.
+        Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
+        is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is
+        given, these 1000 draws are thinned by 1, 2, 4, ... until R-hat passes and the draws hold 400 effective draws in
+        total and 100 per chain, so that cheap, correlated steps also give enough information. Thinning stops at 16, or
+        at 1024 while the steps of all chains take less than 60 seconds of counted work (see `choose_sampler`); the
+        clock has no influence. The attribute ``thinned_by`` gives the factor.
     tune
-        Steps before the first kept draw, never thinned. Proposals that were asked to adapt do so here and are frozen
-        after. None: 1000, or with a sampler of our choice as many as its trial asks for.
+        Steps before the first kept draw, never thinned. Proposals that adapt do so during these steps and are frozen
+        afterwards. None: 1000, or what the trial recommends if the library chose the sampler.
     chains
-        Number of chains. Chain k depends on the seed and on k alone.
+        Number of chains. Chain k depends only on the seed and on k.
     cores
-        Threads; None = as many as there are processors, at most one per chain. Never changes the draws.
+        Threads. None: the number of processors, at most one per chain. The draws do not depend on it.
     random_seed
         An int, a sequence with one int per chain, a `numpy.random.Generator` or `SeedSequence`, or None (the entropy is
         stored in the trace).
     initvals
-        Starting values: None (a draw of the Laplace approximation where target or proposal was built on one; random
-        states of a discrete target; otherwise the target's initial point plus U(-1, 1)), what `laplace` returned (a
-        draw of it for each chain), a dict by variable, an array of shape (dim,) or (chains, dim), or a list of dicts.
+        Starting values: None, the result of `laplace` (each chain starts from a draw of it), a dict by variable, an
+        array of shape (dim,) or (chains, dim), or a list of dicts. None means a draw of the Laplace approximation if
+        the target or the proposal was built on one, a random state of a discrete target, and otherwise the target's
+        initial point plus U(-1, 1).
     thin
         Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
     time_limit
-        Seconds from the first step, tuning and audits included, compilation and set-up excluded. Chains advance in
-        turn; the trace is cut to the shortest. Where "auto" audits are made the chains get ten elevenths of it.
+        Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. Chains
+        advance in turn, and the trace is cut to the shortest. With audits set to "auto", the chains get ten elevenths
+        of it.
     target_ess
-        Go on until the smallest bulk and tail ESS over all variables, of all chains together, reach this number, or
-        until `time_limit` or `draws` come first, of which a warning tells. ArviZ judges the draws at numbers of them
-        that grow by factors of 1.25 to 4 (see the page on the architecture): without `time_limit` the draws are a
-        function of the seed, the beginning of a longer run. A chain keeps at most 32 MB of draws and records; beyond
-        that every second draw is dropped, evenly over the whole run, and its costs go to the next. The attribute
-        ``thin`` has the steps between kept draws, ``thinned_by`` what this made of `thin`; ``smallest_ess``,
-        ``ess_checks`` and ``ess_seconds`` say what was reached and what the checks took.
+        Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
+        until `time_limit` or `draws` is reached first (a warning says so). ArviZ computes the ESS at draw counts that
+        grow by factors of 1.25 to 4 (see the page on the architecture), so without `time_limit` the draws depend only
+        on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and records; beyond that
+        every second draw is dropped, evenly over the whole run, and its cost is added to the next. The attribute
+        ``thin`` gives the steps between kept draws, ``thinned_by`` the factor on `thin`; ``smallest_ess``,
+        ``ess_checks`` and ``ess_seconds`` report the ESS and the cost of the checks.
     bias
-        For the choice of a sampler: ``"none"`` allows exact ones alone, a number that many posterior standard
-        deviations; see `choose_sampler`.
+        Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
+        posterior standard deviations; see `choose_sampler`.
     audit_every
-        "auto": when the chains are done, steps from kept draws are looked at with all data, for a tenth of the sampling
-        time: at least 100, or as many as fit into the sampling time again, but 20 (see the page on the architecture).
-        They tell how far the test's acceptance probability is off, and whether the draws can be those of the
-        posterior; a run that fails such a gate warns. An integer: each decision of an approximate test is audited
-        with probability 1 / audit_every against the decision on all data with the same uniform; 1 = all. None = none.
-        Draws and costs never depend on audits; how many "auto" makes depends on the clock. For Gibbs and the noisy
-        family "auto" is an integer that they choose. Audits are outside every counter and every clock but `time_limit`.
+        "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
+        time. At least 100 are checked, or, if these take longer than sampling did, as many as fit into the sampling
+        time, but never fewer than 20 (see the page on the architecture). These audits estimate the error of the test's
+        acceptance probability, and test whether the draws can come from the posterior; a run that fails such a gate
+        warns. An integer: each decision of an approximate test is audited with probability 1 / audit_every, against the
+        decision on all data with the same uniform; 1 audits all. None: no audits. Draws and costs never depend on
+        audits; the number of "auto" audits depends on the clock. For Gibbs and the noisy family "auto" is an integer
+        that the sampler chooses. Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
-        A bar on a terminal, plain lines elsewhere. What takes more than a second to compile is told, too.
+        Show a bar on a terminal, plain lines elsewhere. Compilations of more than a second are reported, too.
     checkpoint
-        A netCDF file from which the run goes on. It is written when the run begins, at most every 30 s and for at most
-        2 % of the time, and when the run ends or is interrupted; whole or not at all. Killed and called again with the
-        same arguments the run goes on bit for bit; `random_seed=None` then takes the stored seed. Of a run that has
-        ended, the trace is returned at once, and `resume` adds draws. A file of another target, sampler, seed, setting
-        or version is refused, with both sides named; `cores` and `progressbar` may differ.
+        A netCDF file from which an interrupted run can resume. It is written at the start, then at most every 30 s and
+        for at most 2 % of the time, and when the run ends or is interrupted. Each write is atomic. If the process is
+        killed, the same call resumes the run bit for bit; `random_seed=None` then takes the stored seed. For a finished
+        run the stored trace is returned at once; `resume` adds draws. A file of another target, sampler, seed, setting
+        or version raises an error that names both sides; `cores` and `progressbar` may differ.
 
     Returns
     -------
@@ -118,8 +121,8 @@ def sample(
         An ArviZ trace with groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data`` and, when
         kept, the warm-up. ``sample_stats`` holds, per draw, ``datapoints_touched``, ``likelihood_evaluations``,
         ``decisions_made``, ``decisions_audited``, ``wrong_decisions``, ``perf_counter_diff`` and more, each with its
-        unit and meaning. The attributes of ``posterior`` tell what is wrong with the run: ``problems`` has the names of
-        the checks of `diagnose` that fired, joined by commas, ``diagnosis`` their rows as JSON.
+        unit and meaning. The attribute ``problems`` of ``posterior`` names the checks of `diagnose` that failed, joined
+        by commas; ``diagnosis`` holds their rows as JSON.
 
     Raises
     ------
@@ -128,24 +131,24 @@ def sample(
     IncompatibleError
         When target, proposal and test do not fit together.
     OSError
-        When no checkpoint can be written where `checkpoint` says; raised before anything is drawn.
+        When the checkpoint file cannot be written; raised before the first draw.
     SamplingError
-        When no starting point has a finite log density, a log density was NaN (:class:`NotFiniteError`) or a function
-        of the model raised an exception before a draw was kept. Later either stops the run, keeps the draws made and
-        warns, naming theta, and the datum where that is known. A NaN where the density has fallen to nothing is no
-        error but a rejected proposal, see ``out_of_reach`` on the page on the architecture.
+        When no starting point has a finite log density, or when before the first kept draw a log density was NaN
+        (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, either
+        stops the run, keeps the draws made and warns, naming theta and, if known, the row. A NaN far outside the bulk
+        of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on the architecture.
 
     Warns
     -----
     SamplingWarning
-        Once, with a line for each thing that is wrong with the run and the next thing to do, most serious first; see
-        `diagnose`. R-hat and effective sample sizes are judged from 100 draws per chain on.
+        Once per run, with a line for each problem and what to do about it, most serious first; see `diagnose`. R-hat
+        and effective sample sizes are checked from 100 draws per chain on.
 
     Notes
     -----
-    Ctrl-C returns what was drawn, with the attribute ``stopped="interrupt"``, and during audits those made; a time
-    limit sets ``stopped="time_limit"``. Draws are reproducible on one machine: sums are vectorised, and their last bits
-    depend on the processor.
+    Ctrl-C returns the draws made so far, with the attribute ``stopped="interrupt"``; during audits it keeps the audits
+    made. A time limit sets ``stopped="time_limit"``. Draws are reproducible on one machine only: sums are vectorised,
+    and their last bits depend on the processor.
 
     Examples
     --------
@@ -178,7 +181,7 @@ def sample(
         )
     if bias is not None and sampler is not None:
         raise InvalidInputError(
-            f"bias={bias!r} is for the choice of a sampler, and one was given: {sampler!r}; leave one of the two out"
+            f"bias={bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of the two out"
         )
     _check_roles(target, sampler)
     settings = Settings(
@@ -210,15 +213,16 @@ def sample(
 
 
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
-    """Draw independently from a proposal, and weight the draws by target over proposal.
+    """Draw independently from a proposal, and weight each draw by the ratio of target to proposal density.
 
     Parameters
     ----------
     target
-        A target of the library, or a frozen law of `scipy.stats`.
+        A target of the library, or a frozen distribution of `scipy.stats`.
     proposal
-        A frozen law with ``rvs(size, random_state)`` and ``logpdf`` or ``logpmf``, over vectors of the target's length;
-        for a Bayesian network ``network.ancestral()`` (likelihood weighting). It must cover the target.
+        A frozen distribution with ``rvs(size, random_state)`` and ``logpdf`` or ``logpmf``, over vectors of the
+        target's length; for a Bayesian network ``network.ancestral()`` (likelihood weighting). It must cover the
+        target.
     draws
         Number of draws.
     random_seed
@@ -230,21 +234,20 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
         One chain. ``posterior`` holds the *unweighted* draws; ``sample_stats`` holds ``log_weight`` (unnormalised) and
         ``weight`` (they sum to 1), which `risk` and `importance_estimates` use. Attributes: ``ess``, ``pareto_k``,
         ``log_normalizer`` (log of the mean weight) and ``kl``, see `importance_diagnostics`. Averages of ``posterior``
-        that ignore the weights, ArviZ's among them, are those of the proposal.
+        that ignore the weights, including ArviZ's, are averages under the proposal.
 
     Raises
     ------
     IncompatibleError
         When target or proposal lacks a method, or their dimensions differ.
-    InvalidInputError
-        When `draws` is out of range, or no draw has positive density under the target.
+    When `draws` is out of range, or every draw has density zero under the target.
     NotFiniteError
         When a weight is NaN or infinite.
 
     Notes
     -----
     Guarantee: consistent; the self-normalised estimate has a bias of order 1 / draws. About exp(KL(target || proposal))
-    draws are needed: see `chatterjee_diaconis_bound`. A warning is given where Pareto k exceeds 0.7.
+    draws are needed: see `chatterjee_diaconis_bound`. A warning is issued if Pareto k exceeds 0.7.
 
     References
     ----------
@@ -255,7 +258,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     >>> import approxmcmc as amc
     >>> network = amc.targets.alarm_network(J=1, M=1)
     >>> trace = amc.importance_sampling(network, network.ancestral(), 1000, random_seed=1)
-    >>> amc.importance_estimates(trace)["A"].sizes["moment"]
+    >>> amc.diagnostics.importance_estimates(trace)["A"].sizes["moment"]
     2
     """
     draws = checked_integer(draws, "draws")
@@ -266,7 +269,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     trace = build_trace(
         result._replace(attrs={**result.attrs, **found, "seed": seed}),
         variables=variables,
-        observed_data=target.observed_data if isinstance(target, Target) else {},  # a law of scipy has none
+        observed_data=target.observed_data if isinstance(target, Target) else {},  # a scipy distribution has no data
         constant_data=target.constant_data if isinstance(target, Target) else {},
         keep_warmup=False,
         settings=described,
@@ -275,24 +278,24 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
 
 
 def told(trace: xr.DataTree) -> xr.DataTree:
-    """Write what is wrong with a run into its trace, and warn of it once."""
+    """Store the problems of a run in its trace, and warn about them once."""
     warn_of(judge(trace), stacklevel=4)
     return trace
 
 
 def warn_of(block: str, *, stacklevel: int = 3) -> None:
-    """Warn the caller of a public function of what is wrong with a run, where anything is."""
+    """Warn the caller of a public function about the problems of a run, if it has any."""
     if block:
         warnings.warn(block, SamplingWarning, stacklevel=stacklevel)
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return the number of threads: as many as there are processors, and at most one per chain, where none is given."""
+    """Return the number of threads; None means one per processor, at most one per chain."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 
 def checked_time_limit(time_limit: Any) -> float | None:
-    """Return seconds, or None for no limit."""
+    """Return the seconds, or None for no limit."""
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)

@@ -1,4 +1,4 @@
-"""Audits of draws that are stored: what `sample` asks of its own, asked of any trace."""
+"""Audit the draws of any stored trace, as `sample` audits its own."""
 
 import numbers
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain, check_origin
+from approxmcmc.output.origin import adapted_by_chain, check_origin, shuffled_by
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.samplers.audits import WalkedSteps
 from approxmcmc.sampling import audits
@@ -31,61 +31,62 @@ def audit(
     n_audits: int | None = None,
     random_seed: Any = None,
 ) -> xr.DataTree:
-    r"""Look at steps from stored draws with all data, and return the trace with what was seen.
+    r"""Check steps from stored draws with all data, and return the trace with the results.
 
     Parameters
     ----------
     trace
-        A trace of `sample`, as it is or as `load` read it; or any trace with a group ``posterior`` of the target's
-        variables, such as PyMC's, nutpie's, or draws of a variational law.
+        A trace of `sample`, in memory or read by `load`; or any trace with a group ``posterior`` of the target's
+        variables, such as PyMC's, nutpie's, or draws of a variational approximation.
     target
-        What the draws should be of; for a sampler, what it ran on, such as ``ControlVariate(target)``.
+        The target that the draws should come from; with a sampler, the target it ran on, such as
+        ``ControlVariate(target)``.
     sampler
-        What made the trace. Its test is asked again at audited draws. None: the draws come from elsewhere, or only they
-        are to be judged.
+        The sampler that made the trace. Its test is repeated at the audited draws. None: the draws come from elsewhere,
+        or only the draws are to be checked.
     seconds
-        How long audits may take; compilation comes on top. At least 20 are made, and at most one for each draw.
+        Time for the audits, in seconds; compilation is extra. At least 20 audits are made, and at most one for each
+        draw.
     n_audits
-        Their number, in place of `seconds`.
+        Number of audits, in place of `seconds`.
     random_seed
-        As in `sample`: with the same seed both audit the same draws. Audits have streams of their own, that a chain
-        never reads.
+        As in `sample`: the same seed audits the same draws. Audits use random streams of their own, which no chain
+        reads.
 
     Returns
     -------
     xarray.DataTree
-        A copy whose ``sample_stats`` holds the records of the audits, in place of those that it had: see the table
-        of a trace's records. Its attributes ``problems`` and ``diagnosis`` are brought up to date, so that `diagnose`
-        tabulates the gates and all other checks. The trace that was given stays as it is.
+        A copy in which the audit records replace those already in ``sample_stats``: see the table of a trace's records.
+        Its attributes ``problems`` and ``diagnosis`` are brought up to date, so `diagnose` tabulates the gates and all
+        other checks. The trace that was given does not change.
 
     Raises
     ------
     InvalidInputError
-        When the trace lacks a variable of the target, was made by another sampler or on another target, does not tell
-        what tuning had settled on, or a number is out of range.
+        When the trace lacks a variable of the target, was made by another sampler or on another target, does not store
+        the result of tuning, or a number is out of range.
     IncompatibleError
-        When the target's states are discrete or its density is not known, and the sampler has no audits of stored
-        draws: audit its decisions while they are made, ``sample(..., audit_every=...)``, or ask `bias`.
+        When the target is discrete or its density is unknown, and the sampler cannot audit stored draws. Audit the
+        decisions during the run, ``sample(..., audit_every=...)``, or call `bias`.
 
     Warns
     -----
     SamplingWarning
-        Once, as `sample` does, with a line for each thing that is wrong. Silence is the all-clear of the gates, not a
-        proof.
+        Once, as `sample` does, with a line for each problem. No warning means that all gates passed; it is not a proof.
 
     Notes
     -----
-    From a draw theta an audit proposes theta', and evaluates all N terms at both: two passes over the data. Under the
-    posterior detailed balance makes what is antisymmetric in the two states average to 0,
+    From a draw theta an audit proposes theta' and evaluates all N terms at both: two passes over the data. Under the
+    posterior, detailed balance makes antisymmetric functions of the two states average to 0,
 
     .. math:: E[\alpha\, sign \Lambda] = 0, \qquad E[\alpha\, (\log \pi(\theta') - \log \pi(\theta))] = 0,
 
-    the sign score and the energy drift; a test is judged by its acceptance probability against :math:`\alpha`. The
-    sampler's own proposal makes theta', as it was tuned. With None, and for a sampler whose steps are exact, a
-    symmetric random walk with the covariance of the draws does, and the two averages are all that is judged.
+    the sign score and the energy drift; a test is checked by its acceptance probability against :math:`\alpha`. The
+    sampler's own tuned proposal makes theta'. If `sampler` is None or its steps are exact, a symmetric random walk with
+    the covariance of the draws proposes theta', and only the two averages are checked.
 
-    Guarantee: none of these gates fires for draws of the posterior, but by chance: about one run in 200 by the two
-    averages. They see errors where the draws are, and no mode that the draws have missed.
+    Guarantee: for draws of the posterior a gate fails only by chance, in about one run in 200 for the two averages. The
+    gates see errors where the draws are; they do not see a mode that the draws have missed.
 
     Examples
     --------
@@ -111,7 +112,7 @@ def audit(
     draws = flat_draws(trace, target)
     policy = _policy(seconds, n_audits)
     if not draws.shape[1]:
-        raise InvalidInputError("audit: the trace has no draws, and there is nothing to audit")
+        raise InvalidInputError("audit: the trace has no draws to audit")
     own = [streams(sequence).audit for sequence in seed_sequences(random_seed, len(draws))[0]]
     attrs = trace["posterior"].attrs
     makers = _auditors(trace, target, sampler, draws, own)
@@ -131,29 +132,29 @@ def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
 def _auditors(
     trace: xr.DataTree, target: Target, sampler: Sampler | None, draws: np.ndarray, own: Sequence[np.random.Generator]
 ) -> list[Auditor]:
-    """Return an auditor for each chain: of the sampler's steps, or of a walk."""
+    """Return an auditor for each chain: of the sampler's steps, or of a random walk."""
     if sampler is not None:
         check_origin(trace, target, sampler, who="audit")
     if sampler is not None and not isinstance(sampler, WholeSampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)
-        made = [program.auditor_of(adapted[k], draws[k], rng) for k, rng in enumerate(own)]
+        made = [program.auditor_of(adapted[k], draws[k], rng, shuffled_by(trace)) for k, rng in enumerate(own)]
         if found := [auditor for auditor in made if auditor is not None]:
             return found
     if isinstance(target, DiscreteTarget | DoublyIntractableTarget):
         why = "the states are discrete, where no random walk moves"
         if isinstance(target, DoublyIntractableTarget):
-            why = "its normaliser stands between theta and all data"
+            why = "its density contains an unknown normaliser"
         raise IncompatibleError(
-            f"audit: {target!r} has no audits of stored draws: {why}. Audit the decisions of the chain while they are "
-            "made, sample(..., audit_every=100), or ask bias(trace, target, sampler) for the biases themselves"
+            f"audit: {target!r} cannot audit stored draws: {why}. Audit the decisions of the chain while they are "
+            "made, sample(..., audit_every=100), or estimate the biases by bias(trace, target, sampler)"
         )
     rows = AllRows(target)
     return [WalkedSteps(rows, chain, rng) for chain, rng in zip(draws, own, strict=True)]
 
 
 def _with_records(trace: xr.DataTree, records: Mapping[str, np.ndarray], attrs: Mapping[str, Any]) -> xr.DataTree:
-    """Return a copy of the trace with records of audits in place of those that it had."""
+    """Return a copy of the trace in which these audit records replace the old ones."""
     new = trace.copy()
     posterior = new["posterior"].to_dataset()
     stats = new["sample_stats"].to_dataset() if "sample_stats" in new.children else posterior[[]]

@@ -1,6 +1,6 @@
 """Exceptions and warnings of the package.
 
-Every message says four things: which pieces are concerned, what they need, what was found, what to do.
+Every message says which pieces are concerned, what they need, what was found, and what to do.
 """
 
 
@@ -9,7 +9,7 @@ class ApproxMCMCError(Exception):
 
 
 class InvalidInputError(ApproxMCMCError, ValueError):
-    """An argument or a data array cannot be used; raised before anything runs."""
+    """An argument or a data array is invalid; raised before anything runs."""
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):
@@ -21,7 +21,7 @@ class CompilationError(ApproxMCMCError, TypeError):
 
 
 class SamplingError(ApproxMCMCError, ArithmeticError):
-    """A chain failed before there was a draw to keep."""
+    """A chain failed before its first kept draw."""
 
 
 class NotFiniteError(SamplingError):
@@ -33,7 +33,7 @@ class GoldStandardError(ApproxMCMCError):
 
 
 class StudyError(ApproxMCMCError):
-    """A study is declared, stored or resumed in a way that cannot be carried out."""
+    """A study cannot be run as it is declared, stored or resumed."""
 
 
 class DatasetError(ApproxMCMCError, OSError):
@@ -41,28 +41,28 @@ class DatasetError(ApproxMCMCError, OSError):
 
 
 class MissingExtraError(ApproxMCMCError, ImportError):
-    """A task needs a library that a plain installation leaves out; the message names the extra that brings it."""
+    """A task needs a library that a plain installation leaves out; the message names the extra that installs it."""
 
 
 class ApproxMCMCWarning(UserWarning):
-    """Base of every warning that the package gives, for filters: one line silences all, or turns them into errors."""
+    """Base of every warning of the package: one filter silences all of them, or turns them into errors."""
 
 
 class CacheWarning(ApproxMCMCWarning):
-    """What was stored to save time cannot be used, and is made anew; no result changes."""
+    """A stored file that saves time cannot be used and is rebuilt; no result changes."""
 
 
 class ClusterWarning(ApproxMCMCWarning):
-    """A Dask cluster cannot be used for something, which this process does in its place; no result changes."""
+    """A Dask cluster cannot do a task, so this process does it; no result changes."""
 
 
 class CheckpointWarning(ApproxMCMCWarning):
-    """A checkpoint of a run could not be written; the run goes on, and no draw changes."""
+    """A checkpoint of a run could not be written; the run continues, and no draw changes."""
 
 
 class DatasetWarning(ApproxMCMCWarning):
-    """A data set is not the one that was asked for, or not from where it should be."""
+    """A data set is not the requested one, or comes from an unexpected source."""
 
 
 class SamplingWarning(ApproxMCMCWarning):
-    """A run finished, and its draws deserve a second look (stuck chain, heavy tails, wrong decisions)."""
+    """A run finished, but its draws may be wrong or too few (stuck chain, heavy tails, wrong decisions)."""

@@ -1,4 +1,4 @@
-"""More draws for a run that has ended, from the file that it left."""
+"""Resume a run from its checkpoint, or add draws to a finished one."""
 
 import os
 from pathlib import Path
@@ -30,37 +30,37 @@ def resume(
     time_limit: float | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Go on with a run from its checkpoint: add draws to one that has ended, or let one that was killed end.
+    """Resume a run from its checkpoint: finish an interrupted run, or add draws to a finished one.
 
     Parameters
     ----------
     path
-        The file that ``sample(..., checkpoint=path)`` has written. Sampler, seed, chains, tuning and thinning come from
-        it, and it holds the longer run afterwards.
+        The file written by ``sample(..., checkpoint=path)``. Sampler, seed, chains, tuning and thinning are read from
+        it. It then holds the longer run.
     target
         The target, or the `pymc.Model`, of that run: its content, all data included, must be the same.
     draws
-        Draws to add to each chain. None: those that the run still lacks, none where it has ended.
+        Draws to add to each chain. None: finish an interrupted run; add nothing to a finished one.
     cores, progressbar
         As in `sample`.
     time_limit
-        Seconds for this call. None: without limit, or what is left to a run that has not ended.
+        Seconds for this call. None: no limit for a finished run; for an interrupted run, what is left of its own limit.
 
     Returns
     -------
     xarray.DataTree
-        The trace of the whole run, as `sample` with the sum of draws would have returned it, bit for bit: tuning, old
-        draws and new ones. Audits after the run are made anew, from all draws. Of a run to a `target_ess` that had
-        dropped every second draw, `draws` counts those that are kept. Chains of `NUTS` cannot be taken up: they are
-        drawn again from their start, and are the same, longer.
+        The trace of the whole run, bit for bit what `sample` with the sum of draws would have returned: tuning, old
+        draws and new ones. Audits after the run are repeated over all draws. If the run had a `target_ess` and dropped
+        every second draw, `draws` counts kept draws. Chains of `NUTS` cannot resume: they run again from their start,
+        longer, and repeat the same draws.
 
     Raises
     ------
     FileNotFoundError
-        When there is no file.
+        When the file does not exist.
     InvalidInputError
-        When it holds no checkpoint, one of another target or version, or one whose sampler is not known here; or
-        `draws` are asked for beside others that are still missing.
+        When the file is not a checkpoint, belongs to another target or version, or its sampler is unknown here; or when
+        `draws` is given while the run still lacks draws.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def resume(
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:
-    """Return the settings of the run with so many draws more, and note them in its book."""
+    """Return the settings of the run with that many more draws, and store them in its book."""
     names = ("target", "sampler", "initvals", "version")
     settings = Settings(**{name: value for name, value in book.asked.items() if name not in names})
     settings = settings._replace(tune=book.made["tune"])
@@ -122,7 +122,7 @@ def _with_more(book: Book, draws: int | None) -> Settings:
     if book.begun.chains:
         every = max(chain["every"] for chain in book.begun.chains)
         kept = min(chain["done"][1] for chain in book.begun.chains)
-    else:  # the chains of a `WholeSampler` cannot be taken up
+    else:  # the chains of a `WholeSampler` cannot resume
         every = int(book.trace["posterior"].attrs.get("thinned_by", 1))
         kept = book.trace["posterior"].sizes["draw"]
     settings = settings._replace(draws=kept + draws, every=every, enough=None, target_ess=None, time_limit=None)
@@ -135,7 +135,7 @@ def _with_more(book: Book, draws: int | None) -> Settings:
 
 
 def _sampler_of(book: Book) -> Any:
-    """Return the sampler of a run, made of its settings; None where the library had chosen it."""
+    """Return the sampler of a run, built from its settings; None if the library chose it."""
     described_as = book.asked["sampler"]
     if described_as is None:
         return None

@@ -1,7 +1,7 @@
 """One run, from its settings to its trace.
 
-`sample` and `resume` both end here. A run that goes on is made as at first, from the same starting points, and then its
-chains take up what the checkpoint holds: there is no other way to begin one.
+`sample` and `resume` both end here. A resumed run is set up like a new one, from the same starting points; then its
+chains load their states from the checkpoint.
 """
 
 import math
@@ -19,7 +19,7 @@ from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
-from approxmcmc.engine.streams import seed_sequences
+from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.book import Book, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace, named_trace
@@ -30,14 +30,14 @@ from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
 from approxmcmc.sampling.progress import progress
 
-TUNE = 1000  # steps of a chain where the user asks for no number
+TUNE = 1000  # steps of a chain if the user gives no number
 
 
 class RunPlan(NamedTuple):
-    """What is run: a target in the form that its sampler needs, all settings known, and what the choice is to tell.
+    """What is run: the target in the form its sampler needs, all settings, and the report of the choice.
 
-    `content` is the hash of the target: seconds where there are many data, so that it is made once. `compiled_before`:
-    seconds that this process had spent compiling when the run was asked for.
+    `content` is the hash of the target, computed once because it takes seconds on large data. `compiled_before`:
+    seconds that this process had spent compiling before the run.
     """
 
     target: Target
@@ -50,18 +50,18 @@ class RunPlan(NamedTuple):
 
 
 def tuning_steps(sampler: Sampler, target: Target) -> int:
-    """Return the tuning steps of a run whose user asked for no number."""
+    """Return the number of tuning steps if the user gave none."""
     return sampler.tuning_steps(target) if isinstance(sampler, WholeSampler) else TUNE
 
 
 def make_plan(
     target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
 ) -> RunPlan:
-    """Return what is run; for a user who named no sampler, the one that is chosen, or was when the run began."""
+    """Return the plan of a run; if no sampler was given, choose one, or repeat the choice stored at the start."""
     if sampler is not None:
         if book:
             book.made |= {"tune": settings.tune, "candidate": None}
-        # A model that cannot be named is refused here, while nothing is lost.
+        # A model that has no name is rejected here, before any work.
         content = book.asked["target"]["content"] if book else target.content_hash()
         return RunPlan(target, sampler, settings, content, initvals)
     if book and book.begun:
@@ -83,7 +83,7 @@ def make_plan(
 
 
 def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
-    """Return the choice that a run was begun with, made again without trials."""
+    """Return the choice that the run started with, rebuilt without trials."""
     from approxmcmc.design.choice import made_again
 
     made = book.made
@@ -97,12 +97,12 @@ def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
 
 
 def _first(seed: Any) -> int:
-    """Return the seed of the trials: it follows from the one that the trace stores."""
+    """Return the seed of the trials, derived from the seed that the trace stores."""
     return int(seed if isinstance(seed, int) else seed[0])
 
 
 def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Make the chains of a run, let them go on where its book says, and return the trace and what is wrong with it.
+    """Run the chains, resuming from the book if it has states, and return the trace and its problems.
 
     Raises what `sample` raises.
     """
@@ -126,7 +126,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     )
     program, running = made.program, made.chains
     if book and not begun:
-        # A rate that "auto" has found by the clock must not change when the run goes on.
+        # A rate that "auto" found by the clock must not change when the run resumes.
         found_rate = program.attrs.get("audit_every") or audit_every
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
@@ -168,7 +168,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         **chosen,
         **found,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
-        **target.setup_attrs,  # what was paid before: the search for a mode, an expansion
+        **target.setup_attrs,  # cost of the set-up: the search for a mode, an expansion
     }
     trace = build_trace(
         result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
@@ -185,21 +185,20 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
 
 def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Let a sampler draw all chains by itself. Its file holds the finished trace; what was interrupted starts again."""
+    """Let a sampler draw all chains by itself. The file holds the finished trace; an interrupted run starts again."""
     target, sampler, settings, _, initvals, chosen, _ = plan
     if book:
         if book.begun:
-            tell("%s: %r cannot take up a run, so that it starts again and repeats its draws", book.path, sampler)
+            tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", book.path, sampler)
         book.write(Snapshot(None, {}, 0.0, "", []))
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
     goals = _goals(settings, Variables(dict(target.variables.shapes)), chosen, weighted=False)
-    sequences, _ = seed_sequences(settings.seed, settings.chains)
     asked = WholeRun(
         goals=goals,
         tune=settings.tune or 0,
         thin=settings.thin,
-        seeds=[int(sequence.generate_state(1)[0]) for sequence in sequences],
+        seeds=chain_seeds(settings.seed, settings.chains),
         cores=cores,
         initvals=initvals,
         time_limit=settings.time_limit,
@@ -226,7 +225,7 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
 
 
 def _origin(plan: RunPlan) -> dict[str, Any]:
-    """Return what a trace says of its seed, its target, and how far its law lies from the model's."""
+    """Return the trace attributes on the seed, the target, and how far the sampled posterior is from the model's."""
     target, distance = plan.target, plan.target.distance_to_model
     return {
         "n_obs": target.n_obs,
@@ -239,7 +238,7 @@ def _origin(plan: RunPlan) -> dict[str, Any]:
 
 
 def _without_rows(result: SamplingResult) -> SamplingResult:
-    """Return the result of a run whose terms are made of no rows: what it touched were terms, not data."""
+    """Return the result of a run on a target without rows: what it evaluated were terms, not data."""
 
     def untouched(stats: Any) -> Any:
         return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}
@@ -252,14 +251,14 @@ def _without_rows(result: SamplingResult) -> SamplingResult:
 
 
 def judge(trace: xr.DataTree) -> str:
-    """Write what is wrong with a run into its trace; return the words for a warning, empty where all is well."""
+    """Store the problems of a run in its trace; return the text of the warning, empty if there are none."""
     found = findings(trace)
     trace["posterior"].attrs.update(attributes(found))
     return report(found)
 
 
 def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
-    """Return how long the chains run: to an ESS as ArviZ sees it in these variables, or `draws` each."""
+    """Return when the chains stop: at an ESS computed by ArviZ for these variables, or after `draws` each."""
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:
@@ -270,7 +269,7 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
         return FixedDraws(settings.draws, settings.every)
     if weighted:
         raise IncompatibleError(
-            "sample: target_ess counts draws of equal weight, and this sampler weighs its draws; give draws= "
+            "sample: target_ess counts draws of equal weight, and this sampler weights its draws; give draws= "
             "or time_limit="
         )
     chains, wanted = settings.chains, settings.target_ess

@@ -47,7 +47,7 @@ def gibbs(scan: str):
 
 def single_site():
     """Return Metropolis-Hastings that changes one variable at a time."""
-    return amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())
+    return amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())
 
 
 def start(target, rng):
@@ -78,7 +78,7 @@ def side_by_side(results) -> list:
                 for label, found in traces.items()
             }
             estimates["likelihood weighting"] = [
-                float(amc.importance_estimates(trace)[variable].sel(moment="mean")) for trace in drawn
+                float(amc.diagnostics.importance_estimates(trace)[variable].sel(moment="mean")) for trace in drawn
             ]
             rows += [
                 {"query": _query(name, variable), "sampler": label, "exact": exact}
@@ -108,7 +108,9 @@ def _weights(name: str, network, drawn, draws: int) -> dict:
     states = np.array(list(np.ndindex(*joint.shape)))
     log_rho = np.log(joint.ravel()) - network.ancestral().logpmf(states)
     kl = float(joint.ravel() @ log_rho)
-    bound = amc.chatterjee_diaconis_bound(draws, kl=kl, tail=lambda s: float(joint.ravel()[log_rho > s].sum()))
+    bound = amc.diagnostics.chatterjee_diaconis_bound(
+        draws, kl=kl, tail=lambda s: float(joint.ravel()[log_rho > s].sum())
+    )
     return (
         {"evidence": ", ".join(QUERIES[name]), "draws": draws, "KL": kl, "needed draws": math.exp(kl)}
         | mean_interval([found["kl"] for found in attrs]).columns("estimated KL")
@@ -169,7 +171,7 @@ def errors_against_evaluations(results) -> list:
 
 def standard_normal():
     """Return N(0, 1), as a target with one term."""
-    return amc.Target(_log_normal, _flat, data=np.zeros(1), n_obs=1, dim=1, var_names=("x",))
+    return amc.FunctionTarget(_log_normal, _flat, data=np.zeros(1), n_obs=1, dim=1, var_names=("x",))
 
 
 def _log_normal(theta, data, i):

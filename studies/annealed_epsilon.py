@@ -41,7 +41,7 @@ class PlannedAnnealing(Component, Sampler):
     def build(self, target: Any, *, audit_every: Any = "auto") -> Any:
         """Run the pilot, and build the sampler that it plans."""
         proposal, test = amc.RandomWalk(SCALE), amc.SequentialTTest(batch_size=self.batch_size)
-        plan = amc.plan_annealing(
+        plan = amc.design.plan_annealing(
             target, proposal=proposal, test=test, epsilons=EPSILONS[::-1], cost=self.cost,
             n_pairs=self.pilot_steps, initvals=amc.laplace(target).mode, random_seed=self.seed,
         )  # fmt: skip
@@ -130,7 +130,7 @@ def canonical(results: Any) -> list[Any]:
     known = Ingredients(
         np.array(EPSILONS), *(np.array([getattr(a, n) for a in arms]) for n in ("bias", "variance", "cost"))
     )
-    test = amc.annealing_schedule(known)
+    test = amc.acceptance.annealing_schedule(known)
     budgets = BUDGETS[:: 4 if results.preset == "smoke" else 1]
     rows = []
     for budget in budgets:

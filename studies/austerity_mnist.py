@@ -30,7 +30,7 @@ def austerity(epsilon: float, batch_size: int, order: str):
 
 def bernstein(delta: float, batch_size: int):
     """Return the empirical Bernstein test: an error of at most delta for terms of any law, at a price in data."""
-    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.BernsteinTest(delta, batch_size))
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 
 def exact():

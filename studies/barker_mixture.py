@@ -43,12 +43,12 @@ def small() -> "amc.targets.GaussianMixture":
 
 def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the paper's sampler."""
-    return amc.presets.minibatch_barker(SCALE, target_variance=target_variance, batch_size=batch_size)
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.MinibatchBarker(target_variance, batch_size))
 
 
 def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the sequential test of Korattikara, Chen and Welling (2014)."""
-    return amc.presets.austerity(SCALE, epsilon=epsilon, batch_size=batch_size)
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.SequentialTTest(epsilon, batch_size))
 
 
 def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
@@ -56,7 +56,9 @@ def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
 
     That is a guess and voids its guarantee: the audits of the report say how far it errs.
     """
-    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.BernsteinTest(delta, batch_size, range="observed"))
+    return amc.MetropolisHastings(
+        amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size, range="observed")
+    )
 
 
 def exact(rule: str) -> "amc.MetropolisHastings":
@@ -144,7 +146,9 @@ study = Study(
                 chains=4,
                 draws=2000,
                 tune=500,
-                gates=amc.Gates(max_r_hat=1.02, min_bulk_ess=1_000, min_tail_ess=1_000, max_relative_mcse=0.05),
+                gates=amc.reference.Gates(
+                    max_r_hat=1.02, min_bulk_ess=1_000, min_tail_ess=1_000, max_relative_mcse=0.05
+                ),
             ),
         },
     },

@@ -18,12 +18,12 @@ SCALE = 0.01  # standard deviation of the random walk
 
 def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the paper's sampler."""
-    return amc.presets.minibatch_barker(SCALE, target_variance=target_variance, batch_size=batch_size)
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.MinibatchBarker(target_variance, batch_size))
 
 
 def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the sequential test of Korattikara, Chen and Welling (2014)."""
-    return amc.presets.austerity(SCALE, epsilon=epsilon, batch_size=batch_size)
+    return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.SequentialTTest(epsilon, batch_size))
 
 
 def exact(rule: str) -> "amc.MetropolisHastings":

@@ -72,14 +72,16 @@ def independent(test):
     """Return what proposes draws of the Laplace approximation, and puts them to a test."""
 
     def recipe(fit):
-        return amc.MetropolisHastings(amc.PreconditionedCrankNicolson(0.0, fit), test)
+        return amc.MetropolisHastings(amc.proposals.PreconditionedCrankNicolson(0.0, fit), test)
 
     return recipe
 
 
 def sgld(fit):
     """Return stochastic-gradient Langevin dynamics in the metric of the Laplace approximation."""
-    return amc.presets.sgld(0.02, batch_size=100, preconditioner=fit)
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(0.02, 100, fit), amc.acceptance.AlwaysAccept()
+    )
 
 
 def t_test(epsilon: float, batch_size: int):

@@ -42,7 +42,7 @@ def normal_mean(n: int = N):
 
     x = ndtri((np.arange(n) + 0.5) / n)
     x = (x - x.mean()) / x.std(ddof=1)
-    return amc.Target(loglik, logprior, data=x, n_obs=n, dim=1, var_names=("mu",))
+    return amc.FunctionTarget(loglik, logprior, data=x, n_obs=n, dim=1, var_names=("mu",))
 
 
 @functools.cache
@@ -129,7 +129,7 @@ def performance(results) -> list:
             test = next(s.sampler.test for s in results.study.settings() if s.sampler.test.epsilon == epsilon)
             z = grid * np.sqrt(target.n_obs)
             log_ratio, tau = 0.5 * (z[:, None] ** 2 - z**2), np.abs(z[:, None] - z)
-            fraction = amc.acceptance_probability_error(
+            fraction = amc.acceptance.acceptance_probability_error(
                 log_ratio.ravel(), tau.ravel(), epsilon=epsilon, batch_size=test.batch_size, n_obs=target.n_obs
             )["data_fraction"].values.reshape(log_ratio.shape)
             use = float((chosen * fraction).sum() / chosen.sum())

@@ -109,13 +109,13 @@ def barker_sweeps(results) -> list:
     """Tabulate the check along Barker's target variance, with the lecture's epsilon / (1 - eta) beside it."""
     field = results.target("six")
     samplers = {
-        variance: amc.Gibbs(amc.MinibatchBarker(target_variance=variance, batch_size=BATCH_SIZE))
+        variance: amc.Gibbs(amc.acceptance.MinibatchBarker(target_variance=variance, batch_size=BATCH_SIZE))
         for variance in TARGET_VARIANCES
     }
     check = amc.check_bound(field, samplers, knob="target_variance", draws=0, method="enumerate", progressbar=False)
     table = check.dataset
     sites, gap = field.n_states.size, 1.0 - float(table["eta"][0])
-    epsilon = amc.minibatch_barker_error_bound(np.random.default_rng(SEED).normal(size=100_000), BATCH_SIZE)
+    epsilon = amc.acceptance.minibatch_barker_error_bound(np.random.default_rng(SEED).normal(size=100_000), BATCH_SIZE)
     frame = table[["tv", "delta", "delta_max"]].to_dataframe()
     for name in ("b1", "b3", "b1_delta_max"):
         at = table.sel(bound=name)

@@ -33,10 +33,10 @@ def t_test(tol: float) -> amc.SequentialTTest:
 
 ON_CORE_ROWS = {
     "core_sum": amc.ExactTest(),
-    "core_poisson": amc.PoissonTest(),
-    "core_tuna": amc.TunaTest(0.0),
-    "core_factorized": amc.FactorizedTest(),
-    "core_delayed": amc.DelayedAcceptance(amc.PoissonTest()),
+    "core_poisson": amc.acceptance.PoissonTest(),
+    "core_tuna": amc.acceptance.TunaTest(0.0),
+    "core_factorized": amc.acceptance.FactorizedTest(),
+    "core_delayed": amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()),
     "core_t_test_05": t_test(0.05),
     "core_t_test_2": t_test(0.2),
 }

@@ -22,7 +22,7 @@ from studies.tools.mnist import images
 
 WALK = amc.RandomWalk(0.02, target_acceptance=0.234)
 LANGEVIN = amc.Langevin(1e-4, target_acceptance=0.574)
-SLICE = amc.Slice(0.1)
+SLICE = amc.samplers.Slice(0.1)
 # Table 1 of the paper, as reported in secondary sources: queries per iteration, effective samples per 1000 iterations.
 # Its softmax regression moves by Langevin steps and its robust regression by slices, on other data than these.
 PRINTED = "table 1, as reported in secondary sources"

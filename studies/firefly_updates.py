@@ -24,7 +24,7 @@ from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, star
 from studies.tools.one_by_one_z import OneByOneZ
 
 SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}  # of the data that are asked in a step (Maclaurin and Adams)
-UPDATES = {"explicit": amc.ExplicitZ, "implicit": OneByOneZ, "skipping": amc.ImplicitZ}
+UPDATES = {"explicit": amc.samplers.ExplicitZ, "implicit": OneByOneZ, "skipping": amc.ImplicitZ}
 DRAWS = 200  # of the full-data chains, over which equation 3 is averaged
 
 

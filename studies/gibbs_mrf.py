@@ -114,10 +114,12 @@ def figure_7(results) -> list:
     figure, axes = subplots(2, max(len(settings), 1), figsize=(2.1 * max(len(settings), 1), 4.4), squeeze=False)
     rows = []
     for column, (epsilon, (test, traces)) in enumerate(settings.items()):
-        frozen = amc.realised_conditional(field, test, contexts, sites, replications=decisions, random_seed=SEED)
+        frozen = amc.samplers.realised_conditional(
+            field, test, contexts, sites, replications=decisions, random_seed=SEED
+        )
         n_pairs = traces[0]["sample_stats"].attrs["n_obs"]
         grid = np.linspace(0.02, 0.98, 49)
-        expected = grid + amc.acceptance_probability_error(
+        expected = grid + amc.acceptance.acceptance_probability_error(
             np.log(grid / (1.0 - grid)), float(frozen["tau"].mean()), epsilon=epsilon,
             batch_size=min(test.batch_size, n_pairs), n_obs=n_pairs, rule="barker",
         )["error"].values  # fmt: skip

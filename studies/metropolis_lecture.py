@@ -39,9 +39,9 @@ def flat(theta):
 
 
 @functools.cache
-def bimodal() -> "amc.targets.Target":
+def bimodal() -> "amc.targets.FunctionTarget":
     """Return the density of the lecture's example."""
-    return amc.targets.Target(loglik, flat, data=np.array([MODES]), n_obs=1, dim=1, var_names=("x",))
+    return amc.targets.FunctionTarget(loglik, flat, data=np.array([MODES]), n_obs=1, dim=1, var_names=("x",))
 
 
 def walk(scale: float) -> "amc.MetropolisHastings":

@@ -136,12 +136,12 @@ def exchange(n_draws: int) -> "amc.Exchange":
 
 def pseudo_marginal(refresh: bool, n_draws: int) -> Through:
     """Return GIMH, or MCWM with `refresh`."""
-    return Through(amc.PseudoMarginal(amc.RandomWalk(SCALE), refresh=refresh), "likelihood", n_draws)
+    return Through(amc.samplers.PseudoMarginal(amc.RandomWalk(SCALE), refresh=refresh), "likelihood", n_draws)
 
 
 def path_sampling(n_draws: int) -> Through:
     """Return noisy Metropolis-Hastings with the estimate of path sampling."""
-    return Through(amc.NoisyMetropolisHastings(amc.RandomWalk(SCALE)), "ratio", n_draws)
+    return Through(amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(SCALE)), "ratio", n_draws)
 
 
 def pseudo_likelihood() -> Through:

@@ -79,19 +79,19 @@ def noisy_exchange():
 
 def noisy_langevin(step_size: float):
     """Return noisy Langevin."""
-    return amc.NoisyLangevin(step_size, N_AUXILIARY, np.array(COVARIANCE), chains(thin=THIN))
+    return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, np.array(COVARIANCE), chains(thin=THIN))
 
 
 def mala(step_size: float, noisy: bool):
     """Return MALA-exchange tuned to the paper's acceptance rate."""
-    return amc.MALAExchange(
+    return amc.samplers.MALAExchange(
         step_size, noisy, N_AUXILIARY, np.array(COVARIANCE), chains(thin=THIN), target_acceptance=0.25
     )
 
 
 def bergm():
     """Return BERGM: exchange with moves along the differences of a population."""
-    return amc.Exchange(amc.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.05), auxiliary=chains())
+    return amc.Exchange(amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.05), auxiliary=chains())
 
 
 def samplers(lengths: tuple[int, ...], starts: tuple[str, ...]) -> dict:

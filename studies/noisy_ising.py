@@ -71,12 +71,12 @@ def noisy_exchange(scale: float, n_auxiliary: int):
 
 def noisy_langevin(step_size: float, n_auxiliary: int):
     """Return noisy Langevin."""
-    return amc.NoisyLangevin(step_size, n_auxiliary, auxiliary=auxiliary(THIN))
+    return amc.samplers.NoisyLangevin(step_size, n_auxiliary, auxiliary=auxiliary(THIN))
 
 
 def mala_exchange(step_size: float, noisy: bool, n_auxiliary: int):
     """Return MALA-exchange, exact up to its auxiliary chains, or noisy."""
-    return amc.MALAExchange(
+    return amc.samplers.MALAExchange(
         step_size, noisy, n_auxiliary, auxiliary=auxiliary(THIN), target_acceptance=0.5 if noisy else 0.25
     )
 

@@ -39,7 +39,7 @@ UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
 LONGER = 4000  # updates of the auxiliary chains that bergm_longer has in place of the paper's
 # Chains and steps of the reference, and updates of its auxiliary chains.
 REFERENCE = {"smoke": (2, 2000, 1000), "quick": (2, 40_000, 4000), "paper": (4, 4_000_000, 10_000)}
-# Shape of the steps and where chains start: inverse curvature and mode by `amc.robbins_monro`, rounded. The last table
+# Shape of the steps and where chains start: inverse curvature and mode by `robbins_monro`, rounded. The last table
 # of the report finds them again; the curvature is uncertain, as rare graphs with many 3-stars make most of it.
 MODE = (3.3, -1.4, 0.24, 1.74)
 COVARIANCE = (
@@ -79,17 +79,19 @@ def noisy_exchange(factor: float):
 
 def noisy_langevin(step_size: float):
     """Return noisy Langevin. Long steps run off to dense graphs and do not come back."""
-    return amc.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
+    return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
 
 
 def mala(step_size: float, noisy: bool):
     """Return MALA-exchange tuned to the paper's acceptance rate."""
-    return amc.MALAExchange(step_size, noisy, N_AUXILIARY, covariance(), chains(THIN), target_acceptance=0.25)
+    return amc.samplers.MALAExchange(step_size, noisy, N_AUXILIARY, covariance(), chains(THIN), target_acceptance=0.25)
 
 
 def bergm(n_updates: int = UPDATES):
     """Return BERGM: exchange with moves along the differences of a population of eight chains."""
-    return amc.Exchange(amc.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.1), auxiliary=chains(None, n_updates))
+    return amc.Exchange(
+        amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.1), auxiliary=chains(None, n_updates)
+    )
 
 
 SAMPLERS = {

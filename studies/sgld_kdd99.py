@@ -94,7 +94,9 @@ class LangevinInLaplaceMetric(Component, Proposal):
     batch_size: int
 
     def _proposal(self, target):
-        return amc.StochasticGradientLangevin(self.step_size, self.batch_size, preconditioner=laplace_of(target))
+        return amc.proposals.StochasticGradientLangevin(
+            self.step_size, self.batch_size, preconditioner=laplace_of(target)
+        )
 
     def build_proposal(self, target):
         """Return the part for a test."""
@@ -107,7 +109,7 @@ class LangevinInLaplaceMetric(Component, Proposal):
 
 def sgld(step_size: float, batch_size: int):
     """Return SGLD without a test."""
-    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), amc.AlwaysAccept())
+    return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), amc.acceptance.AlwaysAccept())
 
 
 def corrected(step_size: float, epsilon: float, batch_size: int, test_batch_size: int):
@@ -118,7 +120,9 @@ def corrected(step_size: float, epsilon: float, batch_size: int, test_batch_size
 
 def schedule(step_size: float, steps: tuple[int, ...], batch_size: int, test_batch_size: int):
     """Return SGLD without a test for a while, then with tests whose epsilon falls to 0."""
-    test = amc.AnnealedEpsilon(EPSILONS, steps[1:], amc.SequentialTTest(batch_size=test_batch_size), untested=steps[0])
+    test = amc.acceptance.AnnealedEpsilon(
+        EPSILONS, steps[1:], amc.SequentialTTest(batch_size=test_batch_size), untested=steps[0]
+    )
     return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), test)
 
 
@@ -156,7 +160,7 @@ def true_variance(results) -> tuple[np.ndarray, str]:
 
     def compute():
         fit = laplace_of(target)
-        mala = amc.presets.mala(0.5, preconditioner=fit, target_acceptance=0.574)
+        mala = amc.MetropolisHastings(amc.Langevin(0.5, preconditioner=fit, target_acceptance=0.574), amc.ExactTest())
         return amc.sample(
             target,
             mala,

@@ -54,7 +54,7 @@ def simulated() -> tuple[np.ndarray, np.ndarray]:
 
 def regression():
     """Return the posterior of the slope."""
-    return amc.Target(
+    return amc.FunctionTarget(
         loglik, logprior, data=simulated(), n_obs=N, dim=1, grad_loglik=grad_loglik, grad_logprior=grad_logprior,
         var_names=("slope",), initial_point=[0.01],
     )  # fmt: skip
@@ -70,12 +70,16 @@ def density(grid: np.ndarray) -> np.ndarray:
 
 def sgld(batch_size: int):
     """Return SGLD without a test."""
-    return amc.presets.sgld(STEP_SIZE, batch_size=batch_size)
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(STEP_SIZE, batch_size), amc.acceptance.AlwaysAccept()
+    )
 
 
 def corrected(epsilon: float, batch_size: int):
     """Return SGLD with the sequential test."""
-    return amc.presets.corrected_sgld(STEP_SIZE, epsilon=epsilon, batch_size=batch_size, test_batch_size=batch_size)
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(STEP_SIZE, batch_size), amc.SequentialTTest(epsilon, batch_size)
+    )
 
 
 def samplers(batch_size: int) -> dict:

@@ -44,22 +44,28 @@ def falling_steps() -> "amc.proposals.DecreasingStep":
 
 def decreasing(batch_size: int) -> "amc.MetropolisHastings":
     """Return the paper's sampler."""
-    return amc.MetropolisHastings(amc.StochasticGradientLangevin(falling_steps(), batch_size), amc.AlwaysAccept())
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(falling_steps(), batch_size), amc.acceptance.AlwaysAccept()
+    )
 
 
 def constant(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return SGLD with a step that stays."""
-    return amc.MetropolisHastings(amc.StochasticGradientLangevin(step_size, batch_size), amc.AlwaysAccept())
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(step_size, batch_size), amc.acceptance.AlwaysAccept()
+    )
 
 
 def corrected(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return the same steps with the exact test, both densities given the same minibatch."""
-    return amc.MetropolisHastings(amc.StochasticGradientLangevin(step_size, batch_size), amc.ExactTest())
+    return amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(step_size, batch_size), amc.ExactTest())
 
 
 def fisher_scoring(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
     """Return stochastic-gradient Fisher scoring with the estimated information as its matrix B."""
-    return amc.MetropolisHastings(amc.StochasticGradientFisherScoring(step_size, batch_size), amc.AlwaysAccept())
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientFisherScoring(step_size, batch_size), amc.acceptance.AlwaysAccept()
+    )
 
 
 SAMPLERS = {

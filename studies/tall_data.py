@@ -70,7 +70,7 @@ NUTS, STOCHASTIC, FITTED = "NUTS and kin, other libraries", "stochastic gradient
 CATALOGUE: dict[str, dict[str, Any]] = {
     EXACT: {
         "mala": OnTheClock(InLaplaceMetric(mala), tune=100),
-        "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.CheapestExactTest()), core_rows), thin=10),
+        "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows), thin=10),
         "firefly": OnTheClock(InLaplaceMetric(firefly), thin=10),
     },
     CHOICE: {"default": OurChoice(thin=10), "default_bias_10": OurChoice(bias=0.1, thin=10)},

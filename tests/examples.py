@@ -13,8 +13,8 @@ from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from tests import langevin as book
 from tests.models import logistic
-from tests.unit.test_bayesian_network import weather
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_bayesian_network import weather
+from tests.unit.targets.test_mrf import mixed
 
 N = 12
 X = np.random.default_rng(0).normal(size=(N, 2))
@@ -59,7 +59,7 @@ def reach(theta, proposed):
 
 def user_target(loglik=book.loglik):
     """Return two normal means from functions of the user's, which know all that a target can."""
-    return amc.Target(
+    return amc.FunctionTarget(
         loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
         term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),
         difference_bound=(np.full(N, 10.0), reach),
@@ -76,66 +76,78 @@ def friends():
 
 FIT = {"center": np.zeros(2), "cov": 0.2 * np.eye(2)}
 PROPOSALS = {
-    "AdaptiveDirection": [amc.AdaptiveDirection(0.4, n_members=5)],
-    "Hamiltonian": [amc.Hamiltonian(0.2), amc.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
+    "AdaptiveDirection": [amc.proposals.AdaptiveDirection(0.4, n_members=5)],
+    "Hamiltonian": [
+        amc.proposals.Hamiltonian(0.2),
+        amc.proposals.Hamiltonian(0.2, preconditioner=[1.0, 2.0], target_acceptance=0.8),
+    ],
     "Independence": [amc.Independence(np.zeros(2), 0.2 * np.eye(2))],
     "Langevin": [amc.Langevin(0.05), amc.Langevin(0.05, cov=np.eye(2), target_acceptance=0.6)],
     "Mixture": [
-        amc.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),
-        amc.Mixture([amc.RandomWalk(0.1), amc.PreconditionedCrankNicolson(0.5, **FIT)]),
+        amc.proposals.Mixture([amc.RandomWalk(0.1), amc.Langevin(0.05), amc.RandomWalk(0.3, target_acceptance=0.4)]),
+        amc.proposals.Mixture([amc.RandomWalk(0.1), amc.proposals.PreconditionedCrankNicolson(0.5, **FIT)]),
     ],
-    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.5, **FIT)],
+    "PreconditionedCrankNicolson": [amc.proposals.PreconditionedCrankNicolson(0.5, **FIT)],
     "RandomWalk": [amc.RandomWalk(0.3), amc.RandomWalk(0.3, target_acceptance=0.4), amc.RandomWalk(0.1 * np.eye(2))],
-    "SingleSite": [amc.SingleSite()],
-    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
+    "SingleSite": [amc.proposals.SingleSite()],
+    "StochasticGradientFisherScoring": [amc.proposals.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
     "StochasticGradientHamiltonian": [
-        amc.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
-        amc.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
+        amc.proposals.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
+        amc.proposals.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
     ],
     "StochasticGradientLangevin": [
-        amc.StochasticGradientLangevin(0.05, 4),
-        amc.StochasticGradientLangevin(amc.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
+        amc.proposals.StochasticGradientLangevin(0.05, 4),
+        amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.05), 4, control_variate=[0.1, 0.2]),
     ],
-    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.05, 1.0, 4)],
-    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.05, 4, steps=2)],
+    "StochasticGradientNoseHoover": [amc.proposals.StochasticGradientNoseHoover(0.05, 1.0, 4)],
+    "StochasticGradientZigZag": [amc.proposals.StochasticGradientZigZag(0.05, 4, steps=2)],
     "SurrogateTransition": [amc.SurrogateTransition(), amc.SurrogateTransition("walk", steps=2)],
 }
 EARLY = amc.SequentialTTest(0.2, 4)
 TESTS = {
-    "AlwaysAccept": [amc.AlwaysAccept()],
-    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=EARLY)],
-    "BernsteinTest": [amc.BernsteinTest(0.1, 4), amc.BernsteinTest(0.1, 4, range="observed", order="blocks")],
-    "CheapestExactTest": [amc.CheapestExactTest()],
+    "AlwaysAccept": [amc.acceptance.AlwaysAccept()],
+    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=EARLY)],
+    "BernsteinTest": [
+        amc.acceptance.BernsteinTest(0.1, 4),
+        amc.acceptance.BernsteinTest(0.1, 4, range="observed", order="blocks"),
+    ],
+    "CheapestExactTest": [amc.acceptance.CheapestExactTest()],
     "DelayedAcceptance": [
-        amc.DelayedAcceptance(amc.ExactTest("barker")),
-        amc.DelayedAcceptance(amc.PoissonTest()),
-        amc.DelayedAcceptance(amc.SequentialTTest(0.2, 4, order="blocks")),
+        amc.acceptance.DelayedAcceptance(amc.ExactTest("barker")),
+        amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()),
+        amc.acceptance.DelayedAcceptance(amc.SequentialTTest(0.2, 4, order="blocks")),
     ],
     "ExactTest": [amc.ExactTest(), amc.ExactTest("barker")],
-    "FactorizedTest": [amc.FactorizedTest()],
-    "MinibatchBarker": [amc.MinibatchBarker(batch_size=5), amc.MinibatchBarker(batch_size=4, order="blocks")],
-    "PoissonTest": [amc.PoissonTest()],
+    "FactorizedTest": [amc.acceptance.FactorizedTest()],
+    "MinibatchBarker": [
+        amc.acceptance.MinibatchBarker(batch_size=5),
+        amc.acceptance.MinibatchBarker(batch_size=4, order="blocks"),
+    ],
+    "PoissonTest": [amc.acceptance.PoissonTest()],
     "SequentialTTest": [EARLY, amc.SequentialTTest(0.2, 4, 1.5, tol=0.05, order="blocks")],
-    "TunaTest": [amc.TunaTest(0.01)],
+    "TunaTest": [amc.acceptance.TunaTest(0.01)],
 }
 LAPLACE = amc.targets.Laplace(np.zeros(2), 0.1 * np.eye(2))
 SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of them
-    "BouncyParticle": [amc.BouncyParticle(LAPLACE)],
+    "BouncyParticle": [amc.samplers.BouncyParticle(LAPLACE)],
     "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.Auxiliary(20))],
     "Firefly": [
         amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=amc.ImplicitZ(0.3)),
-        amc.Firefly(amc.RandomWalk(0.1), bound="own", z_update=amc.ExplicitZ(0.3)),
-        amc.Firefly(amc.Slice(0.5), bound="untuned"),
+        amc.Firefly(amc.RandomWalk(0.1), bound="own", z_update=amc.samplers.ExplicitZ(0.3)),
+        amc.Firefly(amc.samplers.Slice(0.5), bound="untuned"),
     ],
     "Gibbs": [amc.Gibbs(), amc.Gibbs(scan="random")],
-    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=2)],
+    "MALAExchange": [amc.samplers.MALAExchange(0.1, noisy=True, n_auxiliary=2)],
     "MetropolisHastings": [amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())],
-    "NoisyLangevin": [amc.NoisyLangevin(0.1)],
-    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(amc.RandomWalk(0.1))],
-    "PoissonGibbs": [amc.PoissonGibbs(), amc.PoissonGibbs(3.0, metropolised=True, scan="random")],
-    "PseudoMarginal": [amc.PseudoMarginal(amc.RandomWalk(0.1)), amc.PseudoMarginal(amc.RandomWalk(0.1), refresh=True)],
-    "SliceSampler": [amc.SliceSampler(amc.Slice(0.5))],
-    "ZigZag": [amc.ZigZag(LAPLACE)],
+    "NoisyLangevin": [amc.samplers.NoisyLangevin(0.1)],
+    "NoisyMetropolisHastings": [amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(0.1))],
+    "PoissonGibbs": [amc.samplers.PoissonGibbs(), amc.samplers.PoissonGibbs(3.0, metropolised=True, scan="random")],
+    "PseudoMarginal": [
+        amc.samplers.PseudoMarginal(amc.RandomWalk(0.1)),
+        amc.samplers.PseudoMarginal(amc.RandomWalk(0.1), refresh=True),
+    ],
+    "SliceSampler": [amc.samplers.SliceSampler(amc.samplers.Slice(0.5))],
+    "ZigZag": [amc.samplers.ZigZag(LAPLACE)],
 }
 TARGETS = {
     "BayesianNetwork": weather,
@@ -155,56 +167,56 @@ TARGETS = {
     "LinearRegression": lambda: amc.targets.LinearRegression(X, X[:, 0] + np.arange(N) % 2, sigma=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
-    "PredictorTarget": lambda: amc.PredictorTarget(
+    "PredictorTarget": lambda: amc.targets.PredictorTarget(
         log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
     ),
     "PseudoLikelihood": lambda: amc.targets.PseudoLikelihood(friends()),
     "RobustRegression": lambda: amc.targets.RobustRegression(X, X[:, 0], df=3.0, prior_scale=1.0),
     "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),
-    "Target": user_target,
+    "FunctionTarget": user_target,
 }
 SETTINGS = {  # of classes that are paired with nothing by themselves, and further settings of others
-    "AnnealedEpsilon": [amc.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
+    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
-    "BernsteinTest": [amc.BernsteinTest(0.1), amc.BernsteinTest(0.1, range=3.0)],
+    "BernsteinTest": [amc.acceptance.BernsteinTest(0.1), amc.acceptance.BernsteinTest(0.1, range=3.0)],
     "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
     "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
     "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
     "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
     "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
-    "BouncyParticle": [amc.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
-    "DecreasingStep": [amc.DecreasingStep(0.1, offset=10.0)],
+    "BouncyParticle": [amc.samplers.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
+    "DecreasingStep": [amc.proposals.DecreasingStep(0.1, offset=10.0)],
     "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
-    "ExplicitZ": [amc.ExplicitZ(0.2)],
-    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.ExplicitZ(0.3), bound="untuned")],
+    "ExplicitZ": [amc.samplers.ExplicitZ(0.2)],
+    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.samplers.ExplicitZ(0.3), bound="untuned")],
     "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
-    "Hamiltonian": [amc.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
+    "Hamiltonian": [amc.proposals.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
     "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
     "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
     "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
     "Laplace": [amc.targets.Laplace(np.zeros(2), np.eye(2))],
-    "MALAExchange": [amc.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
+    "MALAExchange": [amc.samplers.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
     "MetropolisHastings": [MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest())],
-    "MinibatchBarker": [amc.MinibatchBarker(batch_size=50, max_error=0.01)],
-    "Mixture": [amc.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
-    "NoisyLangevin": [amc.NoisyLangevin(0.1, cov=[[2.0]])],
-    "NoisyMetropolisHastings": [amc.NoisyMetropolisHastings(RandomWalk(0.3))],
-    "PoissonGibbs": [amc.PoissonGibbs(2.0, metropolised=True, scan="random")],
-    "PreconditionedCrankNicolson": [amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
-    "PseudoMarginal": [amc.PseudoMarginal(RandomWalk(0.3), refresh=True)],
+    "MinibatchBarker": [amc.acceptance.MinibatchBarker(batch_size=50, max_error=0.01)],
+    "Mixture": [amc.proposals.Mixture([RandomWalk(0.1), amc.Independence([0.0], cov=[1.0])], weights=[3, 1])],
+    "NoisyLangevin": [amc.samplers.NoisyLangevin(0.1, cov=[[2.0]])],
+    "NoisyMetropolisHastings": [amc.samplers.NoisyMetropolisHastings(RandomWalk(0.3))],
+    "PoissonGibbs": [amc.samplers.PoissonGibbs(2.0, metropolised=True, scan="random")],
+    "PreconditionedCrankNicolson": [amc.proposals.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2))],
+    "PseudoMarginal": [amc.samplers.PseudoMarginal(RandomWalk(0.3), refresh=True)],
     "RandomWalk": [
         RandomWalk(0.1),
         RandomWalk([0.1, 0.2], target_acceptance=0.3),
         RandomWalk(np.diag([1.0, 2.0])),
     ],
     "SequentialTTest": [SequentialTTest(0.05, 200, 1.5)],
-    "Slice": [amc.Slice([0.5, 1.0], max_steps=3), amc.Slice(0.5, directions="coordinates")],
-    "SliceSampler": [amc.SliceSampler(amc.Slice(0.2), SequentialTTest(0.1, 50))],
-    "StochasticGradientFisherScoring": [amc.StochasticGradientFisherScoring(0.1, batch_size=20)],
+    "Slice": [amc.samplers.Slice([0.5, 1.0], max_steps=3), amc.samplers.Slice(0.5, directions="coordinates")],
+    "SliceSampler": [amc.samplers.SliceSampler(amc.samplers.Slice(0.2), SequentialTTest(0.1, 50))],
+    "StochasticGradientFisherScoring": [amc.proposals.StochasticGradientFisherScoring(0.1, batch_size=20)],
     "StochasticGradientHamiltonian": [
-        amc.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
-        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
-        amc.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
+        amc.proposals.StochasticGradientHamiltonian(0.1, 2.0, 20, steps=3),
+        amc.proposals.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
+        amc.proposals.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
     "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
     "NUTS": [amc.NUTS(), amc.NUTS(tune=200, target_accept=0.9, backend="pymc")],
@@ -215,11 +227,13 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "PyMCADVI": [foreign.PyMCADVI(iterations=100)],
     "PyMCNUTS": [foreign.PyMCNUTS(tune=500)],
     "PyMCPathfinder": [foreign.PyMCPathfinder(n_paths=2)],
-    "StochasticGradientLangevin": [amc.StochasticGradientLangevin(amc.DecreasingStep(0.1), batch_size=20)],
-    "StochasticGradientNoseHoover": [amc.StochasticGradientNoseHoover(0.1, 0.5, 20)],
-    "ZigZag": [amc.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
-    "StochasticGradientZigZag": [amc.StochasticGradientZigZag(0.1, 20, steps=3)],
-    "TunaTest": [amc.TunaTest(1e-4)],
+    "StochasticGradientLangevin": [
+        amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1), batch_size=20)
+    ],
+    "StochasticGradientNoseHoover": [amc.proposals.StochasticGradientNoseHoover(0.1, 0.5, 20)],
+    "ZigZag": [amc.samplers.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
+    "StochasticGradientZigZag": [amc.proposals.StochasticGradientZigZag(0.1, 20, steps=3)],
+    "TunaTest": [amc.acceptance.TunaTest(1e-4)],
 }
 
 PAIRED = {**PROPOSALS, **TESTS, **SAMPLERS}

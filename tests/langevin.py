@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 
 
 def loglik(theta, data, i):
@@ -35,11 +35,11 @@ def grad_logprior(theta, out):
         out[j] -= 0.01 * theta[j]
 
 
-def normal_means(n: int = 100, dim: int = 1, seed: int = 0) -> Target:
+def normal_means(n: int = 100, dim: int = 1, seed: int = 0) -> FunctionTarget:
     """Return the means of normal data with variance exactly 1 (divisor n - 1): posterior precision n + 0.01."""
     x = np.random.default_rng(seed).normal(size=(n, dim))
     x = (x - x.mean(axis=0)) / x.std(axis=0, ddof=1) + 0.3
-    return Target(
+    return FunctionTarget(
         loglik, logprior, data=x, n_obs=n, dim=dim, grad_loglik=grad_loglik, grad_logprior=grad_logprior
     )  # fmt: skip
 

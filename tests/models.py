@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from approxmcmc.targets import LogisticRegression, Target
+from approxmcmc.targets import FunctionTarget, LogisticRegression
 
 
 def logistic(n: int = 300, dim: int = 3, seed: int = 0, **settings) -> LogisticRegression:
@@ -24,7 +24,7 @@ def normal_logprior(theta):
     return -2.0 * (theta[0] - 1.0) ** 2
 
 
-def normal_mean(n: int = 100, seed: int = 0) -> Target:
+def normal_mean(n: int = 100, seed: int = 0) -> FunctionTarget:
     """Return the mean of a normal sample; posterior N((4 + sum x) / (4 + n), 1 / (4 + n))."""
     x = np.random.default_rng(seed).normal(size=n)
-    return Target(normal_loglik, normal_logprior, data=x, n_obs=n, dim=1, var_names=("mu",))
+    return FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=n, dim=1, var_names=("mu",))

@@ -218,7 +218,7 @@ REFUSED_AT_SIGHT = {
     missing_values: "y_unobserved.*leave out the rows",
     discrete_parameter: r"\['k'\] are discrete",
     latent_for_each_row: r"a latent variable for each of 300 rows \(u\), nothing to subsample",
-    one_normal_over_all_rows: "which axis counts rows cannot be told.*row_dim",
+    one_normal_over_all_rows: "it is ambiguous which axis counts rows.*row_dim",
     autoregression: "'y' have no log densities of their own",
     gaussian_process: "'y' have no log densities of their own",
     potential_on_data: "potential 'extra' depends on the data",

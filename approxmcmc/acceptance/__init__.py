@@ -1,13 +1,17 @@
-"""Above the threshold, after how many terms? One acceptance test per file, and the mathematics of their errors."""
+"""Acceptance tests, one per file, and the mathematics of their errors."""
 
 from approxmcmc.acceptance.always import AlwaysAccept
 from approxmcmc.acceptance.annealed import AnnealedEpsilon
+from approxmcmc.acceptance.annealing_rule import annealing_schedule
 from approxmcmc.acceptance.barker import MinibatchBarker
 from approxmcmc.acceptance.bernstein import BernsteinTest
 from approxmcmc.acceptance.cheapest import CheapestExactTest
 from approxmcmc.acceptance.delayed import DelayedAcceptance
 from approxmcmc.acceptance.exact import ExactTest
 from approxmcmc.acceptance.factorized import FactorizedTest
+from approxmcmc.acceptance.laws.barker_law import minibatch_barker_error_bound
+from approxmcmc.acceptance.laws.correction import correction_distribution
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error, sequential_test_error
 from approxmcmc.acceptance.poisson import PoissonTest
 from approxmcmc.acceptance.sequential_t import SequentialTTest
 from approxmcmc.acceptance.tuna import TunaTest
@@ -24,4 +28,9 @@ __all__ = [
     "PoissonTest",
     "SequentialTTest",
     "TunaTest",
+    "acceptance_probability_error",
+    "annealing_schedule",
+    "correction_distribution",
+    "minibatch_barker_error_bound",
+    "sequential_test_error",
 ]

@@ -1,7 +1,7 @@
-"""The trivial test: every proposal is accepted, and no datum is read.
+"""The trivial test: accept every proposal and read no data.
 
 With a stochastic-gradient Langevin proposal this is SGLD (Welling and Teh 2011); with a random walk it is a random
-walk. As a member of its role it spares every sampler an ``if``.
+walk. As a regular member of the role it saves every sampler an ``if``.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from approxmcmc.engine.terms.evidence import Evidence
 
 
 class NoState(NamedTuple):
-    """Nothing to know; a kernel's tuple must not be empty."""
+    """An empty state; a kernel's tuple must have at least one entry."""
 
     nothing: int = 0
 
@@ -48,7 +48,7 @@ def certainty(log_ratio: float) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AlwaysAccept(AcceptanceTest):
-    """Accept whatever is proposed.
+    """Accept every proposal.
 
     Notes
     -----
@@ -58,23 +58,23 @@ class AlwaysAccept(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.AlwaysAccept()
+    >>> amc.acceptance.AlwaysAccept()
     AlwaysAccept()
     """
 
     @property
     def uses_ratio(self) -> bool:
-        """It does not."""
+        """False: no ratio is used."""
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say that nothing is tested."""
+        """Return that no test is made."""
         return f"{self!r} tests nothing"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return no look at all."""
+        """Return an empty array: no data are read."""
         return np.empty(0, dtype=np.int64)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what accepts."""
+        """Compile the test."""
         return CompiledTest(accept, NoState, no_threshold, certainty, uses_ratio=False, is_audited=False)

@@ -1,8 +1,8 @@
-"""Annealed epsilon: begin with a test that is fast and biased, or with none, and end with one that is exact.
+"""Annealed epsilon: begin with a fast, biased test, or without a test, and end with an exact one.
 
-The run is divided into epochs, each with an epsilon of its own; before the first, some steps may go untested. The
-schedule is fixed before the chain starts, in steps; nothing in it depends on what the chain does. Within an epoch the
-chain is homogeneous; over the run it is not. Where a schedule comes from: `annealing_rule.py`.
+The run is divided into epochs, each with its own epsilon; some steps before the first epoch may go untested. The
+schedule is fixed in steps before the chain starts, and does not depend on what the chain does. Within an epoch the
+chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the
 end of section 6.2 (SGLD without a test, then tests, then a falling epsilon).
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class AnnealedState(NamedTuple):
-    """When each epoch ends, in decisions, and its epsilon and critical values; decisions made, and what is kept.
+    """The end of each epoch in decisions, its epsilon and critical values; decisions made, and cached values.
 
-    `untested` steps are still to come before the first epoch. `log_likelihood` at the current theta is NaN until the
+    `untested` counts the steps left before the first epoch. `log_likelihood` at the current theta is NaN until the
     exact epoch begins.
     """
 
@@ -49,7 +49,7 @@ class AnnealedState(NamedTuple):
 
 @compiled
 def is_tested(test: AnnealedState) -> bool:
-    """Say whether the step that begins is tested, and count it where it is not."""
+    """Return whether the next step is tested, and count it if it is not."""
     if test.untested[0] == 0:
         return True
     test.untested[0] -= 1
@@ -74,7 +74,7 @@ def decide(
         sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
         return sequential_t.decide(rng, evidence, threshold, log_rest, sequential, count, value)
     n_obs, places = evidence.n_obs, evidence.as_they_lie
-    if math.isnan(test.log_likelihood[0]):  # epsilon = 0 is final: from here on the current log-likelihood is kept
+    if math.isnan(test.log_likelihood[0]):  # epsilon = 0 is final: cache the current log-likelihood from here on
         test.log_likelihood[0] = log_likelihood_at(evidence, evidence.theta, places)
         count[EVALUATIONS] += n_obs
     total = log_likelihood_at(evidence, evidence.proposed, places)
@@ -84,7 +84,7 @@ def decide(
     count[ROUNDS] += 1
     if not total < math.inf:
         return -1, 0.0
-    if total == -math.inf:  # as is the current one where a biased epoch ended at data of probability 0
+    if total == -math.inf:  # also for the current one, if a biased epoch ended at data of probability 0
         return 0, total
     log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:
@@ -105,21 +105,21 @@ def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, t
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnnealedEpsilon(AcceptanceTest):
-    """Sequential t-tests whose epsilon falls, epoch by epoch, to 0.
+    """Sequential t-tests with an epsilon that falls, epoch by epoch, to 0.
 
     Parameters
     ----------
     epsilons
         Epsilon of each epoch, not increasing; the last must be 0.
     steps
-        Decisions of each epoch but the last, which has no end; one number less than `epsilons`. A step to where the
-        prior is 0 is refused unread: it makes no decision, and its ``epsilon`` is NaN in the trace.
+        Decisions of each epoch but the last, which has no end; one number less than `epsilons`. A step to prior density
+        0 is rejected without reading data: it makes no decision, and its ``epsilon`` is NaN in the trace.
     test
-        Everything else of the tests: a `SequentialTTest`, whose own epsilon does not matter.
+        The other settings of the tests: a `SequentialTTest`; its own epsilon is ignored.
     untested
-        Steps before the first epoch that go wherever the proposal goes, as with :class:`AlwaysAccept`: no datum is read
-        for a decision, and SGLD computes no gradient for a density ratio. Only a step to where the prior is 0 is
-        refused. Their ``epsilon`` is NaN in the trace.
+        Steps before the first epoch that always accept, as with :class:`AlwaysAccept`: no data are read for a decision,
+        and SGLD computes no gradient for a density ratio. Only a step to prior density 0 is rejected. Their ``epsilon``
+        is NaN in the trace.
 
     Raises
     ------
@@ -130,15 +130,17 @@ class AnnealedEpsilon(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: biased at any finite time, consistent: the last epoch is exact and lasts, and the pooled mean forgets the
-    rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Decisions of tuning count. The
-    trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with :class:`ExactTest`.
+    Guarantee: biased at any finite time, consistent: the last epoch is exact and does not end, and the pooled mean
+    forgets the rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Decisions during tuning
+    count. The trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with
+    :class:`ExactTest`.
 
     SGLD first, then the test, then a falling epsilon (section 6.2 of the reference, at its end) is ``untested=k`` with
-    :class:`StochasticGradientLangevin`. Audits of untested draws say what such a step is worth: it accepts with
-    probability 1 whatever the data say.
+    :class:`StochasticGradientLangevin`. Audits of untested draws report the error of such a step: it accepts with
+    probability 1 whatever the data.
 
-    :func:`annealing_schedule` makes epochs from known ingredients, :func:`approxmcmc.plan_annealing` from a pilot.
+    :func:`annealing_schedule` makes epochs from known ingredients, and :func:`~approxmcmc.design.plan_annealing` from a
+    pilot run.
 
     References
     ----------
@@ -147,10 +149,12 @@ class AnnealedEpsilon(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> test = amc.AnnealedEpsilon((0.1, 0.01, 0.0), steps=(1000, 5000), test=amc.SequentialTTest(batch_size=200))
+    >>> test = amc.acceptance.AnnealedEpsilon(
+    ...     (0.1, 0.01, 0.0), steps=(1000, 5000), test=amc.SequentialTTest(batch_size=200)
+    ... )
     >>> test.epsilon_at(1500)
     0.01
-    >>> amc.AnnealedEpsilon((0.1, 0.0), steps=(1000,), untested=500).epsilon_at(499)
+    >>> amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(1000,), untested=500).epsilon_at(499)
     nan
     """
 
@@ -192,7 +196,7 @@ class AnnealedEpsilon(AcceptanceTest):
 
     @property
     def is_homogeneous(self) -> bool:
-        """Epoch by epoch another test decides."""
+        """False: each epoch uses another test."""
         return False
 
     def looks(self, n_obs: int) -> np.ndarray:
@@ -204,16 +208,16 @@ class AnnealedEpsilon(AcceptanceTest):
         return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say when it becomes exact."""
+        """Return the step from which it is exact."""
         if self.reads_all(n_obs):
             return ""
         return (
-            f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on alone, where "
+            f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on, where "
             "epsilon is 0; the bias of what was drawn before vanishes with the length of the run"
         )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
-        """Return the same epochs with subsets that are drawn afresh for every decision."""
+        """Return the same epochs with subsets drawn anew for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
@@ -221,19 +225,19 @@ class AnnealedEpsilon(AcceptanceTest):
         return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn as the tests of the epochs do, of what they have decided."""
+        """Return the warnings of the epochs' tests about their decisions."""
         decided = np.isfinite(stats["epsilon"].values).any(axis=0) if self.untested else np.ones(1, dtype=bool)
         return self.test.problems(stats.isel(draw=slice(int(decided.argmax()), None))) if decided.any() else []
 
     def epsilon_at(self, step: int) -> float:
-        """Return the epsilon of a step, counted from 0; NaN while nothing is tested."""
+        """Return the epsilon of a step, counted from 0; NaN for an untested step."""
         if step < self.untested:
             return math.nan
         return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step - self.untested, side="right"))])
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what decides with the epsilon of its step."""
-        if not target.same_terms:  # Gibbs: there is no one likelihood to keep in the exact epoch
+        """Compile the test with an epsilon that depends on the step."""
+        if not target.same_terms:  # Gibbs: there is no single likelihood to cache in the exact epoch
             raise IncompatibleError("AnnealedEpsilon works with MetropolisHastings; give Gibbs a SequentialTTest")
         states = [dataclasses.replace(self.test, epsilon=e).state_for(target.n_obs) for e in self.epsilons]
 

@@ -1,14 +1,14 @@
-"""The rule of annealing: which epsilon each epoch takes.
+"""The rule of annealing: the epsilon of each epoch.
 
 At a budget t the risk of a posterior mean is R(epsilon, t) = b(epsilon)^2 + V(epsilon) k(epsilon) / t, with the bias b,
 the asymptotic variance V of a step and its cost k. Small budgets want a large epsilon, large ones want 0. So the run is
-divided into epochs that double the budget, and every epoch takes the epsilon that promises the least risk of the
+divided into epochs that double the budget, and every epoch takes the epsilon with the least predicted risk of the
 *pooled* mean at its end,
 
     ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{k+1} - t_k) / k(epsilon),
 
-n steps having been made with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0: the
-pooled mean is consistent.
+after n steps with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0, so the pooled mean
+is consistent.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7, propose to lower epsilon
 as the chain runs; the rule is this project's.
@@ -27,7 +27,7 @@ LONGEST = 2**62  # steps of an epoch without end
 
 
 class Ingredients(NamedTuple):
-    """What the rule needs to know of each epsilon; the first axis runs over `epsilons`, which hold 0.
+    """The input of the rule for each epsilon; the first axis runs over `epsilons`, which include 0.
 
     `bias` (squared units of `variance`) and `variance`, the asymptotic variance of a step, have shape (n_epsilons,) or
     (n_epsilons, n_functionals); `cost` is that of a step, in any unit, shape (n_epsilons,).
@@ -40,7 +40,7 @@ class Ingredients(NamedTuple):
 
 
 def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:
-    """Return the predicted risk of the mean over epochs: `arms` says which epsilon, `steps` how many steps.
+    """Return the predicted risk of the mean over epochs: `arms` are indices of epsilons, `steps` numbers of steps.
 
     Several functionals are averaged, each in units of its variance at epsilon = 0.
     """
@@ -59,19 +59,19 @@ def annealing_schedule(
     first_budget: float | None = None,
     max_doublings: int = 60,
 ) -> AnnealedEpsilon:
-    """Return the annealed test whose epochs double the budget and take the arm of least predicted pooled risk.
+    """Return the annealed test with epochs that double the budget, each with the least predicted pooled risk.
 
     Parameters
     ----------
     ingredients
         Bias, variance and cost of each epsilon, 0 among them.
     test
-        Everything else of the tests.
+        The other settings of the tests.
     first_budget
         Cost at the end of the first epoch; default that of ten steps at epsilon = 0.
     max_doublings
-        Epochs after which epsilon is 0 whatever is predicted, so that the run is consistent even where an ingredient
-        says that a bias is 0.
+        Number of epochs after which epsilon is 0 whatever the prediction, so that the run is consistent even if an
+        ingredient claims a bias of 0.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def annealing_schedule(
         steps.append(max(1.0, round(lengths[arm])))
         spent, budget = budget, 2.0 * budget
     merged: list[list[float]] = []
-    for arm, n in zip(arms, steps, strict=True):  # epochs of one epsilon are one
+    for arm, n in zip(arms, steps, strict=True):  # merge neighbouring epochs with the same epsilon
         if merged and merged[-1][0] == epsilons[arm]:
             merged[-1][1] += n
         else:
@@ -112,7 +112,7 @@ def annealing_schedule(
 
 
 def _checked(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
-    """Return epsilons and costs; what makes no schedule is refused, as comparisons with NaN would answer anything."""
+    """Return epsilons and costs; raise on invalid input, because comparisons with NaN would give arbitrary results."""
     epsilons, bias, variance, cost = (np.asarray(part, dtype=np.float64) for part in ingredients)
     if not (epsilons == 0.0).any():
         raise InvalidInputError(

@@ -1,8 +1,8 @@
-"""The minibatch Barker test: the noise of a minibatch stands in for the noise of the decision.
+"""The minibatch Barker test: the noise of a minibatch replaces the noise of the decision.
 
 Barker accepts iff Delta + X_log > 0, Delta the log ratio of the posterior at two states and X_log standard logistic,
-that is with probability S(Delta) = 1 / (1 + exp(-Delta)). From a minibatch the test makes an acceptance probability A,
-and accepts iff u < A for a uniform u; how, is told in `barker_decision`.
+that is with probability S(Delta) = 1 / (1 + exp(-Delta)). From a minibatch the test computes an acceptance probability
+A, and accepts iff u < A for a uniform u; see `barker_decision`.
 
 Accepting u < A and Barker's u < S(Delta) use the same u. How often they differ measures the noise of the minibatch,
 which is harmless: averaged over minibatches, A is S(Delta) up to the error of the central limit theorem. That
@@ -31,7 +31,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-# The test under skewed terms is off by some 0.01 in acceptance probability from here on.
+# From here on, skewed terms change the acceptance probability by about 0.01.
 LARGEST_SKEWNESS_RATIO = 0.05
 SHARE_OF_SKEWED_DRAWS = 0.5
 
@@ -54,7 +54,7 @@ class MinibatchBarker(AcceptanceTest):
         :func:`correction_distribution`.
     max_error
         Read on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most this, too. None:
-        no such rule. The bound is loose: 0.1 takes some 17 000 data, and the test then saves little.
+        no such rule. The bound is loose: 0.1 takes about 17 000 data, and the test then saves little.
     order
         How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 
@@ -67,14 +67,14 @@ class MinibatchBarker(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: biased; the bias vanishes in the Gaussian regime, up to 5e-8 of the correction, and once all data are
+    Guarantee: biased; the bias vanishes in the Gaussian regime, up to 5e-8 of the correction, and when all data are
     read. Skewed terms bias it, because a minibatch that misses the heavy tail looks both low and precise: see
-    ``skewness_ratio`` in the trace; a run warns when it is large. The exact partner is ``ExactTest("barker")``.
+    ``skewness_ratio`` in the trace; a run warns if it is large. The exact counterpart is ``ExactTest("barker")``.
     Cost: 2 evaluations for each datum read; about N^2 Var(l) / (K sigma)^2 data, so the test pays for small steps or
     K > 1.
 
     In an audited trace, ``wrong_decisions`` counts differences from the exact decision with the same uniform. That is
-    the minibatch's noise and no bias: do not compare it with a sequential test's. The bias is
+    the minibatch's noise, not bias: do not compare it with a sequential test's. The bias is
     ``audit_acceptance_error``.
 
     References
@@ -84,7 +84,7 @@ class MinibatchBarker(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MinibatchBarker(batch_size=200).target_variance
+    >>> amc.acceptance.MinibatchBarker(batch_size=200).target_variance
     1.0
     """
 
@@ -119,22 +119,22 @@ class MinibatchBarker(AcceptanceTest):
         return "barker"
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say what stands in for the noise of the decision."""
+        """Return why it is biased."""
         if self.temperature != 1.0 or self.reads_all(n_obs):
             return super().why_not_invariant(n_obs)
         return (
-            f"{self!r} takes a minibatch's noise for normal; the bias vanishes in the Gaussian regime, and audits tell "
+            f"{self!r} assumes normal minibatch noise; the bias vanishes in the Gaussian regime, and audits estimate "
             "the error of the acceptance probability"
         )
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return how many terms have been read at each look."""
+        """Return the number of terms read by each look."""
         return look_sizes(n_obs, self.batch_size)
 
     def law_unknown(self, method: str) -> str:
-        """Say which setting a method does not describe; "" for none."""
+        """Return which setting a method does not support; "" if it supports all."""
         if method == "enumerate":
-            return "" if self.max_error is None else f"enumeration knows no max_error, found {self!r}; leave it out"
+            return "" if self.max_error is None else f"enumeration excludes max_error, found {self!r}; leave it out"
         if self.temperature == 1.0 and self.max_error is None:
             return ""
         return (
@@ -156,7 +156,7 @@ class MinibatchBarker(AcceptanceTest):
         return {"target_variance": self.target_variance, "correction": correction}
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn of skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % of normal ones."""
+        """Warn about skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % for normal terms."""
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
         share = float((stats["skewness_ratio"] > LARGEST_SKEWNESS_RATIO).mean())
@@ -170,11 +170,11 @@ class MinibatchBarker(AcceptanceTest):
         return [Finding("skewed terms", "warning", sentence, advice, share, SHARE_OF_SKEWED_DRAWS)]
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what reads, estimates and decides; a population smaller than one batch is read whole."""
+        """Compile the test; a population smaller than one batch is read as a whole."""
         if self.temperature != 1.0 and not target.terms_are_likelihood:
             raise IncompatibleError(
                 f"MinibatchBarker(temperature={self.temperature:g}) divides a target's terms; those of {target!r} are "
-                "what an expansion leaves of the likelihood, whose rest stands beside the prior; use the plain target"
+                "residuals of an expansion, and the rest of the likelihood is part of the prior; use the plain target"
             )
         correction = correction_distribution(math.sqrt(self.target_variance), self.correction)
         state = BarkerState(

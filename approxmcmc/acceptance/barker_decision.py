@@ -1,4 +1,4 @@
-"""Decisions of the minibatch Barker test: what it reads, its log odds of acceptance, and its audit.
+"""Decisions of the minibatch Barker test: the terms it reads, its log odds of acceptance, and its audit.
 
 Here c is the log ratio of priors and proposal densities, l_i = log p(x_i|theta') - log p(x_i|theta), K a temperature,
 and Delta = c + (1/K) sum_i l_i. After b data drawn without replacement,
@@ -45,7 +45,7 @@ REPLICATIONS = 64  # of the minibatch in one audit: a standard error of about 0.
 
 
 class BarkerState(NamedTuple):
-    """What the test was set to, and the atoms and weights of the correction distribution."""
+    """The settings of the test, and the atoms and weights of the correction distribution."""
 
     batch_size: int
     temperature: float
@@ -67,7 +67,7 @@ def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: flo
 
 @compiled
 def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) -> bool:
-    """Return whether the estimate is precise enough, and the error bound, if one is asked for, small enough."""
+    """Return whether the estimate is precise enough, and the error bound, if one is set, small enough."""
     if n == n_obs:
         return True
     if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:
@@ -77,9 +77,9 @@ def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) 
 
 @compiled
 def acceptance_log_odds(moments: np.ndarray, n: int, n_obs: int, log_rest: float, test: BarkerState) -> float:
-    """Return logit(A), the log odds of acceptance given what was read; Delta itself at n = N.
+    """Return logit(A), the log odds of acceptance given the terms read; Delta itself at n = N.
 
-    The smaller of A and 1 - A is summed, so that no digit of it is lost.
+    The smaller of A and 1 - A is summed, so that no digits are lost.
     """
     estimate = log_rest + n_obs * moments[MEAN] / test.temperature
     if n == n_obs:
@@ -130,7 +130,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
-    """Return logit(A), with which every u is compared: what is read does not depend on u."""
+    """Return logit(A), the threshold for every u: the terms read do not depend on u."""
     moments, n_obs = table.moments, np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
@@ -151,7 +151,7 @@ def audit(
     test: BarkerState,
     value: np.ndarray,
 ) -> int:
-    """Decide on all data, and record the mean of A - S(Delta) over fresh minibatches, drawn from the audit's stream."""
+    """Decide on all data, and record the mean of A - S(Delta) over new minibatches, drawn from the audit's stream."""
     batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
     terms = np.empty(n_obs)
     reset(moments)

@@ -60,7 +60,7 @@ ROUNDING = 1e-9  # relative; terms that differ by exactly the range must not cou
 
 
 class BernsteinState(NamedTuple):
-    """Looks, the factors of spread and range in the bound of each look, and where the range C comes from."""
+    """Looks, the factors of spread and range in the bound of each look, and the source of the range C."""
 
     looks: np.ndarray
     spread_factor: np.ndarray
@@ -88,7 +88,7 @@ def decide(
     count[DECISIONS] += 1
     limit = test.term_range(evidence.theta, evidence.proposed, test.numbers)
     if not limit >= 0.0:
-        limit = math.inf  # a range that is NaN or negative says nothing
+        limit = math.inf  # a NaN or negative range is no bound
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
         before, n = n, looks[look]
@@ -107,7 +107,7 @@ def decide(
         if test.observed:
             limit = seen
         elif seen > limit * (1.0 + ROUNDING):
-            limit = math.inf  # what was said about the terms is false: read them all
+            limit = math.inf  # the stated range is false: read all terms
             count[VIOLATIONS] += 1
         if abs(distance) > spread_factor[look] * standard_deviation(moments) + range_factor[look] * limit:
             break
@@ -142,11 +142,10 @@ class BernsteinTest(AcceptanceTest):
         Look j adds ``round(batch_size * growth**(j - 1))`` data. A bound costs more for every further look, so looks
         that double are the rule.
     range
-        Where C, which bounds ``max l - min l`` over all data, comes from. ``"target"``: from the target, as a function
-        of both states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `Target` with ``term_range``;
-        `ControlVariate` of a logistic regression). A number: an upper bound that you know to hold for every pair of
-        states.
-        ``"observed"``: the range of the terms read so far. That is a guess, and voids the guarantee.
+        Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
+        states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
+        `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
+        ``"observed"``: the range of the terms read so far. This is a guess, and voids the guarantee.
     p
         Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
     bound
@@ -165,12 +164,13 @@ class BernsteinTest(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: each decision is wrong with probability at most delta, for terms of any law; so the acceptance
-    probability is off by at most delta, and the bias vanishes with delta. None with ``range="observed"``. Where terms
-    read lie further apart than C, the decision is made on all data and counted in ``range_violations``; a run warns.
+    Guarantee: each decision is wrong with probability at most delta, whatever the distribution of the terms; so the
+    error of the acceptance probability is at most delta, and the bias vanishes with delta. No guarantee with
+    ``range="observed"``. If the terms read lie further apart than C, the decision is made on all data and counted in
+    ``range_violations``; a run warns.
 
     Cost: 2 evaluations for each datum read, and conservative: without control variates it reads nearly all data near
-    a mode, as C exceeds the terms' standard deviation many times.
+    a mode, because C is many times the terms' standard deviation.
 
     References
     ----------
@@ -179,7 +179,7 @@ class BernsteinTest(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.BernsteinTest(0.05, batch_size=100).range
+    >>> amc.acceptance.BernsteinTest(0.05, batch_size=100).range
     'target'
     """
 
@@ -192,7 +192,7 @@ class BernsteinTest(AcceptanceTest):
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the ranges; `look_sizes` knows those of the looks."""
+        """Check the ranges; `look_sizes` checks those of the looks."""
         look_sizes(2, self.batch_size, self.growth)
         check_order(self.order, who="BernsteinTest")
         number = isinstance(self.range, (int, float, np.number)) and not isinstance(self.range, bool)
@@ -211,18 +211,18 @@ class BernsteinTest(AcceptanceTest):
         return self.delta == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say how often its decisions may be wrong."""
+        """Return how often its decisions may be wrong."""
         if self.reads_all(n_obs):
             return ""
         known = "with no bound, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
         return f"{self!r} stops early; acceptance probabilities are off by its probability of a wrong decision, {known}"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return how many terms have been read at each look."""
+        """Return the number of terms read by each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn of a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
+        """Warn about a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
@@ -236,7 +236,7 @@ class BernsteinTest(AcceptanceTest):
         if violations:
             sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
-                "than the range that BernsteinTest was told. They were decided on all data; others may have been "
+                "than the range given to BernsteinTest. They were decided on all data; others may have been "
                 "decided wrongly"
             )
             advice = "give an upper bound of max l - min l over all data"
@@ -245,11 +245,11 @@ class BernsteinTest(AcceptanceTest):
 
     @property
     def compares(self) -> bool:
-        """It does."""
+        """True: it compares an estimate with the threshold."""
         return True
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what decides look by look, or raise where nobody bounds the terms."""
+        """Compile the test; raise if the terms have no bound."""
         looks = look_sizes(target.n_obs, self.batch_size, self.growth)
         observed = self.range == "observed"
         factors = bound_factors(looks, self.delta, self.p, self.bound)
@@ -277,7 +277,7 @@ def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = 
     ----------
     looks
         Cumulative numbers of terms from `look_sizes`; shape (J,). The last look, at all terms, needs no bound; its
-        entries are there and not used.
+        entries are unused.
     delta, p, bound
         As for `BernsteinTest`.
 

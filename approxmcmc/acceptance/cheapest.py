@@ -1,4 +1,4 @@
-"""The cheaper of two exact tests, by what a pilot predicts: a Poisson number of rows, or all of them."""
+"""The cheaper of two exact tests, as predicted by a pilot: a Poisson number of rows, or all of them."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -17,52 +17,55 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CheapestExactTest(AcceptanceTest):
-    """Decide as `PoissonTest` where that is cheap, as `ExactTest` elsewhere; never wrongly.
+    """Decide as `PoissonTest` if that is cheap, otherwise as `ExactTest`; never wrongly.
 
     Notes
     -----
-    `PoissonTest` is taken where the target bounds its terms one by one and a pilot predicts that a decision reads less
-    than a fifth of the rows (:meth:`PoissonTest.expected_reads`). The choice is made when the sampler is built, and
-    stored with the trace as ``setup_exact_test``. Guarantee: exact, whatever is chosen. `MetropolisHastings` takes this
-    test for a `SurrogateTransition` where it is given none.
+    `PoissonTest` is used if the target bounds its terms one by one and a pilot predicts that a decision reads less than
+    a fifth of the rows (:meth:`PoissonTest.expected_reads`). The choice is made when the sampler is built, and stored
+    in the trace as ``setup_exact_test``. Guarantee: exact with either. `MetropolisHastings` uses this test by default
+    for a `SurrogateTransition`.
 
     Examples
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
-    >>> amc.CheapestExactTest().chosen_for(target), amc.CheapestExactTest().chosen_for(target.target)
+    >>> (
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target),
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target.target),
+    ... )
     (PoissonTest(), ExactTest(rule='metropolis'))
     """
 
     @property
     def order(self) -> str:
-        """Both read their data as they lie."""
+        """Both tests read their data in memory order."""
         return "memory"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return none: how many terms are read may be random."""
+        """Return an empty array: the number of terms read may be random."""
         return np.empty(0, dtype=np.int64)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return "": what is chosen leaves the target's law invariant."""
+        """Return "": either test leaves the target invariant."""
         return ""
 
     def chosen_for(self, target: Target | Population) -> AcceptanceTest:
-        """Return the test that decides about this target."""
+        """Return the test used for this target."""
         poisson = PoissonTest()
         try:
-            reads = poisson.expected_reads(target)  # NaN is not below
+            reads = poisson.expected_reads(target)  # False for NaN
         except IncompatibleError:
             return ExactTest()
         return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn of a bound that was found to be false."""
+        """Warn about a bound that was found to be false."""
         return PoissonTest().problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Choose, and compile what was chosen."""
+        """Choose a test, and compile it."""
         if not target.same_terms:
             raise IncompatibleError("CheapestExactTest works with MetropolisHastings; give Gibbs an ExactTest")
         chosen = self.chosen_for(target)

@@ -1,4 +1,4 @@
-"""Delayed acceptance: ask the cheap part of the ratio first, and the data only if it says yes.
+"""Delayed acceptance: evaluate the cheap part of the ratio first, and the data only if it accepts.
 
 Accepting with probability min(1, e^c) and then with probability alpha_2, that of any rule which balances the terms,
 alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}, satisfies detailed balance, as each factor does.
@@ -36,7 +36,7 @@ class DelayedState(NamedTuple):
 def make_decide(
     decide: Callable[..., tuple[int, float]], draw_threshold: Callable[..., float], probability: Callable[..., float]
 ) -> Callable[..., tuple[int, float]]:
-    """Return a first stage on log_rest, with a second stage of its own threshold on the terms alone."""
+    """Return a first stage on log_rest, followed by a second stage with its own threshold on the terms only."""
 
     def decide_in_two_stages(
         rng: np.random.Generator,
@@ -59,7 +59,7 @@ def make_decide(
 
 @cached_by_content(maxsize=16)
 def make_kept(log_likelihood: Callable[..., float]) -> Callable[..., float]:
-    """Return what tells the log-likelihood that the second stage keeps."""
+    """Return the function that reads the log-likelihood cached by the second stage."""
 
     def kept(test: DelayedState) -> float:
         return log_likelihood(test.second)
@@ -69,7 +69,7 @@ def make_kept(log_likelihood: Callable[..., float]) -> Callable[..., float]:
 
 @cached_by_content(maxsize=16)
 def make_keep(keep: Callable[..., None]) -> Callable[..., None]:
-    """Return what gives the second stage the log-likelihood of a start."""
+    """Return the function that stores the log-likelihood of a start in the second stage."""
 
     def keep_in_second(test: DelayedState, total: float) -> None:
         keep(test.second, total)
@@ -94,7 +94,7 @@ def delayed(second: CompiledTest) -> CompiledTest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DelayedAcceptance(AcceptanceTest):
-    r"""Decide on prior, expansion and proposal first; those that pass are decided on the terms by another test.
+    r"""Decide on prior, expansion and proposal first; if they accept, decide on the terms by another test.
 
     Parameters
     ----------
@@ -104,21 +104,21 @@ class DelayedAcceptance(AcceptanceTest):
     Raises
     ------
     IncompatibleError
-        When `test` is no test, or one that uses no ratio or changes along the chain.
+        When `test` is not a test, uses no ratio, or changes along the chain.
 
     Notes
     -----
     .. math:: \alpha = \min\left(1, e^{c}\right) \alpha_2, \qquad
               c = \log\frac{S(\theta')\, q(\theta \mid \theta')}{S(\theta)\, q(\theta' \mid \theta)},
 
-    S what stands in the prior's place: with :class:`ControlVariate` or :class:`CoreRows` the expanded posterior, on
-    plain targets the prior alone, which helps little. :math:`\alpha_2` is the probability of the second test, on the
-    terms alone.
+    S is the part evaluated first: with :class:`ControlVariate` or :class:`CoreRows` the expanded posterior, on plain
+    targets only the prior, which helps little. :math:`\alpha_2` is the probability of the second test, on the terms
+    only.
 
-    Guarantee: exact with an exact second stage; else an error of the second stage's decisions is all there is. The
-    product is at most Metropolis's probability, so the chain mixes a little less, and reads nothing for proposals that
-    the expansion refuses. Not audited: the second stage has a threshold of its own. With
-    :class:`PoissonTest` it is the algorithm of Prado, Nemeth and Sherlock (2024).
+    Guarantee: exact with an exact second stage; otherwise only the errors of the second stage's decisions matter. The
+    product is at most Metropolis's probability, so the chain mixes a little less, and reads no data for proposals that
+    the expansion rejects. Not audited: the second stage has its own threshold. With :class:`PoissonTest` it is the
+    algorithm of Prado, Nemeth and Sherlock (2024).
 
     References
     ----------
@@ -127,7 +127,7 @@ class DelayedAcceptance(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.1), amc.DelayedAcceptance(amc.ExactTest())).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.DelayedAcceptance(amc.ExactTest())).test
     DelayedAcceptance(test=ExactTest(rule='metropolis'))
     """
 
@@ -143,21 +143,21 @@ class DelayedAcceptance(AcceptanceTest):
 
     @property
     def order(self) -> str:
-        """As the second stage."""
+        """That of the second stage."""
         return self.test.order
 
     @property
     def batch_size(self) -> int:
-        """As the second stage."""
+        """That of the second stage."""
         return int(self.test.batch_size)
 
     @property
     def temperature(self) -> float:
-        """As the second stage."""
+        """That of the second stage."""
         return self.test.temperature
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return how many terms the second stage has read at each look."""
+        """Return the number of terms read by each look of the second stage."""
         return self.test.looks(n_obs)
 
     def reads_all(self, n_obs: int) -> bool:
@@ -165,20 +165,20 @@ class DelayedAcceptance(AcceptanceTest):
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """As the second stage: the first balances what stands beside the terms, whatever the second does."""
+        """Return the second stage's reason: the first stage always balances everything but the terms."""
         why: str = self.test.why_not_invariant(n_obs)
         return why
 
     def with_independent_subsets(self) -> "DelayedAcceptance":
-        """Return the same stages with subsets that are drawn afresh for every decision."""
+        """Return the same stages with subsets drawn anew for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn as the second stage does of what needs no audit."""
+        """Return the second stage's warnings that need no audit."""
         return self.test.problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile both stages."""
-        if not target.same_terms:  # the conditionals of Gibbs have nothing beside their terms
+        if not target.same_terms:  # the conditionals of Gibbs consist only of terms
             raise IncompatibleError(f"DelayedAcceptance works with MetropolisHastings; give Gibbs {self.test!r} itself")
         return delayed(self.test.build_test(target))

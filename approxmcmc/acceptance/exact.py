@@ -40,7 +40,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Add up all terms at theta' and compare with the sum that is kept."""
+    """Sum all terms at theta' and compare with the cached sum."""
     total = log_likelihood_at(evidence, evidence.proposed, evidence.order.places)
     count[TOUCHED] += evidence.n_obs
     count[EVALUATIONS] += evidence.n_obs
@@ -63,7 +63,7 @@ def kept_log_likelihood(test: KeptLikelihood) -> float:
 
 @compiled
 def keep_log_likelihood(test: KeptLikelihood, total: float) -> None:
-    """Keep the log-likelihood at the current theta."""
+    """Store the log-likelihood at the current theta."""
     test.log_likelihood[0] = total
 
 
@@ -102,11 +102,11 @@ class ExactTest(AcceptanceTest):
 
     @property
     def compares(self) -> bool:
-        """It does."""
+        """True: it compares the log ratio with the threshold."""
         return True
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what decides on all data. Its state is the log-likelihood at the current theta."""
+        """Compile the test on all data. Its state is the log-likelihood at the current theta."""
         return CompiledTest(
             decide,
             nothing_kept,
@@ -118,16 +118,16 @@ class ExactTest(AcceptanceTest):
 
 
 def exact_twin_of(test: AcceptanceTest) -> ExactTest:
-    """Return the exact test of the rule of another one.
+    """Return the exact test with the same rule as another test.
 
     Raises
     ------
     IncompatibleError
-        When the other one follows a tempered law.
+        When the other test follows a tempered posterior.
     """
     if test.temperature != 1.0:
         raise IncompatibleError(
-            f"{test!r} divides the log-likelihood by {test.temperature:g} and so follows no law of the target itself, "
-            "as its exact twin would; use temperature 1"
+            f"{test!r} divides the log-likelihood by {test.temperature:g} and so targets a tempered posterior, "
+            "unlike its exact twin; use temperature 1"
         )
     return ExactTest(test.rule)

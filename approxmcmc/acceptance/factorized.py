@@ -1,8 +1,8 @@
-"""The factorised test: every datum may veto, and few are asked; scalable Metropolis-Hastings.
+"""The factorised test: every datum may veto, but few are read; scalable Metropolis-Hastings.
 
 Reference: Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), Scalable Metropolis-Hastings for Exact
-Bayesian Inference with Large Datasets, ICML. That a veto is a Poisson count of rate max(0, -D_i) is shown in
-`approxmcmc.acceptance.thinning`.
+Bayesian Inference with Large Datasets, ICML. `approxmcmc.acceptance.thinning` shows that a veto is a Poisson count of
+rate max(0, -D_i).
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ class FactorizedTest(ThinnedTest):
 
     c the log ratio of prior and proposal, satisfies detailed balance as each factor does. The product is the
     probability that a Poisson process of rate :math:`\sum D_i^-` has no event: :math:`\mathrm{Poisson}(M \sum c_i)`
-    rows are drawn by their bounds :math:`|D_i| \le c_i M`, and each is a veto with probability :math:`D_i^- / (c_i
-    M)`. Reading ends with the batch of the first veto, and does not begin where c says no. Where all terms are added up
+    rows are drawn by their bounds :math:`|D_i| \le c_i M`, and each is a veto with probability :math:`D_i^- / (c_i M)`.
+    Reading ends with the batch of the first veto, and does not begin if c already rejects. If all terms are summed
     instead, their sum is one factor.
 
     Guarantee and needs: as :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's probability, by a factor
@@ -46,10 +46,10 @@ class FactorizedTest(ThinnedTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.FactorizedTest()).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.acceptance.FactorizedTest()).test
     FactorizedTest()
     """
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what reads rows until one vetoes."""
+        """Compile the test, which reads rows until one vetoes."""
         return delayed(self.compile_with(rate, target))

@@ -1,7 +1,7 @@
 """The Poisson test: Metropolis and Hastings's rule without its sum, exactly, on a random number of rows.
 
 Reference: Prado, Nemeth and Sherlock (2024), Metropolis-Hastings with Scalable Subsampling, gamma = 0; Zhang, Cooper
-and De Sa (2020). The proof stands in `approxmcmc.acceptance.thinning`.
+and De Sa (2020). `approxmcmc.acceptance.thinning` has the proof.
 """
 
 import dataclasses
@@ -29,17 +29,17 @@ class PoissonTest(ThinnedTest):
 
     .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+},
 
-    c the log ratio of prior and proposal. Guarantee: exact, for any bounds that hold. A term beyond its bound shows
-    that they do not: such decisions are made on all data and counted in ``range_violations``; a run warns.
+    c the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A term beyond its bound shows that they
+    do not: such decisions are made on all data and counted in ``range_violations``; a run warns.
 
     Needs a target that bounds its terms one by one: :class:`CoreRows` or :class:`ControlVariate` of a generalised
     linear model whose third derivative is bounded (`LogisticRegression`; `GLMTarget` with ``derivatives_eta`` and
-    ``third_derivative_bound``), or the plain model with a bounded slope, which needs tiny steps. Where M sum c_i
-    exceeds a fifth of the rows, or a state lies beyond the pilot's reach, all terms are added up instead, exactly.
+    ``third_derivative_bound``), or the plain model with a bounded slope, which needs tiny steps. If M sum c_i exceeds a
+    fifth of the rows, or a state lies beyond the pilot's range, all terms are summed instead, exactly.
 
     Cost: B rows, each at two states, counted with repetitions; ``expected_reads`` holds its mean given the states,
     ``setup_expected_reads`` what a pilot predicts. The estimate of the log ratio has the variance sum D_i^2 / (c_i M),
-    which costs next to no acceptance where the bounds are wide.
+    which hardly lowers the acceptance rate if the bounds are wide.
 
     References
     ----------
@@ -53,12 +53,12 @@ class PoissonTest(ThinnedTest):
     >>> X = rng.normal(size=(20_000, 2))
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))
     >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
-    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 200)
     True
     """
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what reads a Poisson number of rows."""
+        """Compile the test, which reads a Poisson number of rows."""
         return self.compile_with(rate, target)

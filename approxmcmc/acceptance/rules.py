@@ -1,8 +1,8 @@
-"""Metropolis and Barker: one question, two thresholds.
+"""The rules of Metropolis and Barker: the same comparison with two thresholds.
 
 With Lambda the full log ratio and u ~ U(0, 1), Metropolis accepts iff log u < Lambda, Barker iff logit(u) < Lambda
-(methods: Metropolis et al. 1953; Barker 1965). Gibbs sampling of a binary variable asks Barker's question. The
-threshold is drawn once per decision, from a stream of its own.
+(methods: Metropolis et al. 1953; Barker 1965). Gibbs sampling of a binary variable uses Barker's rule. The threshold is
+drawn once per decision, from its own random stream.
 """
 
 import math

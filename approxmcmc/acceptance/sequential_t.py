@@ -8,8 +8,8 @@ mu_0 = (log u - c) / N. After n terms drawn without replacement, with mean lbar 
 
 F the Student cdf. If delta < epsilon, decide by the sign of t; otherwise draw more. At n = N the answer is exact.
 
-With ``tol > 0`` the test also stops where N s <= tol: the log ratio is then known to within tol, and a wrong answer is
-one about a tie. ``boundary_shape`` a < 1/2 asks for more evidence at early looks, G_j = G (n_j/N)^(a - 1/2), G the
+With ``tol > 0`` the test also stops if N s <= tol: the log ratio is then known to within tol, and only near ties can be
+decided wrongly. ``boundary_shape`` a < 1/2 requires more evidence at early looks, G_j = G (n_j/N)^(a - 1/2), G the
 critical value of epsilon.
 
 Conventions. delta is one-sided: one look at mu = mu_0 errs with probability epsilon; a *sequence* of J looks errs
@@ -102,7 +102,7 @@ def decide(
 
 @compiled
 def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
-    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 where it stops by its tolerance."""
+    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 if it stops by its tolerance."""
     if test.critical[look] == math.inf:
         return math.inf
     s = standard_error(evidence.moments, n, evidence.n_obs)
@@ -126,13 +126,13 @@ class SequentialTTest(AcceptanceTest):
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data; 1 = equal looks.
     tol
-        Stop, too, once the standard error of the log ratio's estimate, N s, is at most `tol`; 0 = never. It bounds the
-        error of the log ratio and not of its sign: meant for control variates, with 0.05. No effect at epsilon = 0.
+        Also stop once the standard error of the log ratio's estimate, N s, is at most `tol`; 0 = never. It bounds the
+        error of the log ratio, not of its sign: meant for control variates, with 0.05. No effect at epsilon = 0.
     boundary_shape
         Shape of the boundary over the looks, 0 to 1/2: ``0.5`` is Pocock's, one critical value for all looks; smaller
-        values ask for more evidence early and reach the critical value of `epsilon` at the end.
+        values require more evidence early and reach the critical value of `epsilon` at the end.
     order
-        How subsets are drawn: ``"rows"``, fresh random rows for every decision; ``"blocks"``, blocks of a shuffled
+        How subsets are drawn: ``"rows"``, new random rows for every decision; ``"blocks"``, blocks of a shuffled
         copy, several times faster per datum; ``"auto"``, blocks from 10 000 data on. See the page on the data order.
 
     Raises
@@ -142,9 +142,9 @@ class SequentialTTest(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: biased unless epsilon = 0; the bias vanishes with epsilon. It holds in the Gaussian regime:
-    heavy-tailed terms break it, and a run warns when they do; :class:`BernsteinTest` is right there. Cost: 2
-    evaluations for each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
+    Guarantee: biased unless epsilon = 0; the bias vanishes with epsilon. This holds in the Gaussian regime:
+    heavy-tailed terms break it, and a run warns when they do; use :class:`BernsteinTest` then. Cost: 2 evaluations for
+    each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
 
     References
     ----------
@@ -165,7 +165,7 @@ class SequentialTTest(AcceptanceTest):
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the ranges; `look_sizes` and `critical_values` know most of them."""
+        """Check the ranges; `look_sizes` and `critical_values` check most of them."""
         critical_values(look_sizes(2, self.batch_size, self.growth), self.epsilon, shape=self.boundary_shape)
         check_order(self.order, who="SequentialTTest")
         if not 0.0 <= self.tol < math.inf:
@@ -181,14 +181,14 @@ class SequentialTTest(AcceptanceTest):
         growth: float = 1.0,
         boundary_shape: float = 0.5,
     ) -> "SequentialTTest":
-        """Return the test whose whole sequence of looks, not one look, stops early with this probability at mu = mu_0.
+        """Return the test with this probability of an early stop over all its looks, not one look, at mu = mu_0.
 
         Parameters
         ----------
         type_one_error
             P(some look before the last stops | mu = mu_0), in (0, 1): Pocock's Type-I error.
         n_obs
-            Number of data N that the looks will run through.
+            Number of data N.
         batch_size, growth, boundary_shape
             As for the class.
 
@@ -208,16 +208,17 @@ class SequentialTTest(AcceptanceTest):
         return self.epsilon == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say where it stops early."""
+        """Return when it stops early."""
         if self.reads_all(n_obs):
             return ""
         return (
-            f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` tells "
-            "what they do to averages"
+            f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` "
+            "estimates "
+            "their effect on averages"
         )
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return how many terms have been read at each look."""
+        """Return the number of terms read by each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
     def with_epsilon(self, epsilon: float) -> Self:
@@ -225,11 +226,12 @@ class SequentialTTest(AcceptanceTest):
         return dataclasses.replace(self, epsilon=epsilon)
 
     def law_unknown(self, method: str) -> str:
-        """Say where a stop by tolerance is not described: in the Gaussian regime."""
+        """Return that the Gaussian regime does not cover stops by tolerance, if there are any."""
         if method == "enumerate" or self.tol == 0.0:
             return ""
         return (
-            f"the recursion knows no stop by tolerance, found {self!r}; use tol=0, or method='enumerate' on tiny data"
+            f"the recursion does not cover stops by tolerance, found {self!r}; use tol=0, or method='enumerate' on "
+            "tiny data"
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
@@ -258,11 +260,11 @@ class SequentialTTest(AcceptanceTest):
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn of heavy tails, and of more wrong decisions than the recursion expects at the audited ones."""
+        """Warn about heavy tails, and about more wrong decisions than the recursion expects at the audited ones."""
         problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
             sentence = (
-                f"in {share:.0%} of the draws one log-likelihood term outweighed half of the spread of all terms read: "
+                f"in {share:.0%} of the draws one log-likelihood term exceeded half of the spread of all terms read: "
                 "they are heavy-tailed, and the t-test errs more often than its epsilon says"
             )
             advice = "use ExactTest(), a larger batch_size, or BernsteinTest"
@@ -280,11 +282,11 @@ class SequentialTTest(AcceptanceTest):
 
     @property
     def compares(self) -> bool:
-        """It does."""
+        """True: it compares an estimate with the threshold."""
         return True
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what decides look by look; a population smaller than one look is read whole."""
+        """Compile the test; a population smaller than one look is read as a whole."""
         state = self.state_for(target.n_obs)
         records = ("max_term_ratio", "audited_mu_std", *(("tolerance_stops",) if self.tol > 0.0 else ()))
         return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=T_TEST_FORM)

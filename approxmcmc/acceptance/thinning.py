@@ -11,12 +11,11 @@ ratio of priors and proposals, is exact.
 *Proof.* With the counts the flow from theta to theta' is p(theta) prod_i p(x_i | theta) q(theta' | theta) prod_i
 e^{-lambda_i} lambda_i^{s_i} / s_i!. Divide the flow back, with the same counts, by it: the likelihoods give e^{sum
 D_i}, the exponents of the Poisson laws e^{-sum (lambda_i(theta', theta) - lambda_i(theta, theta'))} = e^{-sum D_i}. The
-two cancel, what is left is the ratio above, and detailed balance holds for every value of the counts, hence for their
-sum.
+two cancel, the rest is the ratio above, and detailed balance holds for every value of the counts, hence for their sum.
 
 A datum with s_i = 0 is not read. With abs(D_i) <= b_i = c_i M, M symmetric, and a rate of at most w_i b_i, the counts
 are found by thinning: draw B ~ Poisson(sum w_i b_i) rows with probabilities c_i / sum c, and keep each with probability
-lambda_i / (w_i b_i). Members differ in the rate alone:
+lambda_i / (w_i b_i). The tests differ only in the rate:
 
 ==================  =========================================  =====================================================
 `PoissonTest`       b_i - max(0, D_i)                          Prado, Nemeth and Sherlock (2024), gamma = 0
@@ -24,9 +23,9 @@ lambda_i / (w_i b_i). Members differ in the rate alone:
 `FactorizedTest`    max(0, -D_i)                               Cornish et al. (2019): any row that is kept rejects
 ==================  =========================================  =====================================================
 
-Each satisfies (1), as max(0, D) - max(0, -D) = D. Where reading is dearer than adding up all terms, that is done
-instead, and the rule is Metropolis's; whether it is depends on M alone, the same both ways, so that either rule
-balances its own pairs.
+Each satisfies (1), because max(0, D) - max(0, -D) = D. If reading is more expensive than summing all terms, the sum is
+used instead, with Metropolis's rule; the choice depends only on M, which is symmetric, so either rule balances its own
+pairs.
 """
 
 import math
@@ -56,15 +55,15 @@ from approxmcmc.errors import IncompatibleError
 if TYPE_CHECKING:
     import xarray as xr
 
-LARGEST_SHARE = 0.2  # of the rows: one read at random, at two states, costs 150 ns, one that is added up 25 (Covertype)
-ROWS = 64  # that are read at once: 50 columns of them stay in the first-level cache between the two states
+LARGEST_SHARE = 0.2  # of the rows: one read at random, at two states, costs 150 ns, one in a full sum 25 (Covertype)
+ROWS = 64  # read at once: 50 columns of them stay in the first-level cache between the two states
 ROUNDING = 1e-12  # a difference of two terms is wrong by so much, and must not count as a violation
 
 
 class ThinningState(NamedTuple):
-    """The bounds of the differences, rows drawn by them, and the log-likelihood at theta, NaN where not known.
+    """The bounds of the differences, rows drawn by them, and the log-likelihood at theta (NaN if unknown).
 
-    `reach` and `numbers` make M, `classes` are the rows by their c_i, rounded up, `total` their sum, `chi` that of
+    `reach` and `numbers` compute M, `classes` holds the rows by their c_i, rounded up, `total` their sum, `chi` that of
     `TunaTest`. `rows`, `rates` and `terms` are scratch of one batch.
     """
 
@@ -84,7 +83,7 @@ class ThinningState(NamedTuple):
 def add_up(
     evidence: Evidence, threshold: float, log_rest: float, test: ThinningState, count: np.ndarray
 ) -> tuple[int, float]:
-    """Decide on all terms; those at theta are added up only where their sum is not known."""
+    """Decide on all terms; those at theta are summed only if their sum is unknown."""
     kept = test.log_likelihood
     if math.isnan(kept[0]):
         kept[0] = log_likelihood_at(evidence, evidence.theta, evidence.as_they_lie)
@@ -103,9 +102,9 @@ def add_up(
 
 @compiled
 def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, float]:
-    """Return how many events a Poisson process of rate 1 has from now to `end`, and `end`; or one batch, and its time.
+    """Return the number of events of a rate-1 Poisson process from now to `end`, and `end`; or one batch, and its time.
 
-    Waiting times take 8 ns an event, a row read at random 40 times as long; and numba's Poisson numbers make lists.
+    Waiting times take 8 ns an event, a random row 40 times as long; numba's Poisson numbers would allocate lists.
     """
     n = 0
     while n < ROWS:
@@ -169,25 +168,25 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
 
 
 class ThinnedTest(AcceptanceTest):
-    """What the tests with Poisson counts share; a member has a rate, see the module."""
+    """The base of the tests with Poisson counts; each defines a rate, see the module."""
 
     chi: float = 0.0
 
     @property
     def order(self) -> str:
-        """It draws rows itself."""
+        """It draws rows itself, from data in memory order."""
         return "memory"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return none: how many terms are read is random."""
+        """Return an empty array: the number of terms read is random."""
         return np.empty(0, dtype=np.int64)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return "": it leaves the target's law invariant where the bounds hold; a run counts what breaks them."""
+        """Return "": it leaves the target invariant if the bounds hold; a run counts violations."""
         return ""
 
     def difference_bound(self, target: Target | Population) -> CompiledDifferenceBound:
-        """Return the target's bound of its single terms, or say what would give one."""
+        """Return the target's bound of its single terms, or raise with advice."""
         return self._bounding(target).compile_difference_bound()
 
     def _bounding(self, target: Target | Population) -> BoundedDifferencesTarget:
@@ -199,15 +198,15 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def expected_reads(self, target: Target | Population) -> float:
-        """Return the mean number of data that a decision reads between states as a pilot of the target has them.
+        """Return the mean number of data that a decision reads between typical states of a pilot.
 
-        NaN where the target has no pilot.
+        NaN if the target has no pilot.
 
         Examples
         --------
         >>> import approxmcmc as amc
         >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-        >>> amc.PoissonTest().expected_reads(amc.CoreRows(amc.targets.LogisticRegression(X, y))) < 1000
+        >>> amc.acceptance.PoissonTest().expected_reads(amc.CoreRows(amc.targets.LogisticRegression(X, y))) < 1000
         True
         """
         return self._expected_reads(self.difference_bound(target), target.n_obs)
@@ -220,7 +219,7 @@ class ThinnedTest(AcceptanceTest):
         return float(np.where(per_pair <= LARGEST_SHARE * n_obs, per_pair, n_obs).mean())
 
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
-        """Compile the test with counts of this rate; bounds that some terms break are refused."""
+        """Compile the test with counts of this rate; raise if some terms break their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
@@ -248,13 +247,13 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn of a bound that was found to be false."""
+        """Warn about a bound that was found to be false."""
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if not violations:
             return []
         sentence = (
             f"in {violations} of {int(stats['decisions_made'].sum())} decisions a term changed by more than the bound "
-            f"that {type(self).__name__} was told: the chain is not exact"
+            f"given to {type(self).__name__}: the chain is not exact"
         )
         advice = "give the target a larger difference_bound, slope_bound or third_derivative_bound, or use ExactTest"
         return [Finding("bounds of the terms", "warning", sentence, advice, violations, 0.0)]

@@ -1,9 +1,9 @@
-"""A sequential test whose data come in a fixed order is one number, with which every u is compared.
+"""Reduce a sequential test on data in a fixed order to one number that decides for every u.
 
 The test stops at the first look j where mu_0 = (log u - c) / N lies outside lbar_j -+ h_j, and accepts iff mu_0 lies
-below. The half-width h_j does not depend on u. So the mu_0 that a look leaves undecided are an interval; those below it
-have been accepted and those above it rejected. What ends the test, at all data or by its tolerance, cuts the interval
-at the mean: there is a mu^ with
+below. The half-width h_j does not depend on u. So the mu_0 that a look leaves undecided form an interval; those below
+it have been accepted and those above it rejected. A final stop, at all data or by tolerance, cuts the interval at the
+mean: there is a mu^ with
 
     accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
 
@@ -41,7 +41,7 @@ def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float
             outcome = read_table(rng, table, before, n)
             if outcome == UNDEFINED:
                 return math.nan
-            # A datum of probability 0 at theta' rejects whatever is left.
+            # A datum of probability 0 at theta' rejects, whatever the rest.
             mean = moments[MEAN] if outcome == FINITE else -math.inf
             cut = min(max(mean, lower), upper)
             if n == n_obs or outcome != FINITE:

@@ -1,9 +1,9 @@
-"""Whether the bounds that a test relies on are true, as far as terms at some pairs of states can tell.
+"""Check the bounds that a test relies on, using the terms at some pairs of states.
 
-A bound says what the terms do between *every* two states. So pairs are drawn around the target's initial point, near
-and far, and the terms are evaluated: a true bound never fails, beyond rounding, and one that is far too small fails at
-once. While a chain runs such a bound would hardly be noticed: the fewer rows it makes a test read, the fewer can show
-that it is false.
+A bound limits the terms between *every* two states. So pairs are drawn around the target's initial point, near and far,
+and the terms are evaluated: a true bound never fails, beyond rounding, and one that is far too small fails at once.
+During a run a false bound would hardly be noticed: the fewer rows it makes a test read, the fewer can show that it is
+false.
 """
 
 from collections.abc import Iterator
@@ -24,19 +24,19 @@ from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
 SPREADS = (0.01, 0.1, 1.0, 10.0)  # of states around the initial point, and of the steps between two of them
-MOST_ROWS = 20_000  # that are looked at, evenly spaced: two milliseconds a pair
+MOST_ROWS = 20_000  # checked, evenly spaced: two milliseconds a pair
 ROUNDING = 1e-9  # of a difference, beside the size of its terms
 
 
 def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> CompiledDifferenceBound:
-    """Return the bound of the single terms of a target.
+    """Return the bound of the single terms of a target, after checking it.
 
     Raises
     ------
     IncompatibleError
-        When the target has none.
+        When the target has no such bound.
     InvalidInputError
-        When a term changes by more than its bound at one of some pairs of states; the worst is named.
+        When a term changes by more than its bound at one of some pairs of states; the message names the worst.
     """
     bound = target.compile_difference_bound()
     for theta, proposed, rows, differences, size in _looks(target):
@@ -77,7 +77,7 @@ def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np
         return
     compiled, centre = target.compile(), np.asarray(target.initial_point(), dtype=np.float64)
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
-    rng = np.random.default_rng(0)  # one and the same for every run: a bound that passes once passes again
+    rng = np.random.default_rng(0)  # the same for every run, so that a bound that passes once passes again
     for spread in SPREADS:
         theta = centre + spread * rng.standard_normal(centre.size)
         for length in SPREADS:

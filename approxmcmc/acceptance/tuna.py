@@ -1,7 +1,7 @@
-"""TunaMH: exact minibatch Metropolis-Hastings whose batch grows with a knob.
+"""TunaMH: exact minibatch Metropolis-Hastings with an adjustable batch size.
 
 Reference: Zhang, Cooper and De Sa (2020), Asymptotically Optimal Exact Minibatch Metropolis-Hastings, NeurIPS,
-algorithm 2. The proof stands in `approxmcmc.acceptance.thinning`.
+algorithm 2. `approxmcmc.acceptance.thinning` has the proof.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ class TunaTest(ThinnedTest):
     Parameters
     ----------
     chi
-        How many more rows are read than needed, at least 0: :math:`\chi C^2 M^2` on top of :math:`C M`. More rows make
-        the estimated log ratio less noisy, and the acceptance rate nearer to that of all data.
+        How many more rows are read than needed, at least 0: :math:`\chi C^2 M^2` in addition to :math:`C M`. More rows
+        make the estimated log ratio less noisy, and the acceptance rate closer to that of all data.
 
     Raises
     ------
@@ -51,7 +51,7 @@ class TunaTest(ThinnedTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.TunaTest(1e-5)).test
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.acceptance.TunaTest(1e-5)).test
     TunaTest(chi=1e-05)
     """
 
@@ -63,5 +63,5 @@ class TunaTest(ThinnedTest):
             raise InvalidInputError(f"TunaTest: chi must be finite and at least 0, found {self.chi!r}")
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile what reads a Poisson number of rows."""
+        """Compile the test, which reads a Poisson number of rows."""
         return self.compile_with(rate, target)

@@ -1,10 +1,10 @@
-"""Whether the stationary law of an approximate sampler is as close to the posterior as the theory says.
+"""Check whether the stationary distribution of an approximate sampler is as close to the posterior as theory says.
 
-``exact`` answers on transition matrices, ``transition_matrix`` builds those of our samplers, ``estimate_delta``
-measures the one-step error of a real sampler, ``couplings`` how fast the exact chain forgets its start, and
-``check_bound`` puts them together. Every number carries its label: rigorous, heuristic, not applicable, vacuous.
-``over_time`` bounds the laws after every number of steps, ``long_run_risk`` says which setting wins at a budget. The
-theory of Noisy Monte Carlo, constants and all, is in ``noisy_exchange_errors``, ``uniform_exchange_bound``,
+``exact`` works on transition matrices, ``transition_matrix`` builds those of our samplers, ``estimate_delta`` measures
+the one-step error of a real sampler, ``couplings`` how fast the exact chain forgets its start, and ``check_bound``
+combines them. Every number carries a label: rigorous, heuristic, not applicable, vacuous. ``over_time`` bounds the
+distributions after every number of steps, ``long_run_risk`` shows which setting is best at a budget. The theory of
+Noisy Monte Carlo, with its constants, is in ``noisy_exchange_errors``, ``uniform_exchange_bound``,
 ``first_difference``, ``noisy_langevin_errors``, ``hoeffding_langevin_bound`` and ``langevin_drift``.
 """
 
@@ -23,15 +23,12 @@ from approxmcmc.bounds.noisy_langevin import (
 from approxmcmc.bounds.over_time import over_time
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
 from approxmcmc.bounds.transition import transition_matrix
-from approxmcmc.design.annealing import plan_annealing
-from approxmcmc.design.sequential_test import design_test
 
 __all__ = [
     "check_bound",
     "check_table",
     "coupling_bound",
     "couplings",
-    "design_test",
     "estimate_delta",
     "exact",
     "first_difference",
@@ -43,7 +40,6 @@ __all__ = [
     "noisy_exchange_errors",
     "noisy_langevin_errors",
     "over_time",
-    "plan_annealing",
     "transition_matrix",
     "uniform_exchange_bound",
 ]

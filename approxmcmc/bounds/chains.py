@@ -1,4 +1,4 @@
-"""The chains behind a check of bounds: run for one setting, held against the posterior, joined along the knob."""
+"""The chains of a check of bounds: run for one setting, compared with the posterior, joined along the knob."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def flat_draws(trace: Any) -> np.ndarray:
 def measured_distance(
     target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
 ) -> dict[str, Any]:
-    """Return the distance with its limits, and where it comes from: draws if there are any, else the matrices."""
+    """Return the distance with its limits, and its source: draws if there are any, else the matrices."""
     nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
     if trace is not None and enumerated:
         cells = cells_of_states(flat_draws(trace), target.n_states)

@@ -1,18 +1,19 @@
-"""Is the stationary law as close as the theory says? One target, settings of a sampler along one knob, verdicts.
+"""Check distances against bounds: one target, settings of a sampler along one knob, a verdict for each bound.
 
-For each value of the knob a *distance* of the approximate stationary law from the posterior, with limits, stands beside
-every bound. The verdict follows from the limits, never from a point:
+For each value of the knob the *distance* of the approximate stationary distribution from the posterior, with limits, is
+compared with every bound. The verdict follows from the limits, never from a point:
 
 PASS           the upper limit of the distance is at most the bound
 FAIL           the lower limit is above it: the theory, or an implementation, is wrong
 INCONCLUSIVE   neither
-no bound       there is none: a contraction coefficient is 1, as for every random walk on R^d, or not available
+no bound       the bound does not exist: a contraction coefficient is 1, as for every random walk on R^d, or not
+available
 
-A verdict says as much as the label of its bound: a vacuous bound passes always, a heuristic one may fail honestly.
+A verdict is only as strong as the label of its bound: a vacuous bound always passes, a heuristic one may fail.
 
-Two routes. Where a transition matrix can be had (a discrete target of at most 2048 states, or a `grid`), B1 to B5 are
-those of :func:`approxmcmc.bounds.exact`. Elsewhere eta is 1 or unknown and B1 to B4 do not apply; B5 takes the
-heuristic constants of couplings, and Delta from replicated decisions, where these are given.
+There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`), B1 to
+B5 are those of :func:`approxmcmc.bounds.exact`. Otherwise eta is 1 or unknown and B1 to B4 do not apply; B5 takes the
+heuristic constants of couplings, and Delta from replicated decisions, if these are given.
 """
 
 import math
@@ -69,7 +70,7 @@ def check_bound(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> "xr.DataTree":
-    """Hold the distance of an approximate stationary law from the posterior against the bounds of the theory.
+    """Compare the distance of an approximate stationary distribution from the posterior with the bounds of the theory.
 
     Parameters
     ----------
@@ -79,26 +80,26 @@ def check_bound(
         `MetropolisHastings` or `Gibbs` whose test has an `epsilon`; or, for any other knob, a dict from the knob's
         values to samplers that all approximate one exact chain: ``{n: amc.Exchange(walk, n) for n in (1, 2, 5)}``.
     epsilons
-        With one sampler: values of epsilon; each replaces that of the test.
+        With one sampler: values of epsilon; each replaces the test's own.
     knob
-        What the keys of the dict are, such as "target_variance": the name of the dim.
+        Meaning of the dict's keys, such as "target_variance": the name of the dim.
     reference
-        A gold standard (DataTree with a posterior), against which marginal distances are measured. None: no NUTS is
-        run; the distance is that of the transition matrices, or of the draws from the enumerated law.
+        A gold standard (DataTree with a posterior) for marginal distances. None: NUTS is not run; the distance is that
+        of the transition matrices, or of the draws from the enumerated distribution.
     grid
         Points for :func:`transition_matrix`; discrete targets need none.
     traces
-        Traces by value of the knob, if the chains have been run already.
+        Traces by value of the knob, if the chains have already run.
     coupled
-        What :func:`couplings` found: its heuristic (C, rho) serve B5 where there is no matrix.
+        Output of :func:`couplings`: its heuristic (C, rho) are used in B5 if there is no matrix.
     draws, tune, chains
-        Of the chains that are run for each value, where no `traces` are given and their draws are needed.
+        Of the chains to run for each value, if no `traces` are given and draws are needed.
     n_pairs, replications
-        Of :func:`estimate_delta` for each value, where there is no matrix; ``n_pairs=0`` leaves it out.
+        Of :func:`estimate_delta` for each value, if there is no matrix; ``n_pairs=0`` skips it.
     method
         Of :func:`transition_matrix`.
     confidence
-        Of the limits of each distance.
+        Level of the limits of each distance.
     random_seed, progressbar
         As in `sample`.
 
@@ -122,10 +123,10 @@ def check_bound(
     Notes
     -----
     A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a truncated state
-    space: such bounds are labelled heuristic as soon as they are claimed of the sampler. Noisy exchange with three or
-    more draws has a delta that is too large, by little: `b4` and `tv` are then heuristic, the other bounds rigorous.
-    `looseness` is bound / `tv` where matrices give the truth, else bound / distance where the distance is above its
-    noise. PASS with a marginal distance speaks of marginals.
+    space: such bounds are labelled heuristic when they are claimed of the sampler. Noisy exchange with three or more
+    draws has a slightly too large delta: `b4` and `tv` are then heuristic, the other bounds rigorous. `looseness` is
+    bound / `tv` if matrices give the truth, else bound / distance if the distance is above its noise. PASS with a
+    marginal distance is a statement on marginals only.
 
     Examples
     --------
@@ -210,7 +211,8 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
     T_hat = transition_matrix(target, sampler, grid, method=method)
     found, worth = exact(T, T_hat), T_hat.attrs["label"]
-    # A one-sided matrix has too large a delta, and a law that is not the sampler's: b4 averages under it.
+    # A one-sided matrix has too large a delta, and another stationary distribution than the sampler, which b4 averages
+    # over.
     of_delta, of_law = (HEURISTIC if worth in worse else RIGOROUS for worse in ((HEURISTIC,), (HEURISTIC, ONE_SIDED)))
     values = {name: float(found[name]) for name in BOUNDS if name in found}
     return {
@@ -232,7 +234,7 @@ def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) ->
 def _from_decisions(
     target: Any, sampler: Any, coupled: Any, n_pairs: int, replications: int, seed: Any, show: bool
 ) -> dict[str, Any]:
-    """Return Delta from replicated decisions, and B5 where couplings give constants; B1 to B4 do not exist."""
+    """Return Delta from replicated decisions, and B5 if couplings give constants; B1 to B4 do not exist."""
     if not isinstance(sampler, TestedSampler):
         raise IncompatibleError(f"check_bound: {sampler!r} needs a grid, whose transition matrices are known")
     delta_max, label = math.nan, NOT_APPLICABLE
@@ -263,7 +265,7 @@ def _root(rows: list[dict[str, Any]], settings: list[float], knob: str) -> "xr.D
     labels = [[row["labels"].get(name, NOT_APPLICABLE) for name in BOUNDS] for row in rows]
     verdicts = [[verdict_of(row["distance"], value) for value in line] for row, line in zip(rows, values, strict=True)]
     distances = np.array([row["distance"] for row in rows])
-    # Beside the truth where the matrices tell it; a distance that noise alone explains is no truth to divide by.
+    # Compared with the truth if the matrices give it; a distance that noise alone explains is not used as a divisor.
     tv = np.array([row["tv"] for row in rows])
     truth = np.where(np.isnan(tv), np.where(distances[:, 1] > 0.0, distances[:, 0], np.nan), tv)
     truth = np.where(truth > 0.0, truth, np.nan)

@@ -1,21 +1,21 @@
-r"""How fast does the exact chain forget its start? Couplings with a lag, where no transition matrix can be had.
+r"""How fast does the exact chain forget its start? Couplings with a lag, for chains without a transition matrix.
 
 Chain X runs L steps ahead of chain Y; both start from pi_0. From then on the pair (X_{t+L}, Y_t) moves together by a
 coupling that makes them meet, and stay equal once they have met, at time tau = inf{t >= L: X_t = Y_{t-L}}. Then
 
     d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))],
 
-whose Monte Carlo mean over independent couplings is unbiased: an upper bound, for the law started at pi_0, up to its
-bootstrap interval. A larger L is tighter. Couplings that have not met when they are cut off are counted as if they
-met then, and the result says that it is then no bound.
+whose Monte Carlo mean over independent couplings is unbiased: an upper bound, for the chain started at pi_0, up to its
+bootstrap interval. A larger L is tighter. Couplings that have not met when they are cut off count as if they met then,
+and the result says that it is then not a bound.
 
 - Metropolis-Hastings: the proposal's own coupling, and one u for both decisions. Normal proposals (random walks, MALA,
   pCN) are coupled by reflection, independent ones are equal, members of a mixture are drawn for both.
 - Gibbs: the maximal coupling of each conditional, one u for both chains, sites in the same order.
-- Exchange: the proposal's coupling, one u, and the same auxiliary draw where both are offered one point.
+- Exchange: the proposal's coupling, one u, and the same auxiliary draw if both propose one point.
 - A transition matrix: the maximal coupling of two rows.
 
-What it is not: a statement about all starting points. (C, rho) fitted to the curve are *heuristic* inputs to B5.
+It says nothing about all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
 
 Reference: Biswas, Jacob and Vanetti (2019), Estimating Convergence of Markov chains with L-Lag Couplings.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 N_BOOTSTRAP = 1000
-TIMES = 60  # at which the curve is reported
+TIMES = 60  # points of the reported curve
 
 
 def couplings(
@@ -64,22 +64,21 @@ def couplings(
     target
         A target, or a transition matrix, shape (n, n).
     sampler
-        `MetropolisHastings` with `RandomWalk`, `Langevin`, `PreconditionedCrankNicolson`, `Independence`, a mixture
-        of them, or `SurrogateTransition`, which is mixed with short steps of a walk, so that chains can meet, or with
-        `SingleSite` on discrete states; `Gibbs` on binary sites; `Exchange`; None with a matrix. The *exact* chain is
-        coupled: of an approximate test only the rule, Metropolis or Barker, is kept, and of noisy exchange one exact
-        draw.
+        `MetropolisHastings` with `RandomWalk`, `Langevin`, `PreconditionedCrankNicolson`, `Independence`, a mixture of
+        them, `SurrogateTransition` (mixed with short steps of a walk, so that chains can meet), or `SingleSite` on
+        discrete states; `Gibbs` on binary sites; `Exchange`; None with a matrix. The *exact* chain is coupled: of an
+        approximate test only the rule, Metropolis or Barker, is used, and noisy exchange is replaced by one exact draw.
     lag
         L, in steps (sweeps of Gibbs); about the time that the chain needs to forget, or more.
     n_couplings
         Independent couplings.
     max_steps
-        Steps of X after which a coupling is given up.
+        Steps of X after which a coupling is stopped.
     initvals
         pi_0: an array (dim,) from which both chains start, or a function ``draw(rng) -> theta`` called for each chain;
         the number of a state for a matrix. None: the target's random starting points.
     confidence
-        Of the bootstrap interval.
+        Level of the bootstrap interval.
     random_seed, progressbar
         As in `sample`.
 
@@ -88,8 +87,8 @@ def couplings(
     xarray.Dataset
         `meeting_time` (coupling), in steps, tau; `tv_bound`, `tv_lower`, `tv_upper` (time): the bound's estimate and
         its bootstrap interval; it may exceed 1. `C`, `rho`: a geometric majorant C rho^t of the curve, C for the norm
-        of signed measures, and `b5_factor`, what multiplies delta in B5, all labelled heuristic (`label_constants`).
-        Attributes: `lag`, `unmet` (couplings given up; then `label` is "not applicable"), `seconds`, `steps`.
+        of signed measures, and `b5_factor`, the factor of delta in B5, all labelled heuristic (`label_constants`).
+        Attributes: `lag`, `unmet` (couplings that did not meet; then `label` is "not applicable"), `seconds`, `steps`.
 
     Raises
     ------
@@ -100,9 +99,9 @@ def couplings(
 
     Notes
     -----
-    The bound is on the law of X_t started at pi_0, rigorous in expectation; the interval is Monte Carlo. Neither (C,
-    rho) nor anything else here bounds a contraction coefficient: a random walk on R^d is not uniformly ergodic, its
-    eta_k is 1 for every k.
+    The bound is on the distribution of X_t started at pi_0, rigorous in expectation; the interval is Monte Carlo.
+    Nothing here bounds a contraction coefficient: a random walk on R^d is not uniformly ergodic, its eta_k is 1 for
+    every k.
 
     References
     ----------
@@ -139,7 +138,7 @@ def coupling_bound(
 ) -> "xr.Dataset":
     """Turn meeting times into the bound on total variation, with its bootstrap interval; see :func:`couplings`.
 
-    Where few couplings are left, the upper limit is that of the share still apart (Clopper and Pearson 1934).
+    If few couplings have not met, the upper limit is that of their share (Clopper and Pearson 1934).
 
     Parameters
     ----------
@@ -150,7 +149,7 @@ def coupling_bound(
     times
         Steps t at which the bound is wanted; None: some 60 up to the last at which it is positive.
     confidence
-        Of the interval.
+        Level of the interval.
     max_steps
         Meeting times beyond it count as not met.
     """
@@ -164,7 +163,7 @@ def coupling_bound(
     weights = np.random.default_rng(0).multinomial(len(tau), np.full(len(tau), 1.0 / len(tau)), size=N_BOOTSTRAP)
     tail = 0.5 * (1.0 - confidence)
     lower, upper = np.quantile(weights @ each / len(tau), [tail, 1.0 - tail], axis=0)
-    # A bootstrap of zeros is zero, and says nothing of rare couplings that are still apart: their share has a limit.
+    # A bootstrap of zeros is zero, and ignores rare couplings that have not met yet: their share has a limit.
     upper = np.maximum(upper, clopper_pearson((each > 0.0).sum(axis=0), len(tau), confidence)[1])
     unmet = 0 if max_steps is None else int((tau > max_steps).sum())
     C, rho = geometric_majorant(times, bound)
@@ -207,7 +206,7 @@ Meet = Callable[[np.random.Generator, np.ndarray, np.ndarray, int, int], int]
 
 
 def _prepared(target: Any, sampler: Any, initvals: Any) -> tuple[Meet, Callable[[np.random.Generator], np.ndarray]]:
-    """Return what makes one coupling, and what draws from pi_0."""
+    """Return a factory of one coupling, and a function that draws from pi_0."""
     if sampler is None:
         matrix = checked_matrix(target, "couplings: the matrix")
         return CoupledStates(matrix).meeting_time, _state_to_start_in(initvals, len(matrix))

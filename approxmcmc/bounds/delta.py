@@ -5,14 +5,14 @@ with a new u and new subsets, give K accepts, and Clopper and Pearson's interval
 
     U_b = max(|lo - P_a|, |hi - P_a|).
 
-What may be claimed, with B pairs:
+Statements that can be made with B pairs:
 
 sampled    max_b U_b bounds the largest error over the *sampled* pairs with probability 1 - alpha: rigorous.
 quantile   for independent pairs, at most a share s of the pair distribution errs by more than max_b U_b, with
            probability 1 - (1 - s)^B - alpha: rigorous; 0.9505 - alpha for B = 299, s = 0.01.
-supremum   that max_b U_b is Delta_max, the largest error over all pairs: heuristic, and what Theorem 1 asks for.
+supremum   that max_b U_b is Delta_max, the largest error over all pairs: heuristic, but the input of Theorem 1.
 model      the largest error of the Gaussian regime at the sampled (Lambda, tau): heuristic, without sampling noise.
-mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not taken off): with Hoeffding's
+mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not subtracted): with Hoeffding's
            inequality, for independent pairs, a rigorous upper limit, which B4 may use in place of E delta.
 
 References: Clopper and Pearson (1934); Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1.
@@ -42,7 +42,7 @@ MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
-    """Return the probability that the largest of n independent values lies above all but a `share` of their law.
+    """Return the probability that the largest of n independent values exceeds all but a `share` of their distribution.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def estimate_delta(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> "xr.Dataset":
-    """Estimate by how much an approximate test errs in its acceptance probabilities, with confidence limits.
+    """Estimate the error of an approximate test's acceptance probabilities, with confidence limits.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def estimate_delta(
         `error_lower`, `error_upper`, its bound `error_bound` = U_b, and `error_model` of the Gaussian regime. Scalars,
         each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
         `delta_max_model`, `mean_error` with limits over pairs, `mean_error_upper`. Attributes: `datapoints_touched` and
-        `seconds`, the cost of the replications, and `likelihood_evaluations_exact`, that of P_a.
+        `seconds`, the cost of the replications, and `likelihood_evaluations_exact`, the cost of P_a.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def estimate_delta(
 
     Notes
     -----
-    Nothing here bounds the supremum over all pairs: `delta_max` is labelled heuristic, always.
+    Nothing here bounds the supremum over all pairs: `delta_max` is always labelled heuristic.
 
     Examples
     --------
@@ -180,12 +180,12 @@ def table_of_decisions(test: AcceptanceTest, decisions: Sequence[Decision]) -> d
 
 
 def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, float, float]:
-    """Return exact probability, accepts, and the error in the Gaussian regime (NaN where it is not known)."""
+    """Return exact probability, accepts, and the error in the Gaussian regime (NaN if unknown)."""
     log_ratio, tau, n_obs, rule, accepted, _ = decision
     exact = float(exact_probability(np.array([log_ratio]), rule)[0])
     if not test.uses_ratio:
         return exact, accepted, 1.0 - exact
-    if not math.isfinite(log_ratio):  # the Gaussian regime knows no data of probability 0
+    if not math.isfinite(log_ratio):  # the Gaussian regime does not cover data of probability 0
         return exact, accepted, 0.0 if tau == 0.0 else math.nan
     try:
         model = gaussian_probability(test, np.array([log_ratio]), np.array([tau]), n_obs, rule)
@@ -212,7 +212,7 @@ def _judged(
     lower, upper = clopper_pearson(columns["accepted"], np.full(n_pairs, replications), 1.0 - alpha / n_pairs)
     error = columns["accepted"] / replications - columns["exact"]
     limits = [lower - columns["exact"], upper - columns["exact"]]
-    # A proposal outside the support is rejected before any test runs: no error is possible there.
+    # A proposal outside the support is rejected before any test runs, so it cannot be decided wrongly.
     certain = (columns["log_ratio"] == -math.inf) & (columns["tau"] == 0.0)
     limits = [np.where(certain, 0.0, limit) for limit in limits]
     bound = np.maximum(*np.abs(limits))

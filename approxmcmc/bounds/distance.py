@@ -1,14 +1,14 @@
-"""How far are draws from a law, or from other draws? Total variation and Wasserstein distance, with intervals.
+"""How far are draws from a distribution, or from other draws? Total variation and Wasserstein distance, with intervals.
 
 The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards: noise adds distance. So the two limits
 come from different estimates, each safe on its side:
 
 upper   the plug-in estimate plus z standard errors: its expectation is never below the truth.
-lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on one half of the chains and judged on
-        the other half, which knows nothing of the choice; minus z standard errors, and never below 0.
+lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on half of the chains and evaluated on
+        the other half, independent of the choice; minus z standard errors, and never below 0.
 
 Standard errors come from batch means, 20 to a chain. The noise floor is the plug-in distance that draws of the right
-law would show, by chance, at the same batch variances. Distances of marginals never exceed those of joint laws.
+distribution would show, by chance, at the same batch variances. Distances of marginals never exceed joint ones.
 """
 
 import math
@@ -44,16 +44,17 @@ def frequencies(cells: np.ndarray, n_cells: int) -> np.ndarray:
 
 
 def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: float = 0.95) -> Distance:
-    """Return the distance of a chain's law from another, with limits.
+    """Return the distance of a chain's distribution from another, with limits.
 
     Parameters
     ----------
     found
         Frequencies of the cells, shape (chain, batch, cell), from :func:`frequencies`.
     law
-        The other law: probabilities, shape (cell,), or frequencies of draws from it, shape (chain, batch, cell).
+        The other distribution: probabilities, shape (cell,), or frequencies of draws from it, shape (chain, batch,
+        cell).
     confidence
-        Of the interval (two-sided, normal).
+        Level of the interval (two-sided, normal).
     """
     from scipy.special import ndtri
 
@@ -117,7 +118,7 @@ def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float
     half = len(draws) // 2
     parts = (draws[:half], draws[half:]) if half else np.array_split(draws, 2, axis=1)
     first, second = (np.quantile(part, levels) for part in parts)
-    # Two halves differ by sqrt(2) sqrt(2) times what the mean of both differs from the truth.
+    # The difference of two halves is sqrt(2) sqrt(2) times the error of the mean of both.
     return float(np.abs(ours - theirs).mean()) / scale, 0.5 * float(np.abs(first - second).mean()) / scale
 
 

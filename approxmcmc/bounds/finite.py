@@ -1,7 +1,7 @@
-"""Finite Markov chains: stationary laws by elimination, and how fast two starts forget each other.
+"""Finite Markov chains: stationary distributions by elimination, and how fast two starts forget each other.
 
-The distance of laws is total variation, d_v(P, Q) = 1/2 sum |P - Q|, from 0 to 1. A transition matrix T has one row per
-state and contracts by
+The distance of distributions is total variation, d_v(P, Q) = 1/2 sum |P - Q|, from 0 to 1. A transition matrix T has
+one row per state and contracts by
 
     eta_k = max over x, y of d_v(T^k(x, .), T^k(y, .))            (Dobrushin 1956),   eta_{j + k} <= eta_j eta_k.
 """
@@ -12,9 +12,9 @@ import numpy as np
 
 from approxmcmc.errors import InvalidInputError
 
-ROW_TOLERANCE = 1e-9  # of a row's sum: what rounding of thousands of products may leave
+ROW_TOLERANCE = 1e-9  # of a row's sum, for the rounding of thousands of products
 LARGEST_MATRIX = 2048
-BLOCK = 64  # states that are taken out before the others hear of it: one product of matrices for all of them
+BLOCK = 64  # states eliminated together, by one product of matrices
 NEGLIGIBLE = 1e-13  # contraction below which further powers add nothing to a sum
 
 
@@ -29,13 +29,13 @@ def row_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def checked_matrix(values: Any, name: str) -> np.ndarray:
-    """Return a transition matrix as float64, or say why it is none.
+    """Return a transition matrix as float64; raise if it is invalid.
 
     Raises
     ------
     InvalidInputError
         When it is not square, holds NaN or negative numbers, a row does not sum to 1, or it has more than one
-        stationary law: its states fall into closed sets that a chain never leaves.
+        stationary distribution: its states contain several closed sets that a chain never leaves.
     """
     matrix = np.array(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
@@ -58,7 +58,7 @@ def checked_matrix(values: Any, name: str) -> np.ndarray:
         shown = ", ".join(str(states[:5].tolist()) for states in closed[:3])
         raise InvalidInputError(
             f"{name} is reducible: {len(closed)} sets of states are never left (they begin with {shown}), so there is "
-            "no one stationary law. Compare the laws on one of them."
+            "no unique stationary law. Compare the laws on one of them."
         )
     matrix = np.maximum(matrix, 0.0)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
@@ -78,16 +78,16 @@ def closed_classes(matrix: np.ndarray) -> list[np.ndarray]:
 def stationary_law(matrix: np.ndarray) -> np.ndarray:
     """Return the probability vector p with p T = p; shape (n,).
 
-    States are taken out one by one, the others keeping the chain that is seen while it is among them (Grassmann, Taksar
-    and Heyman 1985). Nothing is subtracted, so every p_i is right to n roundings, however rarely the chain goes from
-    one mode to another; a linear solve errs by 5e-4 where modes are e^25 apart.
+    States are eliminated one by one; the others keep the chain that is observed on them (Grassmann, Taksar and Heyman
+    1985). Nothing is subtracted, so every p_i is right to n roundings, however rarely the chain moves between modes; a
+    linear solve errs by 5e-4 if modes are e^25 apart.
 
     Raises
     ------
     InvalidInputError
-        When the way between states is so improbable that it underflows.
+        When the probability of a path between states underflows.
     """
-    [closed] = closed_classes(matrix)  # the others are left for ever
+    [closed] = closed_classes(matrix)  # the other states are transient
     chain = matrix[np.ix_(closed, closed)]
     for stop in range(len(closed), 1, -BLOCK):
         start = max(0, stop - BLOCK)
@@ -98,7 +98,7 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
             chain[:k, k] /= leaving
             chain[start:k, :k] += chain[start:k, k, None] * chain[k, :k]
             chain[:start, start:k] += chain[:start, k, None] * chain[k, start:k]
-        chain[:start, :start] += chain[:start, start:stop] @ chain[start:stop, :start]  # what the block leaves behind
+        chain[:start, :start] += chain[:start, start:stop] @ chain[start:stop, :start]  # the chain without the block
     found = np.ones(len(closed))
     for k in range(1, len(closed)):
         found[k] = found[:k] @ chain[:k, k]
@@ -109,7 +109,7 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
 
 
 def contraction(matrix: np.ndarray) -> float:
-    """Return the Dobrushin coefficient max_{x,y} d_v(T(x, .), T(y, .)); 1 where nothing is forgotten."""
+    """Return the Dobrushin coefficient max_{x,y} d_v(T(x, .), T(y, .)); 1 if nothing is forgotten."""
     from scipy.spatial.distance import pdist
 
     return 0.5 * float(pdist(matrix, "cityblock").max()) if len(matrix) > 1 else 0.0
@@ -118,7 +118,7 @@ def contraction(matrix: np.ndarray) -> float:
 def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return eta_1, eta_2, ... and sup_x d_v(T^k(x, .), S_0), k = 1, 2, ..., of at most `n_steps` steps.
 
-    The sequence ends early where eta_k is negligible.
+    The sequence ends early once eta_k is negligible.
     """
     power, etas, distances = np.eye(len(matrix)), [], []
     for _ in range(n_steps):

@@ -1,4 +1,4 @@
-r"""When do the ideal chain and the noisy one first differ? The law of that time, on a grid.
+r"""When do the ideal chain and the noisy one first differ? The distribution of that time, on a grid.
 
 Both chains start at theta, propose the same theta' and compare the same u with their own acceptance probability: the
 ideal one with min(1, a), the noisy one with min(1, a^). They part at the first step tau at which one accepts and the
@@ -9,7 +9,7 @@ other does not. Until then they are one chain, with the kernel
 whose rows lack d(theta) = int h E|min(1, a^) - min(1, a)|. So P(tau > n) = (K^n 1)(theta), E tau = ((I - K)^-1
 1)(theta), and, with d = sup d(theta), P(tau > n) >= (1 - d)^n and E tau >= 1 / d: the lower bound.
 
-The time says nothing of bias. The exchange algorithm, N = 1, is exact, and leaves the ideal chain first of all.
+The time says nothing about bias. The exchange algorithm, N = 1, is exact, and differs from the ideal chain soonest.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, remark 2.2, which names the coupling of
 Nicholls, Fox and Muir Watt (2012), Coupled MCMC with a Randomized Acceptance Probability.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200) -> "xr.Dataset":
-    """Return the law of the first step at which exact Metropolis-Hastings and noisy exchange differ.
+    """Return the distribution of the first step at which exact Metropolis-Hastings and noisy exchange differ.
 
     Parameters
     ----------

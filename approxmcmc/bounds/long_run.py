@@ -1,16 +1,16 @@
-r"""Which setting wins at a budget? Bias and asymptotic variance of an average, from transition matrices.
+r"""Which setting is best at a budget? Bias and asymptotic variance of an average, from transition matrices.
 
-The mean of f over n steps of a chain with the stationary law S_e has, in the long run,
+The mean of f over n steps of a chain with the stationary distribution S_e has, in the long run,
 
     risk = bias^2 + v / n,      bias = E_{S_e} f - E_{S_0} f,      v = lim n Var(mean of f over n steps).
 
-A budget B buys n = B / c steps at a price c each, so that risk(B) = bias^2 + c v / B. Neither the best setting nor its
-order is the same at every budget: cheap and biased wins early, dear and exact in the end. The start is left out: it
-adds a bias of order 1 / n, its square is of smaller order.
+A budget B buys n = B / c steps at a cost c each, so that risk(B) = bias^2 + c v / B. The best setting depends on the
+budget: cheap and biased ones win early, expensive and exact ones in the end. The start is ignored: it adds a bias of
+order 1 / n, and its square is of smaller order.
 
-For noisy exchange the variance is that of the ideal chain and more: fewer draws accept less. Andrieu and Vihola show so
-for the pseudo-marginal chain; for noisy chains the question is named as future work in Alquier, Friel, Everitt and
-Boland (2016), section 5. Here the answer is a linear solve for each matrix.
+For noisy exchange the variance exceeds that of the ideal chain, because fewer draws accept less. Andrieu and Vihola
+prove this for the pseudo-marginal chain; for noisy chains Alquier, Friel, Everitt and Boland (2016), section 5, name
+the question as future work. Here the answer is a linear solve for each matrix.
 """
 
 from collections.abc import Mapping
@@ -36,22 +36,22 @@ def long_run_risk(
     budgets: Any,
     knob: str = "setting",
 ) -> "xr.Dataset":
-    """Return the long-run risk of an average under each setting of a sampler, and the setting that wins at each budget.
+    """Return the long-run risk of an average under each setting of a sampler, and the best setting at each budget.
 
     Parameters
     ----------
     T
-        Exact transition matrix, whose stationary law has the right mean.
+        Exact transition matrix; its stationary distribution has the right mean.
     settings
         Transition matrices of the sampler by the value of its knob, such as N of noisy exchange.
     values
         f by state, shape (n,).
     costs
-        Price c of one step by the same keys, in any unit.
+        Cost c of one step by the same keys, in any unit.
     budgets
         Budgets B in that unit, shape (m,).
     knob
-        What the keys are, the name of the dim.
+        Meaning of the keys, the name of the dim.
 
     Returns
     -------

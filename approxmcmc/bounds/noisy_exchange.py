@@ -1,7 +1,7 @@
-r"""What theory says of noisy exchange, loss by loss, on a grid where the truth is known.
+r"""Error bounds of noisy exchange, step by step, on a grid where the truth is known.
 
-The ratio a(theta, theta') is estimated by a^ from N auxiliary draws at theta'. From the distance of one step to what
-can be proved about it there are three inequalities, and each of them gives something away:
+The ratio a(theta, theta') is estimated by a^ from N auxiliary draws at theta'. Three inequalities lead from the
+distance of one step to the provable bound, and each of them loses something:
 
     d_v(P^(theta, .), P(theta, .))  =   int h |E min(1, a^) - min(1, a)|      what bounds on stationary laws ask for
                                     <=  int h E|min(1, a^) - min(1, a)|       how often two coupled chains part
@@ -15,9 +15,9 @@ with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
 
 Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n
 and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 puts in constants for any proposal
-and prior that are bounded above and below on a bounded set, and they are astronomical.
+and prior that are bounded above and below on a bounded set; they are astronomical.
 
-What min(1, .) hides is the point: a ratio of 10^6 with an error of 10^4 is accepted all the same.
+The loss comes from ignoring min(1, .): a ratio of 10^6 with an error of 10^4 is accepted all the same.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, corollary 2.3 (section 2.1.1), lemma 3.1 and
 theorem 3.2 (section 3.3, appendix A).
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def law_of_ratios(target: Any, sampler: Any, grid: Any) -> Any:
-    """Return the law of the draws behind the ratios of an `Exchange` sampler, at all pairs of points of a grid."""
+    """Return the distribution of the draws behind the ratios of an `Exchange` sampler, at all pairs of grid points."""
     if not isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy exchange is about Exchange, found {sampler!r}")
     return sampler.draws_law(target, grid_of_points(target, grid))
@@ -138,7 +138,7 @@ def uniform_exchange_bound(
     prior_constant: float,
     proposal_constant: float,
 ) -> UniformBound:
-    r"""Return the constants of theorem 3.2: noisy exchange on a bounded set, without any knowledge of the model.
+    r"""Return the constants of theorem 3.2: noisy exchange on a bounded set, for any model.
 
     With kappa = exp(T S), 1/c_p <= p <= c_p and 1/c_h <= h <= c_h on a set of volume V,
 

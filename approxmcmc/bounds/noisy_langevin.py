@@ -1,4 +1,4 @@
-r"""What theory says of noisy Langevin, beside the truth by quadrature, for one parameter.
+r"""Error bounds of noisy Langevin, with the truth by quadrature, for one parameter.
 
 The ideal chain draws theta' ~ N(theta + Sigma g / 2, Sigma) with g = grad log pi(theta); the noisy one takes g^ from N
 auxiliary draws at theta. The prior drops out of g^ - g = E s - mean of s(y'_k): the distance of one step is a property
@@ -44,9 +44,9 @@ QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and how many 
 
 
 def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of the mean of s over N draws, and their law at every point; shapes (m,) and (n, m).
+    """Return the values of the mean of s over N draws, and their distribution at every point; shapes (m,) and (n, m).
 
-    The statistic is an integer multiple of a spacing, so that the sum over draws has an exact law: a convolution.
+    The statistic is an integer multiple of a spacing, so the sum over draws has an exact distribution: a convolution.
     N = inf: the mean itself, as one value for each point; the values then have the shape (n, 1).
     """
     law = model.law_of_statistics()[0]
@@ -95,7 +95,9 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> target = amc.targets.Ising(np.ones((4, 4), dtype=int), prior_scale=1.0)
-    >>> found = noisy_langevin_errors(target, amc.NoisyLangevin(0.02, n_auxiliary=10), np.linspace(-0.4, 0.8, 13))
+    >>> found = noisy_langevin_errors(
+    ...     target, amc.samplers.NoisyLangevin(0.02, n_auxiliary=10), np.linspace(-0.4, 0.8, 13)
+    ... )
     >>> bool((found["delta"] <= found["pinsker"]).all() and (found["pinsker"] <= found["lemma_2_4"]).all())
     True
     """
@@ -166,7 +168,7 @@ class Drift(NamedTuple):
 
 
 def langevin_drift(variance: float, prior_scale: float, largest_statistic: float) -> Drift:
-    """Return theorem 3.4's drift condition, which holds for ideal and noisy Langevin alike, at every N.
+    """Return theorem 3.4's drift condition, which holds for both ideal and noisy Langevin, at every N.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     Raises
     ------
     InvalidInputError
-        When the step is so long that r >= 1, or a number is not positive: the theorem says nothing there.
+        When the step is so long that r >= 1, where the theorem does not apply, or a number is not positive.
 
     References
     ----------
@@ -236,14 +238,14 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
 
 
 def _langevin(target: Any, sampler: Any, grid: Any) -> Any:
-    """Return model, N and Sigma of a sampler that moves along a drift, and decides nothing."""
+    """Return model, N and Sigma of a sampler that moves along a drift without decisions."""
     if isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
     return sampler.draws_law(target, grid_of_points(target, grid))
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:
-    """Return the law of the sum of `count` draws, by repeated doubling; nothing is subtracted."""
+    """Return the distribution of the sum of `count` draws, by repeated doubling without subtractions."""
     result: np.ndarray | None = None
     while True:
         if count & 1:

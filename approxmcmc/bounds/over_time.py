@@ -1,4 +1,4 @@
-r"""How far apart are the laws of two chains after n steps from the same start? Bounds for every n and every start.
+r"""How far apart are two chains after n steps from the same start? Bounds for every n and every start.
 
 From T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
 
@@ -7,7 +7,7 @@ From T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
     b5                         <=  min(n, lambda + C rho^lambda / (1 - rho)) delta        Mitrophanov, corollary 2.3
 
 with delta(x) = d_v(T^(x, .), T(x, .)), delta its largest value, eta_0 = 1 and eta_k the contraction of k exact steps.
-As n grows, b3 and b4 become the bounds of the stationary laws. The posterior is where T goes, so
+As n grows, b3 and b4 become the bounds of the stationary laws. T converges to the posterior, so
 
     d_v(mu T^^n, S_0)  <=  d_v(mu T^n, S_0) + b3,        and the first term is at most eta_n.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @naming_the_arguments
 def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "xr.Dataset":
-    """Return the distance of the laws of two chains after each number of steps, and the bounds of it.
+    """Return the distance of two chains' distributions after each number of steps, and its bounds.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     Raises
     ------
     InvalidInputError
-        When a matrix is not stochastic, or the start is no law on its states.
+        When a matrix is not stochastic, or the start is not a distribution on its states.
 
     Notes
     -----
-    Matrix products of all states for each step: 100 steps take some 0.1 s with 241 states and a minute with 2048.
+    Matrix products of all states for each step: 100 steps take about 0.1 s with 241 states and a minute with 2048.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
 
 
 def _starts(start: Any, n: int) -> np.ndarray:
-    """Return the laws of the start, one per row."""
+    """Return the starting distributions, one per row."""
     if start is None:
         return np.eye(n)
     if np.ndim(start) == 0:

@@ -1,6 +1,6 @@
-"""What a check of bounds compares: settings of a sampler along one knob, and the one exact chain that all approximate.
+"""The settings of a check of bounds: samplers along one knob, and the one exact chain that all approximate.
 
-The knob may be anything that changes the sampler and leaves its exact limit alone: epsilon, the target variance of a
+The knob may be anything that changes the sampler but not its exact limit: epsilon, the target variance of a
 minibatch Barker test, a batch size, the number of auxiliary draws.
 
 ===========================  ============================================================
@@ -26,9 +26,9 @@ def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, A
     Raises
     ------
     InvalidInputError
-        When there is no value, a value is no finite number, or a mapping comes with epsilons.
+        When there is no value, a value is not a finite number, or a mapping comes with epsilons.
     IncompatibleError
-        When one sampler is given whose test has no epsilon.
+        When a single sampler is given and its test has no epsilon.
     """
     if not isinstance(sampler, Mapping):
         return _at_epsilons(sampler, epsilons)
@@ -56,17 +56,18 @@ def _at_epsilons(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, 
 
 
 def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
-    """Return the one exact sampler that all settings approximate, or refuse: bounds of two chains do not compare."""
+    """Return the exact sampler that all settings approximate; raise if they approximate different ones."""
     limits = [sampler.exact_limit(target) for sampler in settings.values()]
     other = next((limit for limit in limits if limit != limits[0]), None)
     if other is not None:
         raise IncompatibleError(
-            f"check_bound: all samplers must approximate one exact chain, found {limits[0]!r} and {other!r}; check "
+            f"check_bound: all samplers must approximate the same exact chain, found {limits[0]!r} and {other!r}; "
+            "check "
             "proposals of different sizes one by one"
         )
     return limits[0]
 
 
 def reads_all(sampler: Any, target: Any) -> bool:
-    """Return whether every decision is that of all data; none of a Gibbs sampler has more terms than the target."""
+    """Return whether every decision uses all data; a Gibbs conditional never has more terms than the target."""
     return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)

@@ -1,4 +1,4 @@
-r"""Is the stationary law as close as the theory says? Bounds on d_v(S_0, S_e), each beside the truth.
+r"""Is the stationary distribution as close as theory says? Bounds on d_v(S_0, S_e), with the truth for comparison.
 
 T is the exact transition matrix with stationary law S_0, T^ the approximate one with S_e; delta(x) = d_v(T^(x, .),
 T(x, .)), delta its largest value. With the contraction coefficients eta_k of T (:mod:`approxmcmc.bounds.finite`),
@@ -10,8 +10,8 @@ T(x, .)), delta its largest value. With the contraction coefficients eta_k of T 
     B5   (lambda + C rho^lambda / (1 - rho)) delta           Mitrophanov (2005)
 
 B3 and B4 follow from S_e - S_0 = sum_k S_e (T^ - T) T^k; the tail of the sum is closed by eta_{jK + r} <= eta_K^j
-eta_r. B5 starts from sup_x ||T^n(x, .) - S_0|| <= C rho^n in the norm of signed measures, which is *twice* d_v: that is
-where a factor of two is easily lost.
+eta_r. B5 starts from sup_x ||T^n(x, .) - S_0|| <= C rho^n in the norm of signed measures, which is *twice* d_v: beware
+of the factor of two.
 
 For Metropolis-Hastings delta(x) is at most the largest error Delta_max of an acceptance probability, and for a
 sampler that makes D decisions per step at most D Delta_max.
@@ -46,7 +46,7 @@ CERTAIN_FORGETTING = 1.0 - 1e-12  # a contraction coefficient above it is 1 up t
 
 
 def label_of(value: float, *, heuristic: bool = False) -> str:
-    """Return what a bound is worth: "rigorous", "heuristic", "not applicable" (NaN) or "vacuous" (1 or more)."""
+    """Return the label of a bound: "rigorous", "heuristic", "not applicable" (NaN) or "vacuous" (1 or more)."""
     if math.isnan(value):
         return NOT_APPLICABLE
     if value >= 1.0:
@@ -56,21 +56,21 @@ def label_of(value: float, *, heuristic: bool = False) -> str:
 
 @naming_the_arguments
 def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float:
-    """Return lambda + C rho^lambda / (1 - rho), which multiplies delta in B5; lambda = max(1, ceil(-log C / log rho)).
+    """Return lambda + C rho^lambda / (1 - rho), the factor of delta in B5; lambda = max(1, ceil(-log C / log rho)).
 
     Parameters
     ----------
     C, rho
         sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1; C > 0, 0 <= rho < 1.
     distance
-        What C was stated for: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1); the
-        latter doubles C.
+        The distance that C refers to: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1);
+        the latter doubles C.
 
     Returns
     -------
     float
         The factor, at least 1; it bounds sum_k eta_k, k >= 0, and is the same whether the two sides of B5 are norms or
-        d_v. Constants with C < 1 hold for n >= 1 alone: eta_0 is 1 for every chain.
+        d_v. Constants with C < 1 hold only for n >= 1: eta_0 is 1 for every chain.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def exact(
     constants: tuple[float, float] | None = None,
     n_steps: int = 500,
 ) -> "xr.Dataset":
-    r"""Return the true distance of two stationary laws, and the bounds B1 to B5 beside it.
+    r"""Return the true distance of two stationary distributions, and the bounds B1 to B5.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def exact(
         (C, rho) of B5, for the norm of signed measures, if they come from elsewhere: B5 is then labelled heuristic.
         None: the best that follow from the matrix, rigorous.
     n_steps
-        Largest number of steps whose contraction is computed.
+        Largest number of steps for which the contraction is computed.
 
     Returns
     -------
@@ -142,10 +142,10 @@ def exact(
 
     Notes
     -----
-    Rigorous up to rounding of order 1e-12, and about the two matrices: the attribute `label_matrices` says how they
-    describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or more
-    says nothing and is labelled so. eta_1 = 1 makes B1 "not applicable"; eta_k = 1 for all k computed does so for all
-    five.
+    Rigorous up to rounding of order 1e-12, as statements on the two matrices: the attribute `label_matrices` says how
+    they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or
+    more says nothing and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k, all
+    five are.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def exact(
 def bound_factors(
     etas: np.ndarray, distances: np.ndarray, constants: tuple[float, float] | None = None
 ) -> dict[str, float]:
-    """Return what multiplies delta in each bound (E delta in B4); NaN where eta = 1 leaves no bound.
+    """Return the factor of delta in each bound (of E delta in B4); NaN if eta = 1 leaves no bound.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
 
 
 def _label_of_matrices(*matrices: Any) -> str:
-    """Return the worse label of matrices from `transition_matrix`; "as given" where one comes from elsewhere."""
+    """Return the worse label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
     labels = [getattr(matrix, "attrs", {}).get("label", "as given") for matrix in matrices]
     return max(labels, key=(RIGOROUS, ONE_SIDED, HEURISTIC, "as given").index)
 

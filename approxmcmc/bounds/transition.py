@@ -1,7 +1,7 @@
-"""The transition matrix of a sampler on finite or gridded state spaces, with what it is worth.
+"""The transition matrix of a sampler on finite or gridded state spaces, with a label of its validity.
 
-The grid's chain is a chain of its own, with the target restricted to the grid as its
-exact stationary law: what is computed is exact for it, and says of the continuous chain as much as the grid is fine.
+The chain on a grid is a different chain, with the target restricted to the grid as its exact stationary distribution:
+results are exact for it, and approximate the continuous chain as far as the grid is fine.
 
 A binary or other discrete target needs no grid: its states are enumerated, the last site changing fastest.
 """
@@ -40,14 +40,14 @@ def transition_matrix(
         Acceptance of approximate tests: "enumerate" (exact, tiny N), "gaussian" (the recursion for sequential tests,
         the smoothed correction for Barker's), or "auto".
     site
-        For Gibbs: the kernel of this site alone instead of a sweep.
+        For Gibbs: the kernel of this site only, instead of a sweep.
 
     Returns
     -------
     xarray.DataArray
         Dims ``state``, ``next_state``; rows sum to 1. The coordinate `decision` holds the probability of the decision
         that leads from one state to the other (acceptance of the proposal; for Gibbs the conditional of the site that
-        changes), NaN where there is none: :func:`exact` reads Delta_max from it. Attributes: `method`, `n_decisions`
+        changes), NaN if no decision does: :func:`exact` reads Delta_max from it. Attributes: `method`, `n_decisions`
         per step, and `label`, how the matrix describes the sampler: "rigorous" for closed forms and enumeration;
         "heuristic" for the Gaussian regime; "one-sided" for `Exchange` with three or more draws (method "lattice"),
         whose acceptance is too low by at most `acceptance_error`: delta, and every bound that grows with it, hold for
@@ -58,7 +58,7 @@ def transition_matrix(
     InvalidInputError
         When the grid has the wrong shape, or there are more than 2048 states: a bound of this kind is not available.
     IncompatibleError
-        When the law of the proposal or test is not known.
+        When the law of the proposal or test is unknown.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def transition_matrix(
 
 
 def grid_of_points(target: Any, grid: Any) -> np.ndarray:
-    """Return the points of a grid, shape (n, dim); all states of a discrete target where there is none."""
+    """Return the points of a grid, shape (n, dim); all states of a discrete target if no grid is given."""
     if grid is None:
         if not isinstance(target, DiscreteTarget):
             raise InvalidInputError(

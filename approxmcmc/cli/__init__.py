@@ -1,7 +1,7 @@
-"""The command line: ``approxmcmc VERB``. Every verb is a thin layer over what a notebook can call.
+"""The command line: ``approxmcmc VERB``. Every verb is a thin layer over functions that a notebook can call.
 
-Exit codes: 0 all is well, 1 some cells failed, 2 usage, 3 a gate failed, 130 interrupted with the work kept. Bars are
-for terminals; elsewhere every event is one plain line.
+Exit codes: 0 success, 1 some cells failed, 2 usage error, 3 a gate failed, 130 interrupted (finished work is kept).
+Progress bars are shown on terminals; elsewhere every event is one plain line.
 """
 # ruff: noqa: T201 (the command line is the one place that prints)
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has had enough
+    except BrokenPipeError:  # the reader of the output closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except ApproxMCMCError as error:

@@ -9,7 +9,7 @@ from approxmcmc.cli.warm import warm
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Return the arguments of a command; a mistake ends the process with exit code 2."""
+    """Return the arguments of a command; invalid arguments end the process with exit code 2."""
     parser = argparse.ArgumentParser(prog="approxmcmc", description="Run studies of approximate and subsampling MCMC.")
     choices = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
@@ -20,19 +20,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
         arguments.set_defaults(act=act)
         if study:
             arguments.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
-            arguments.add_argument(
-                "--preset", help="smoke, quick, paper (default: quick where there is one, else paper)"
-            )
-        arguments.add_argument("--store", default="results", metavar="DIR", help="where results lie (default: results)")
+            arguments.add_argument("--preset", help="smoke, quick, paper (default: quick if it exists, else paper)")
+        arguments.add_argument("--store", default="results", metavar="DIR", help="results folder (default: results)")
         return arguments
 
-    verb("list", verbs.list_studies, "studies in ./studies, with their presets and cells", study=False)
-    verb("plan", verbs.show_plan, "the cells of a study; nothing is run").add_argument(
+    verb("list", verbs.list_studies, "list the studies in ./studies, with their presets and cells", study=False)
+    verb("plan", verbs.show_plan, "list the cells of a study without running them").add_argument(
         "--only", metavar="NAME=VALUE,..."
     )
-    _run_options(verb("run", verbs.run, "run what is missing, then write the report"))
-    verb("status", verbs.status, "how many cells are done, failed, stale, missing")
-    verb("why", verbs.why, "what became of one cell, and how to run it again", study=False).add_argument(
+    _run_options(verb("run", verbs.run, "run missing cells, then write the report"))
+    verb("status", verbs.status, "count the cells that are done, failed, stale or missing")
+    verb("why", verbs.why, "show the record of one cell, and how to run it again", study=False).add_argument(
         "cell", metavar="CELL"
     )
     retry_parser = verb("retry", verbs.retry, "run finished or failed cells again, then write the report")
@@ -42,23 +40,23 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     for choice in ("failed", "noisy", "stale"):
         retry_parser.add_argument(f"--{choice}", action="store_true", help=f"all cells that are {choice}")
-    verb("report", verbs.report, "write the report from whatever is done").add_argument(
-        "--allow-stale", action="store_true", help="show one version of the code where cells come from several"
+    verb("report", verbs.report, "write the report from the finished cells").add_argument(
+        "--allow-stale", action="store_true", help="report cells of one code version if there are several"
     )
-    publishing = verb("publish", verbs.publish, "write the page and the numbers that ship, from whatever is done")
+    publishing = verb("publish", verbs.publish, "write the published page and numbers from the finished cells")
     for kind, folder in (("pages", "docs/results"), ("pictures", "docs/_static/results")):
         publishing.add_argument(f"--{kind}", default=folder, metavar="DIR", help=f"default: {folder}")
     publishing.add_argument(
         "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"
     )
-    comparison = verb("compare", verbs.compare, "paired ratios of the cells that two result folders share", study=False)
+    comparison = verb("compare", verbs.compare, "print paired ratios of cells in both result folders", study=False)
     comparison.add_argument("first", metavar="A", type=Path)
     comparison.add_argument("second", metavar="B", type=Path)
-    checking = verb("verify", verbs.verify, "draw random finished cells again and compare the draws bit by bit")
+    checking = verb("verify", verbs.verify, "run random finished cells again and compare the draws bit by bit")
     checking.add_argument("-n", "--number", type=int, default=3, help="how many cells (default: 3)")
     warming = "compile what the defaults of the built-in targets need, once for this machine"
     choices.add_parser("warm", help=warming, description=warming, allow_abbrev=False).set_defaults(act=warm)
-    verb("doctor", verbs.doctor, "threads, linear algebra, clock, cores, versions, caches", study=False)
+    verb("doctor", verbs.doctor, "print threads, linear algebra, clock, cores, versions, caches", study=False)
 
     if argv and not argv[0].startswith("-") and argv[0] not in choices.choices:
         from approxmcmc.study.names import nearest

@@ -1,4 +1,4 @@
-"""What the verbs share: opening a study or its results, and printing tables."""
+"""Functions shared by the verbs: open a study or its results, and print tables."""
 # ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def open_study(args: argparse.Namespace) -> "tuple[Declaration, str, Path]":
-    """Return the study that the arguments name, its preset and its file."""
+    """Return the study named by the arguments, its preset and its file."""
     from approxmcmc.study.load import find_study, load_study
 
     path = find_study(args.study)
     study = load_study(path)
     preset = args.preset or study.default_preset
-    study.with_preset(preset)  # an unknown name ends here
+    study.with_preset(preset)  # raises on an unknown name
     return study, preset, path
 
 
 def open_results(args: argparse.Namespace, *, allow_stale: bool = False) -> "StudyResults":
-    """Return the results of the study that the arguments name."""
+    """Return the results of the study named by the arguments."""
     from approxmcmc.study.results import StudyResults
 
     study, preset, path = open_study(args)
@@ -46,7 +46,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def listener() -> "Listener":
-    """Return what tells of progress: a bar on a terminal, else one plain line for each event."""
+    """Return the progress listener: a bar on a terminal, else one plain line for each event."""
     from approxmcmc.study.listen import Bar, Lines
 
     return Bar() if sys.stdout.isatty() else Lines(sys.stdout)

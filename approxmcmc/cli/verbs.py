@@ -1,4 +1,4 @@
-"""What each verb of the command line does: it prints, and returns the exit code."""
+"""The verbs of the command line: each prints its result and returns the exit code."""
 # ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
@@ -18,7 +18,7 @@ Arguments = argparse.Namespace
 
 
 def list_studies(args: Arguments) -> int:
-    """Print every study of ./studies with its presets; targets are not made."""
+    """Print every study of ./studies with its presets, without making targets."""
     from approxmcmc.study.load import load_study, study_files
 
     files = study_files()
@@ -64,7 +64,7 @@ def show_plan(args: Arguments) -> int:
 
 
 def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
-    """Run what is missing, or exactly the cells with `keys`, and write the report."""
+    """Run missing cells, or exactly the cells with `keys`, and write the report."""
     from approxmcmc.api import sample
     from approxmcmc.study.run import run_study
 
@@ -90,7 +90,7 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
 
 
 def status(args: Arguments) -> int:
-    """Print the census of a store, setting by setting, and every failure."""
+    """Print the counts of a store, setting by setting, and every failure."""
     from approxmcmc.study.listen import failure_line
     from approxmcmc.study.plan import make_plan
     from approxmcmc.study.record import FAILED
@@ -121,7 +121,7 @@ def status(args: Arguments) -> int:
 
 
 def why(args: Arguments) -> int:
-    """Print the record of one cell, its traceback and the command that runs it again."""
+    """Print the record of one cell, its traceback, and the command that runs it again."""
     from approxmcmc.study.store import Store
 
     matches: list[Record] = []
@@ -153,7 +153,7 @@ def retry(args: Arguments) -> int:
     from approxmcmc.study.store import Store
 
     if not (args.cell or args.failed or args.noisy or args.stale):
-        raise StudyError("retry needs to know which cells: --cell KEY, --failed, --noisy or --stale.")
+        raise StudyError("retry needs a choice of cells: --cell KEY, --failed, --noisy or --stale.")
     study, preset, _ = open_study(args)
     plan = make_plan(study, preset)
     records = latest(plan, Store.of(args.store, study.name, preset).records())
@@ -180,14 +180,12 @@ def _one_key(beginning: str, keys: Sequence[str]) -> str:
 
 
 def report(args: Arguments) -> int:
-    """Write the report of whatever is done, and print its path."""
+    """Write the report of the finished cells, and print its path."""
     from approxmcmc.study.report.page import write_report
 
     results = open_results(args, allow_stale=getattr(args, "allow_stale", False))
     if not (results.records["status"] == "done").any():
-        raise StudyError(
-            f"No cell is done in {results.store.folder}, so there is nothing to report. Run the study first."
-        )
+        raise StudyError(f"No cell is done in {results.store.folder}, so there is no report. Run the study first.")
     if results.stale:
         print(f"Code {results.code_version} drew these cells; the current code is {results.plan.code_version}.")
     with results.store.writing():
@@ -197,7 +195,7 @@ def report(args: Arguments) -> int:
 
 
 def publish(args: Arguments) -> int:
-    """Write the page of the documentation, its pictures and the CSV of the package, and print their paths."""
+    """Write the documentation page, its pictures and the packaged CSV file, and print their paths."""
     from approxmcmc.study.report.publish import publish as write
 
     for path in write(open_results(args), args.pages, args.pictures, args.data):
@@ -223,7 +221,7 @@ def compare(args: Arguments) -> int:
 
 
 def verify(args: Arguments) -> int:
-    """Draw some cells again; exit code 1 if any draws differ."""
+    """Run some cells again; exit code 1 if any draws differ."""
     from approxmcmc.api import sample
     from approxmcmc.study.verify import verify as draw_again
 
@@ -239,7 +237,7 @@ def verify(args: Arguments) -> int:
 
 
 def doctor(args: Arguments) -> int:
-    """Print what speed and equal draws depend on: this machine, its threads and its software."""
+    """Print everything that affects speed and equality of draws: this machine, its threads and its software."""
     import time
 
     from approxmcmc.engine.files.paths import caches

@@ -1,7 +1,7 @@
-"""``approxmcmc warm``: compile what the default of each built-in target needs, before anyone waits for it.
+"""``approxmcmc warm``: compile the kernels of the default sampler of each built-in target in advance.
 
-A kernel is named by types and code, not by the sizes of the data, so a small example of each target compiles what large
-ones need. It is kept when it is done: an interrupted command goes on where it was.
+A kernel depends on types and code, not on the sizes of the data, so a small example of each target compiles what large
+data need. Each kernel is kept once it is compiled: a repeated command continues after an interruption.
 """
 # ruff: noqa: T201 (the command line is the one place that prints)
 
@@ -21,7 +21,7 @@ SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return what makes a small example of each built-in target that has a default."""
+    """Return factories of a small example of each built-in target that has a default sampler."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
@@ -41,7 +41,7 @@ def examples() -> dict[str, Callable[[], Any]]:
 
 
 def warm(args: argparse.Namespace) -> int:
-    """Sample each example by its default, and print what was compiled, how long that took, and how large it is."""
+    """Sample each example with its default, and print what was compiled, how long that took, and how large it is."""
     from approxmcmc.api import sample
 
     folder = user_cache("kernels")
@@ -50,7 +50,7 @@ def warm(args: argparse.Namespace) -> int:
     for name, make in examples().items():
         here = compiled_so_far()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of short runs
+            warnings.simplefilter("ignore")  # from short runs
             sample(make(), target_ess=100, time_limit=SECONDS, random_seed=1, progressbar=False)
         print(f"{name:30} {_told(here.kernels, here.seconds)}", flush=True)
     print(

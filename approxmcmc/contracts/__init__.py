@@ -1,11 +1,11 @@
-"""The roles of the library and what each promises to the others.
+"""The roles of the library, and what each guarantees to the others.
 
-A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they meet through the
-roles of this room, which imports nothing of ours but the errors, so that every other can import it.
+A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they share the roles in
+this room, which imports only the errors, so that every other room can import it.
 
-A component (proposal, test, sampler) is a frozen dataclass of plain settings. What it computes with is made for a
-target: compiled functions, and a named tuple of numbers and arrays which they read and write (`compiled`). Settings
-travel between processes and into files; what is compiled never does.
+A component (proposal, test, sampler) is a frozen dataclass of plain settings. For a target it builds compiled
+functions, and a named tuple of numbers and arrays that they read and write (`compiled`). Settings are sent to other
+processes and stored in files; compiled functions never are.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw, Population

@@ -1,11 +1,11 @@
-"""The role of an acceptance test: how it decides, and the law of its decisions.
+"""The role of an acceptance test: how it decides, and the distribution of its decisions.
 
 A test answers Lambda > T(u). Lambda = c + sum_i l_i is the log Metropolis-Hastings ratio, with the terms
-l_i = log p(x_i|theta') - log p(x_i|theta); T(u) is the random threshold of the test's rule. A test that reads a part of
-the data gives wrong answers at times. How often, and after how much data, is its law: whoever needs it asks the test.
+l_i = log p(x_i|theta') - log p(x_i|theta); T(u) is the random threshold of the test's rule. A test that reads part of
+the data sometimes decides wrongly. How often, and after how much data, is its law: a test returns it on request.
 
-In the Gaussian regime of many terms a pair of states counts through two numbers, Lambda and tau = sqrt(N) S_l, with S_l
-the standard deviation of the terms, and a decision at a given u through one, mu_std = (Lambda - T(u)) / tau.
+In the Gaussian regime of many terms a pair of states matters only through two numbers, Lambda and tau = sqrt(N) S_l,
+with S_l the standard deviation of the terms, and a decision at a given u through one, mu_std = (Lambda - T(u)) / tau.
 """
 
 import abc
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Population:
-    """What a test needs to know of the terms that it samples. A `Target` offers the same, and stands for its own terms.
+    """The properties of the terms that a test samples. A `Target` has the same attributes, for its own terms.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class Population:
     terms_are_likelihood
         Whether the terms add up to the whole log-likelihood, so that a temperature may divide them.
     same_terms
-        Whether every decision is about the same terms, so that their sum at the current state may be kept for the next
-        one. The conditionals of a Gibbs sampler have terms of their own.
+        Whether every decision is about the same terms, so that their sum at the current state can be cached for the
+        next one. The conditionals of a Gibbs sampler have different terms for each site.
     """
 
     n_obs: int
@@ -44,99 +44,99 @@ class Population:
 
 
 class DecisionLaw(NamedTuple):
-    """What decisions are expected to do: probability of a wrong answer and share of the data read, of equal shape."""
+    """Expected behaviour of decisions: probability of a wrong one and share of the data read, of equal shape."""
 
     error: np.ndarray
     data_fraction: np.ndarray
 
 
 class AcceptanceTest(Component, abc.ABC):
-    """Is the sum of the log-ratio terms above the threshold, and how few terms answer it? This role decides.
+    """Decide whether the sum of the log-ratio terms exceeds the threshold, from as few terms as possible.
 
     A member is a frozen dataclass of settings, made with ``eq=False``, that derives from this class. It must have
-    `build_test`. The rest has a default, which a member replaces where it knows better: a test that gives no law runs,
-    and only what needs the law refuses it.
+    `build_test`. Everything else has a default, which a member may override: a test without a law runs, and only
+    callers that need the law raise.
     """
 
     @abc.abstractmethod
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Check that the target has what this test needs, and compile it; once per `sample`."""
+        """Check that the target has what this test needs, and compile the test; once per `sample`."""
 
     # --- what it is ---
 
     @property
     def rule(self) -> str:
-        """Its threshold: "metropolis", log u, or "barker", logit u. Gibbs always takes Barker's."""
+        """Its threshold: "metropolis", log u, or "barker", logit u. Gibbs always uses Barker's."""
         return "metropolis"
 
     @property
     def uses_ratio(self) -> bool:
-        """Whether it looks at the log ratio at all; one that does not accepts everything."""
+        """Whether it uses the log ratio at all; a test that does not accepts everything."""
         return True
 
     @property
     def compares(self) -> bool:
-        """Whether it asks how an estimate of the log ratio compares with the threshold, and no more.
+        """Whether it only compares an estimate of the log ratio with the threshold.
 
-        Slice sampling asks that. A test whose acceptance probability is right only on average over its own randomness,
-        such as a Poisson count, does more.
+        Slice sampling requires this. A test with an acceptance probability that is right only on average over its own
+        randomness, such as a Poisson count, does more.
         """
         return False
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether one and the same test decides all steps of a chain."""
+        """Whether all steps of a chain use the same test."""
         return True
 
     @property
     def temperature(self) -> float:
-        """What the log-likelihood is divided by before it is judged."""
+        """The number that divides the log-likelihood before the decision."""
         return 1.0
 
     @property
     def order(self) -> str:
         """How subsets are drawn: "rows", independently for every decision, "blocks" of a shuffled copy, or "auto".
 
-        "memory" is for a test that reads its data as they lie, all of them or rows that it draws itself.
+        "memory" is for a test that reads its data in memory order, either all rows or rows that it draws itself.
         """
         return "rows"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return how many of `n_obs` terms have been read at each look, increasing; default one look at all."""
+        """Return the number of terms read by each look, increasing, for `n_obs` terms; by default one look at all."""
         return np.array([n_obs], dtype=np.int64)
 
     def reads_all(self, n_obs: int) -> bool:
-        """Return whether every decision about `n_obs` terms is that of all of them."""
+        """Return whether every decision about `n_obs` terms uses all of them."""
         return self.looks(n_obs).tolist() == [n_obs]
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Say why decisions on `n_obs` terms do not leave the target's law invariant, and how far off; "" if they do.
+        """Return why decisions on `n_obs` terms do not leave the target invariant, and by how much; "" if they do.
 
-        They do where acceptance probabilities balance the terms, a(theta, theta') / a(theta', theta) = exp(Lambda),
+        They do if acceptance probabilities balance the terms, a(theta, theta') / a(theta', theta) = exp(Lambda),
         whether the test reads all of them or not.
         """
         if self.temperature != 1.0:
             return f"{self!r} follows the posterior with its log-likelihood divided by {self.temperature:g}"
-        return "" if self.reads_all(n_obs) else f"{self!r} reads a part of the data and does not tell how it errs"
+        return "" if self.reads_all(n_obs) else f"{self!r} reads part of the data, with errors of unknown size"
 
     def leaves_invariant(self, n_obs: int) -> bool:
-        """Return whether decisions about `n_obs` terms leave the target's law invariant."""
+        """Return whether decisions about `n_obs` terms leave the target's distribution invariant."""
         return not self.why_not_invariant(n_obs)
 
     def with_independent_subsets(self) -> Self:
-        """Return the same test with subsets that are drawn afresh for every decision."""
+        """Return the same test with subsets drawn anew for every decision."""
         return self if self.order in ("rows", "memory") else dataclasses.replace(self, order="rows")  # type: ignore[type-var]  # see Component
 
     def with_epsilon(self, epsilon: float) -> Self | None:
-        """Return the same test at another epsilon; None for a test that has no epsilon to set."""
+        """Return the same test at another epsilon; None for a test without epsilon."""
         return None
 
     # --- its law ---
 
     def law_unknown(self, method: str) -> str:
-        """Say why the acceptance probability is not known by a method, "gaussian" or "enumerate"; "" where it is.
+        """Return why the acceptance probability is unknown by a method, "gaussian" or "enumerate"; "" if it is known.
 
-        Nobody asks where the test reads all data, or does not use the ratio.
+        Not called if the test reads all data, or does not use the ratio.
         """
         return (
             f"the acceptance probability of {self!r} is not known in closed form; use a test that gives its law, such "
@@ -156,9 +156,9 @@ class AcceptanceTest(Component, abc.ABC):
         raise NotImplementedError(self.law_unknown("enumerate"))
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction of decisions at `mu_std`, in the Gaussian regime; None where not known.
+        """Return error and data fraction of decisions at `mu_std`, in the Gaussian regime; None if unknown.
 
-        An error is an answer that differs from the one that all data give with the same u.
+        An error is a decision that differs from the one on all data with the same u.
         """
         if not (self.uses_ratio and self.reads_all(n_obs)):
             return None
@@ -167,17 +167,17 @@ class AcceptanceTest(Component, abc.ABC):
     # --- a finished run ---
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return with what probability each draw's audited decision should be wrong; None where not known.
+        """Return the predicted probability that each draw's audited decision is wrong; None if unknown.
 
-        `stats` is the group ``sample_stats`` of a trace that this test decided; NaN where none was audited.
+        `stats` is the group ``sample_stats`` of a trace of this test; NaN for draws without an audit.
         """
         return None
 
     def expected_wrong_rate(self, stats: "xr.Dataset") -> float | None:
-        """Return the share of the audited decisions that should be wrong; None where not known, or none was audited."""
+        """Return the predicted share of wrong decisions among audited ones; None if unknown, or without audits."""
         errors = self.expected_errors(stats)
         return None if errors is None else float(errors[np.isfinite(errors)].mean())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Return one finding for each thing in `stats` that a user of this test should be warned about."""
+        """Return one finding for each problem in `stats` that a user of this test should know."""
         return []

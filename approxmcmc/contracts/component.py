@@ -29,9 +29,10 @@ class Component:
         if not homes & Component._homes.setdefault(cls.__name__, homes):
             known = Component._registry[cls.__name__]
             raise TypeError(
-                f"{cls.__module__}.{cls.__qualname__}: there is another component of that name, "
-                f"{known.__module__}.{known.__qualname__}, and stored settings know a component by its class name "
-                "alone; rename one of the two"
+                f"{cls.__module__}.{cls.__qualname__}: another component has the same name, "
+                f"{known.__module__}.{known.__qualname__}, and stored settings identify a component only by its class "
+                "name"
+                "; rename one of the two"
             )
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
@@ -40,24 +41,24 @@ class Component:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values, with the class name under ``"kind"``.
 
-        A field with ``compare=False`` is none: what finding the settings took differs where they are equal.
+        A field with ``compare=False`` is left out: the cost of finding the settings may differ between equal settings.
         """
         fields = [f for f in dataclasses.fields(self) if f.compare]  # type: ignore[arg-type]  # each is a dataclass
         return {"kind": type(self).__name__, **{f.name: _plain(getattr(self, f.name)) for f in fields}}
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Component":
-        """Rebuild a component from what :meth:`to_dict` returned."""
+        """Rebuild a component from the output of :meth:`to_dict`."""
         settings = dict(values)
         kind = settings.pop("kind")
         return Component._registry[kind](**{name: _revive(value) for name, value in settings.items()})
 
     @classmethod
     def found_in(cls, settings: Any) -> Self | None:
-        """Revive the first component of this class inside nested settings, as :meth:`to_dict` makes them.
+        """Rebuild the first component of this class inside nested settings, in the form of :meth:`to_dict`.
 
-        None where there is none, and where the settings are those of another version that this one cannot make. Classes
-        are known once their module was imported.
+        None if there is none, or if this version cannot build it from these settings. A class is known once its module
+        was imported.
         """
         if isinstance(settings, Mapping):
             if issubclass(Component._registry.get(settings.get("kind", ""), object), cls):
@@ -71,12 +72,12 @@ class Component:
         return next((found for item in settings if (found := cls.found_in(item)) is not None), None)
 
     def _repr_html_(self) -> str:
-        """Show the settings in a notebook, those of components among them inside."""
+        """Show the settings in a notebook, with nested components inside."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # as above
         return html_table(type(self).__name__, {f.name: getattr(self, f.name) for f in fields if f.repr})
 
     def __eq__(self, other: object) -> bool:
-        """Two components are equal when they are of one class and have equal settings."""
+        """Two components are equal if they have the same class and equal settings."""
         return type(self) is type(other) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
@@ -87,17 +88,17 @@ class Component:
 def _homes_of(cls: type) -> set[str]:
     """Return the name and the file of the module of a class.
 
-    A class that is defined again, in a notebook's cell that runs twice or in a study that is loaded under two names,
-    shares one of them with the first, and takes its place.
+    A class that is defined again, in a notebook cell that runs twice or in a study loaded under two names, shares one
+    of them with the first, and replaces it.
     """
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return {cls.__module__} if file is None else {cls.__module__, str(file)}
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return a check of settings that notes whose they are where one is of another kind than it can compare.
+    """Wrap a check of settings so that a TypeError or ValueError names the component and its settings.
 
-    A setting that is declared to be a bool must be one: anything else would count as True or False without a word.
+    A setting declared as bool must be a bool: any other value would silently count as True or False.
     """
 
     @functools.wraps(check)

@@ -1,7 +1,7 @@
 """What a check of a finished run found.
 
-One type stands behind the warning of `sample`, the table of `diagnose` and the attributes of a trace. It lies among the
-roles because an acceptance test has findings of its own (`AcceptanceTest.problems`).
+The warning of `sample`, the table of `diagnose` and the attributes of a trace all use one type. It is among the roles
+because an acceptance test has findings of its own (`AcceptanceTest.problems`).
 """
 
 import math
@@ -12,13 +12,13 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # most serious first
 
 
 class Finding(NamedTuple):
-    """One check of a finished run, and what it says.
+    """The result of one check of a finished run.
 
-    `check` is its name, such as ``"R-hat"``. `verdict` is ``"failure"`` (take these draws for no sample of the
-    posterior), ``"warning"`` (something is wrong with them), ``"not checked"`` (the run cannot tell) or ``"ok"``.
+    `check` is its name, such as ``"R-hat"``. `verdict` is ``"failure"`` (do not use these draws as a sample of the
+    posterior), ``"warning"`` (they have a problem), ``"not checked"`` (the run lacks what the check needs) or ``"ok"``.
     `finding` is a plain sentence without its full stop, `advice` the next thing to do, if any. `value` and `limit` are
-    what was measured and where the check fires, NaN for a check that is no number; `where` names the parameters or
-    chains concerned.
+    the measured value and the limit beyond which the check fails, NaN for a check without a number; `where` names the
+    parameters or chains concerned.
 
     Examples
     --------
@@ -36,9 +36,9 @@ class Finding(NamedTuple):
 
     @property
     def fires(self) -> bool:
-        """Whether the user has to know."""
+        """Whether the check failed, so that the user must be warned."""
         return self.verdict in ("failure", "warning")
 
     def __str__(self) -> str:
-        """Say what was found and what to do, as one sentence."""
+        """Return the finding and the advice as one sentence."""
         return f"{self.finding}; {self.advice}" if self.advice else self.finding

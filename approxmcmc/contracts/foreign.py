@@ -1,4 +1,4 @@
-"""A sampler that makes its chain by itself: of another library, or of the user's own."""
+"""A sampler that makes its chain by itself: from another library, or written by the user."""
 
 import abc
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class ForeignSampler(Component, abc.ABC):
     """Settings of a sampler with one method, `run`, which draws one chain and times it.
 
-    Subclasses are frozen dataclasses made with ``eq=False``, as every component. They take part in a `Study` beside the
-    samplers of this library, and need no proposal, test or program.
+    Subclasses are frozen dataclasses made with ``eq=False``, like every component. A `Study` can compare them with the
+    samplers of this library; they need no proposal, test or program.
     """
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
@@ -37,7 +37,7 @@ class ForeignSampler(Component, abc.ABC):
         seed
             A non-negative integer below 2^52.
         initial
-            Where the chain starts: a flat theta of the target, shape (dim,).
+            Start of the chain: a flat theta of the target, shape (dim,).
 
         Returns
         -------
@@ -45,7 +45,7 @@ class ForeignSampler(Component, abc.ABC):
             One chain: ``posterior`` with the target's variables, ``sample_stats`` with the record ``perf_counter_diff``
             (the seconds of each kept draw) and the attributes ``tuning_perf_counter_diff`` (seconds of warm-up),
             ``setup_compile_seconds``, ``sampling_time`` (warm-up and draws) and ``clock`` (how draws were timed);
-            ``gradient_evaluations``, ``likelihood_evaluations`` and ``datapoints_touched`` where they can be had.
-            :func:`approxmcmc.foreign.chain_trace` makes it. Whatever `run` raises makes the cell of a study a failed
-            one, with its reason.
+            ``gradient_evaluations``, ``likelihood_evaluations`` and ``datapoints_touched`` if available.
+            :func:`approxmcmc.foreign.chain_trace` makes it. If `run` raises, the cell of a study counts as failed, with
+            the error as its reason.
         """

@@ -1,7 +1,7 @@
-"""Names of targets and data: hashes of what they are.
+"""Content hashes of targets and data.
 
-Large arrays are hashed in pieces, on the cores of the machine: BLAKE2 of the pieces' SHA-256, whatever the number of
-threads. One thread's BLAKE2 reads .4 GB/s, slower than anything else that set-up does with the data.
+Large arrays are hashed in pieces, on all cores: BLAKE2 of the pieces' SHA-256, independent of the number of threads.
+One thread's BLAKE2 reads .4 GB/s, slower than any other part of set-up.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ _known: ContextVar[_Known | None] = ContextVar("hashes of large arrays", default
 
 
 def content_hash(*parts: Any) -> str:
-    """Return a short hash of strings, JSON-ready values and arrays (dtype, shape and bytes count)."""
+    """Return a short hash of strings, JSON-ready values and arrays (by dtype, shape and bytes)."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -36,7 +36,7 @@ def content_hash(*parts: Any) -> str:
 
 @contextlib.contextmanager
 def arrays_hashed_once() -> Iterator[None]:
-    """Read no large array twice for its hash, as long as this lasts: for a call in which nobody changes the data."""
+    """Hash each large array only once inside this context; the data must not change meanwhile."""
     token = _known.set({} if _known.get() is None else _known.get())
     try:
         yield
@@ -51,12 +51,12 @@ def _large(array: np.ndarray) -> bytes:
         return known[key][1]
     pieces = _by_pieces(array)
     if known is not None:
-        known[key] = array, pieces  # the array itself, lest another one take its place in memory
+        known[key] = array, pieces  # keep the array itself, so that its id cannot be reused
     return pieces
 
 
 def _by_pieces(array: np.ndarray) -> bytes:
-    """Return the hashes of the pieces of a large array, one after the other."""
+    """Return the concatenated hashes of the pieces of a large array."""
     rows = max(1, PIECE * len(array) // array.nbytes)
 
     def of_piece(lo: int) -> bytes:

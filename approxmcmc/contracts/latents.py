@@ -1,4 +1,4 @@
-"""What `approxmcmc.latents` needs of a target: draws of the effects that it integrates out."""
+"""The interface that `approxmcmc.latents` needs of a target: draws of the effects that it integrates out."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ EFFECT, GROUP = "effect", "group"
 
 
 class LatentTarget(abc.ABC):
-    """A target that integrates an effect of each group out, and can draw it."""
+    """A target that integrates out an effect of each group, and can draw it."""
 
     @property
     @abc.abstractmethod
@@ -20,10 +20,10 @@ class LatentTarget(abc.ABC):
     @property
     @abc.abstractmethod
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Labels of the axes of one group's effect, by name; empty where that is one number."""
+        """Labels of the axes of one group's effect, by name; empty for a scalar effect."""
 
     latents_wanted: Any = None
-    """Which effects `sample` puts into the trace: None, "auto" (all, if few), a list of groups."""
+    """Which effects `sample` stores in the trace: None, "auto" (all, if few), or a list of groups."""
 
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -32,12 +32,12 @@ class LatentTarget(abc.ABC):
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return what was drawn for these groups under its names: dims, and values of shape (thetas, ...)."""
+        """Return the draws of these groups by variable name: dims, and values of shape (thetas, ...)."""
         return {EFFECT: ((GROUP, *self.latent_coords), drawn)}
 
     @property
     def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """Labels of the axes that `name_latents` names, all groups."""
+        """Labels of the axes that `name_latents` uses, for all groups."""
         return {GROUP: list(self.group_labels), **self.latent_coords}
 
     @property
@@ -47,5 +47,5 @@ class LatentTarget(abc.ABC):
 
     @property
     def latent_roots(self) -> Sequence[str]:
-        """Names of the effects themselves, from which a model computes all else."""
+        """Names of the effects themselves, from which a model computes all other group variables."""
         return [EFFECT]

@@ -1,7 +1,7 @@
-"""An error from inside, such as NumPy's about a value of the wrong kind, is told with whose value it was.
+"""Add the name of the owner of a value to an error from inside, such as NumPy's about a wrong type.
 
-What a function or a component knows of its values it checks, in sentences of its own. A value of a kind that it cannot
-even compare fails in the comparison: that error gets a note.
+Functions and components check their values with messages of their own. If a value has a type that even the comparison
+does not support, the comparison raises; that error gets a note.
 """
 
 import functools
@@ -16,14 +16,14 @@ WRONG_KIND = (TypeError, ValueError, OverflowError)
 
 
 def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: str) -> None:
-    """Add to an error the values that its owner was given, unless it says whose it is."""
+    """Add a note with the owner's values to an error, unless its message already names the owner."""
     if not str(error).startswith(owner):
         shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
         error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
 
 
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that notes its arguments on an error that the package does not raise itself."""
+    """Wrap a function so that errors from outside the package get a note with its arguments."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)

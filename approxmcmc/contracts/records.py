@@ -1,11 +1,11 @@
-"""Names of what is recorded of every kept draw."""
+"""Names of the records of every kept draw."""
 
 import math
 
 import numpy as np
 
-# Columns of the integer and float records that a chain template fills for every kept draw. The output room names and
-# documents each of them in its schema; the order here is the order in memory.
+# Columns of the integer and float records that a chain fills for every kept draw. The output room names and documents
+# them in its schema; the order here is the order in memory.
 CORE_COUNTS = (
     "datapoints_touched",
     "likelihood_evaluations",
@@ -16,7 +16,7 @@ CORE_COUNTS = (
     "wrong_accepts",
     "accepted",
 )
-OPTIONAL_COUNTS = (  # written by the samplers and parts that declare them
+OPTIONAL_COUNTS = (  # written only by samplers and components that declare them
     "gradient_evaluations",
     "bound_evaluations",
     "auxiliary_updates",
@@ -46,7 +46,7 @@ VALUE_NAMES = (
     "expected_reads",
 )
 
-# Places of the columns, for compiled code.
+# Column indices, for compiled code.
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
 DECISIONS = COUNT_NAMES.index("decisions_made")
@@ -81,9 +81,9 @@ EPSILON = VALUE_NAMES.index("epsilon")
 DRAW_WEIGHT = VALUE_NAMES.index("weight")
 EXPECTED_READS = VALUE_NAMES.index("expected_reads")
 
-# What a draw's values are before its steps write them: NaN stays where nothing was audited, or no decision was made.
+# Initial values of a draw's records: NaN stays if there was no audit, or no decision.
 NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noise", "epsilon"}
 BLANK_VALUES = np.array([math.nan if name in NOT_WRITTEN else 0.0 for name in VALUE_NAMES])
 
 AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
-ENOUGH_AUDITS = 50  # to tell whether a run is biased: Covertype's wrong answer was seen in 97 of 100 runs
+ENOUGH_AUDITS = 50  # needed to see whether a run is biased: Covertype's wrong answer was seen in 97 of 100 runs

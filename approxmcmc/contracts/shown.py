@@ -9,13 +9,13 @@ _SHORT = reprlib.Repr(maxstring=60, maxother=120, maxlist=8, maxtuple=8)
 
 
 class Plain(str):
-    """Text that stands in a table without quotes, whole."""
+    """Text shown in a table without quotes, in full."""
 
     __slots__ = ()
 
 
 def html_table(title: str, rows: Mapping[str, Any]) -> str:
-    """Return a table with a caption; a value that shows itself in HTML is put in as it is, all others as text.
+    """Return a table with a caption; a value with its own HTML is inserted as HTML, all others as text.
 
     Examples
     --------

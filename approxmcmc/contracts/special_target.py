@@ -1,4 +1,4 @@
-"""What special samplers need of a target: discrete states, simulated data, estimates of a likelihood."""
+"""The interfaces that special samplers need of a target: discrete states, simulated data, estimates of a likelihood."""
 
 import abc
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from approxmcmc.contracts.target import Target, TermWork
 
 
 class CompiledConditionals(NamedTuple):
-    """What Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
+    """The interface that Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
 
     ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
     the site whose first row is ``base[0] = first[i]``; site i has ``n_terms[i]`` terms and the states 0 ...
@@ -18,7 +18,7 @@ class CompiledConditionals(NamedTuple):
 
         sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
 
-    `pair` and `triple` symmetric with zero diagonals; None where it is not of this form or the tables would be large.
+    `pair` and `triple` symmetric with zero diagonals; None if it has another form or the tables would be too large.
     """
 
     log_terms: Any
@@ -47,7 +47,7 @@ class DiscreteTarget(Target):
 
     @abc.abstractmethod
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a random state in which a chain may start; shape (dim,)."""
+        """Return a random state at which a chain may start; shape (dim,)."""
 
     @abc.abstractmethod
     def log_density(self, states: np.ndarray) -> np.ndarray:
@@ -59,16 +59,16 @@ class DiscreteTarget(Target):
 
     @abc.abstractmethod
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
-        """Compile the conditionals; `fields` says whether the fast form is wanted instead of the terms."""
+        """Compile the conditionals; `fields` asks for the fast form instead of the terms."""
 
 
 class Simulator(NamedTuple):
-    """How to draw auxiliary data: a compiled function, and what makes the state that it reads and writes.
+    """How to draw auxiliary data: a compiled function, and a factory of the state that it reads and writes.
 
     ``simulate(rng, theta, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape (dim,).
     It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`. A state
-    is a named tuple and belongs to one chain; tables that nobody writes to may be shared. `exact` says whether draws
-    are exact or the end of a finite Markov chain.
+    is a named tuple and belongs to one chain; read-only tables may be shared. `exact` says whether draws are exact, or
+    the end of a finite Markov chain.
     """
 
     simulate: Callable[..., None]
@@ -77,15 +77,14 @@ class Simulator(NamedTuple):
 
 
 class DoublyIntractableTarget(Target):
-    """A posterior p(theta) exp(theta's(y)) / Z(theta) whose normaliser Z nobody can afford at every step.
+    """A posterior p(theta) exp(theta's(y)) / Z(theta) with a normaliser Z too expensive for every step.
 
-    What samplers do instead is simulate: draw y' from the model at theta, and look at s(y'). Theta has one entry per
-    statistic.
+    Samplers simulate instead: they draw y' from the model at theta and use s(y'). Theta has one entry per statistic.
     """
 
     @property
     def term_work(self) -> TermWork:
-        """Nothing: its likelihood is no sum of terms that a step could evaluate."""
+        """No work: its likelihood is not a sum of terms that a step could evaluate."""
         return TermWork(0.0, None, 0.0)
 
     @property
@@ -99,23 +98,23 @@ class DoublyIntractableTarget(Target):
 
     @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> "Simulator":
-        """Return the simulator that an auxiliary setting ("auto", "exact", `Auxiliary`) stands for, or refuse."""
+        """Return the simulator for an auxiliary setting ("auto", "exact", `Auxiliary`), or raise."""
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return all values of the statistics, shape (k, dim), and the log of how many data sets have each; or None."""
+        """Return all values of the statistics, shape (k, dim), and the log number of data sets with each; or None."""
         return None
 
     @abc.abstractmethod
     def log_normalizer(self, theta: np.ndarray) -> float | None:
-        """Return log Z(theta) where it can be computed, else None."""
+        """Return log Z(theta) if it can be computed, else None."""
 
     @abc.abstractmethod
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log posterior density of each row of `thetas`, or refuse where Z is unknown."""
+        """Return the unnormalised log posterior density of each row of `thetas`; raise if Z is unknown."""
 
 
 class CompiledEstimator(NamedTuple):
-    """A random estimate that stands in for a likelihood: a compiled function, and the data that it reads.
+    """A random estimate of a likelihood: a compiled function, and the data that it reads.
 
     `of` is "likelihood": ``estimate(rng, theta, data)`` returns the log of an unbiased estimate of p(y|theta); or
     "ratio": ``estimate(rng, theta, proposed, data)`` estimates log p(y|theta') - log p(y|theta). One call reads
@@ -129,11 +128,11 @@ class CompiledEstimator(NamedTuple):
 
 
 class EstimatedTarget(Target):
-    """A posterior whose likelihood is known through random estimates alone."""
+    """A posterior with a likelihood that is known only through random estimates."""
 
     @property
     def term_work(self) -> TermWork:
-        """Nothing: its likelihood is no sum of terms that a step could evaluate."""
+        """No work: its likelihood is not a sum of terms that a step could evaluate."""
         return TermWork(0.0, None, 0.0)
 
     @abc.abstractmethod
@@ -146,4 +145,4 @@ class EstimatedTarget(Target):
 
     @abc.abstractmethod
     def log_likelihood(self, theta: np.ndarray) -> float | None:
-        """Return log p(y|theta), up to a constant, where it can be computed, else None; for audits."""
+        """Return log p(y|theta), up to a constant, if it can be computed, else None; for audits."""

@@ -1,4 +1,4 @@
-"""What the engine needs of a posterior whose likelihood is a product of terms."""
+"""The interface that the engine needs of a posterior with a likelihood that is a product of terms."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -11,18 +11,18 @@ from approxmcmc.contracts.variables import Variables
 
 
 class CompiledTarget(NamedTuple):
-    """What the engine needs of a target: compiled functions and the arrays that they read.
+    """The compiled functions of a target, and the arrays that they read.
 
     ``log_terms(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) for i in ``order[lo:hi]`` to ``out[:hi -
     lo]``; an empty `order` stands for the rows lo ... hi - 1 themselves. ``log_prior(theta)`` returns the log prior
     density, up to a constant; -inf outside the support.
 
-    A target that evaluates a datum at two thetas in less than twice the time brings `compile_at_both`, which returns
-    ``log_terms_at_both(theta, proposed, data, lo, hi, current, candidate)``, compiled when a chain asks for it. Over
-    the rows lo ... hi - 1 as they lie it writes to ``current[:hi - lo]`` and ``candidate[:hi - lo]`` the very numbers
-    that `log_terms` writes.
+    A target that evaluates a row at two thetas in less than twice the time provides `compile_at_both`, which returns
+    ``log_terms_at_both(theta, proposed, data, lo, hi, current, candidate)``, compiled when a chain needs it. Over the
+    rows lo ... hi - 1 in memory order it writes to ``current[:hi - lo]`` and ``candidate[:hi - lo]`` exactly the
+    numbers that `log_terms` writes.
 
-    `prior_rows` counts the rows of the data that `log_prior` reads, where it stands for more than a prior.
+    `prior_rows` counts the rows of the data that `log_prior` reads, if it contains more than a prior.
     """
 
     log_terms: Any
@@ -34,11 +34,11 @@ class CompiledTarget(NamedTuple):
 
 
 class TermWork(NamedTuple):
-    """What a term of a target takes, counted and never timed, so that a choice that follows from it is repeatable.
+    """The work of one term, counted and never timed, so that choices based on it are repeatable.
 
-    `operations` are scalar ones, of a term, `gradient` those of its gradient, None where the target has none; `bytes`
-    of data are read for it. `code` says who wrote it: the ``"library"``, whose kernels are compiled once per machine, a
-    user in ``"python"``, or PyTensor, from a ``"graph"``; these are compiled for each new model.
+    `operations` counts scalar operations of a term, `gradient` those of its gradient, None if the target has none;
+    `bytes` counts the data read for it. `code` is the origin of the code: ``"library"``, compiled once per machine;
+    ``"python"``, a user's function; or ``"graph"``, PyTensor. The last two are compiled for each new model.
     """
 
     operations: float
@@ -50,19 +50,19 @@ class TermWork(NamedTuple):
 class Target(abc.ABC):
     """A posterior distribution whose likelihood is a product of `n_obs` terms.
 
-    A target derives from this class, sets `n_obs` and `variables`, and writes the three abstract methods; everything
-    else has a default. What only some targets can do are roles of their own: `DifferentiableTarget`, `DiscreteTarget`,
-    `TwinnedTarget` and so on.
+    A target derives from this class, sets `n_obs` and `variables`, and implements the three abstract methods;
+    everything else has a default. Abilities that only some targets have are separate roles: `DifferentiableTarget`,
+    `DiscreteTarget`, `TwinnedTarget` and so on.
     """
 
     n_obs: int
     """Number of terms N."""
 
     n_rows: int | None = None
-    """Rows that the user gave, where a term is not a row; None: `n_obs`."""
+    """Rows that the user gave, if a term is not a row; None: `n_obs`."""
 
     reads_rows: bool = True
-    """Whether who reads a term reads rows of the data; False where numbers made at set-up stand for them."""
+    """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""
 
     variables: Variables
     """Names and shapes of the parameters."""
@@ -71,20 +71,20 @@ class Target(abc.ABC):
     """Whether the terms add up to the whole log-likelihood; see `Population`."""
 
     why_no_terms: str = ""
-    """Why its log density cannot be read term by term, so that only a `WholeSampler` takes it; "" where it can."""
+    """Why its log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 
     omitted_constants: np.ndarray | float = 0.0
-    """What the terms leave out of log p(x_i | theta), shape (n_obs,) or one number; cross-validation adds it."""
+    """The constants left out of log p(x_i | theta), shape (n_obs,) or one number; cross-validation adds them."""
 
     distance_to_model: float | None = 0.0
-    """How far its log density lies from that of the model that it stands for, beyond a constant, at most; nats.
+    """Largest difference of its log density from that of the model it represents, beyond a constant; nats.
 
-    At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: it is the model; None: it
-    approximates one, by a quadrature say, and no bound is known. A sampler that leaves this target's law invariant
-    knows nothing of it.
+    At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: it is the model. None: it
+    approximates a model, by quadrature for example, and no bound is known. A sampler that leaves this target invariant
+    ignores this distance.
     """
 
     @abc.abstractmethod
@@ -100,19 +100,19 @@ class Target(abc.ABC):
         """Compile the target's functions; called once per `sample`, before the clock starts."""
 
     def _repr_html_(self) -> str:
-        """Show sizes and names in a notebook; nothing is computed for it."""
+        """Show sizes and names in a notebook, without computing anything."""
         shapes = {name: f"shape {shape}" if shape else "scalar" for name, shape in self.variables.shapes.items()}
         variables = ", ".join(f"{name} ({shape})" for name, shape in shapes.items())
         sizes = {"terms": Plain(f"{self.n_obs:,}"), "parameters": Plain(f"{self.variables.size:,}")}
         return html_table(repr(self), {**sizes, "variables": Plain(variables)})
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a random theta where a chain may start, shape (dim,), or None: the target knows of none."""
+        """Return a random theta at which a chain may start, shape (dim,), or None if the target offers none."""
         return None
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: by default two operations for each number of its data, and three times that a gradient."""
+        """The work of a term: by default two operations per number of its data, and three times that for a gradient."""
         data = self.compile().data
         numbers = sum(array.size for array in data) / self.n_obs
         gradient = 6.0 * numbers if isinstance(self, DifferentiableTarget) else None
@@ -120,17 +120,17 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The same posterior, a row a term: this target, unless its terms expand another's or stand for rows."""
+        """The same posterior with one term per row: this target, unless its terms expand another's or replace rows."""
         return self
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Means and precisions, shape (dim,) each, where the prior is independent normal, 0 where flat; else None."""
+        """Means and precisions (0 if flat), shape (dim,) each, of an independent normal prior; None for others."""
         return None
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, for the trace's group of that name."""
+        """The observed data, for the trace's group of that name."""
         return {}
 
     @property
@@ -140,17 +140,17 @@ class Target(abc.ABC):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What making the target cost and found, as ``setup_*``, for the trace's attributes."""
+        """Costs and results of making the target, as ``setup_*``, for the trace's attributes."""
         return {}
 
 
 class CompiledGradient(NamedTuple):
-    """What a gradient proposal needs of a target: compiled functions and the arrays that they read.
+    """The compiled gradients of a target, and the arrays that they read.
 
     ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta) over i in ``order[lo:hi]`` to
-    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal hands both on in its
-    parameters, and books a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of the
-    data that `add_prior_gradient` reads.
+    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal passes both on in its
+    parameters, and counts a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of
+    the data that `add_prior_gradient` reads.
     """
 
     add_gradient: Any
@@ -165,21 +165,21 @@ class DifferentiableTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients, or raise `IncompatibleError` that says how to give them; called once per `sample`."""
+        """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
 
     def compile_prior_gradient(self) -> Any:
-        """Compile ``add_prior_gradient(theta, out)`` alone, where that needs no gradient of the terms; for modes."""
+        """Compile only ``add_prior_gradient(theta, out)``, if that needs no gradient of the terms; for modes."""
         return self.compile_gradient().add_prior_gradient
 
 
 class CompiledBound(NamedTuple):
-    """What Firefly needs of a target: lower bounds 0 < B_i(theta) <= p(x_i | theta) whose product has a closed form.
+    """The interface of Firefly: lower bounds 0 < B_i(theta) <= p(x_i | theta) with a product in closed form.
 
     ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
-    is a batch kernel as `CompiledTarget.log_terms` is. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
+    is a batch kernel like `CompiledTarget.log_terms`. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
     data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
     weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
-    None where the target has no gradients.
+    None if the target has no gradients.
     """
 
     gaps: Any
@@ -197,12 +197,12 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises `InvalidInputError` with the kinds that there are. Called once per `sample`.
+        Raises `InvalidInputError` that lists the kinds. Called once per `sample`.
         """
 
 
 class CompiledTermRange(NamedTuple):
-    """What a concentration bound needs of a target: how far the terms of a decision lie apart at most.
+    """The interface of concentration bounds: the largest distance between the terms of a decision.
 
     ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i l_i over all data, l_i = log p(x_i | theta')
     - log p(x_i | theta); `numbers` is the float64 vector of constants that it reads.
@@ -217,16 +217,16 @@ class BoundedTermsTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the bound, or raise `IncompatibleError` that says how to give it; called once per `sample`."""
+        """Compile the bound, or raise `IncompatibleError` that says how to provide it; called once per `sample`."""
 
 
 class CompiledDifferenceBound(NamedTuple):
-    """What exact subsampling needs of a target: a bound of every single log-likelihood difference.
+    """The interface of exact subsampling: a bound of every single log-likelihood difference.
 
     abs(l_i) <= rates[i] * reach(theta, proposed, numbers) for all data i and all pairs of states, l_i = log p(x_i |
-    theta') - log p(x_i | theta). ``reach`` is symmetric in the two states, and infinite where no bound is known.
-    `rates` are positive, shape (n_obs,); `numbers` is the float64 vector of constants that `reach` reads. `reaches` are
-    the values of `reach` at pairs of states as the posterior has them, for predictions; empty where none are known.
+    theta') - log p(x_i | theta). ``reach`` is symmetric in the two states, and infinite if no bound is known. `rates`
+    are positive, shape (n_obs,); `numbers` is the float64 vector of constants that `reach` reads. `reaches` are values
+    of `reach` at typical pairs of posterior states, for predictions; empty if unknown.
     """
 
     reach: Any
@@ -240,18 +240,18 @@ class BoundedDifferencesTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the bound, or raise `IncompatibleError` that says how to give it."""
+        """Compile the bound, or raise `IncompatibleError` that says how to provide it."""
 
 
 class CompiledSurrogate(NamedTuple):
-    """What a proposal needs of a target's surrogate, a log density near that of the posterior that costs few rows.
+    """A target's surrogate: a log density close to that of the posterior that costs few rows.
 
     ``move(rng, state, theta, count) -> acceptance`` makes one transition in place that is reversible for the surrogate,
-    and books in `count` what it read; ``move_both(rng, state, other, x, y, count)`` makes one of two chains together,
-    so that they come near each other. ``make_state()`` returns its state for a new chain, tuned. Of its members others
-    read ``log_density(theta)``, the surrogate; `value`, one number, the surrogate at theta, which a move finds and
-    leaves; and `n_core`, the number of rows that it reads. `normal_law` holds mean and covariance where the surrogate
-    is a normal law, which can be drawn from, else None. `cov` is the covariance of its draws, (dim, dim).
+    and counts in `count` what it read; ``move_both(rng, state, other, x, y, count)`` moves two chains together, so that
+    they approach each other. ``make_state()`` returns the tuned state of a new chain. Other code reads these members of
+    the state: ``log_density(theta)``, the surrogate; `value`, the surrogate at theta after a move; and `n_core`, the
+    number of rows that it reads. `normal_law` holds mean and covariance if the surrogate is a normal distribution,
+    which can be drawn from directly, else None. `cov` is the covariance of its draws, (dim, dim).
     """
 
     move: Callable[..., float]
@@ -262,7 +262,7 @@ class CompiledSurrogate(NamedTuple):
 
 
 class SurrogateTarget(abc.ABC):
-    """A target that offers a cheap surrogate of its posterior, to move by."""
+    """A target with a cheap surrogate of its posterior to propose moves."""
 
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
@@ -270,10 +270,10 @@ class SurrogateTarget(abc.ABC):
 
 
 class TwinnedTarget(abc.ABC):
-    """A target that can write itself as a PyMC model, from which gold standards come."""
+    """A target that can be written as a PyMC model, the source of gold standards."""
 
     pymc_model: Callable[[], Any] | None = None
-    """The user's function that returns the model, where there is one."""
+    """The user's function that returns the model, if there is one."""
 
     @abc.abstractmethod
     def content_hash(self) -> str:
@@ -281,4 +281,4 @@ class TwinnedTarget(abc.ABC):
 
     @abc.abstractmethod
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why there is none."""
+        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""

@@ -1,4 +1,4 @@
-"""What a flat vector theta holds."""
+"""The content of a flat vector theta."""
 
 import dataclasses
 import itertools

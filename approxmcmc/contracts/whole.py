@@ -1,4 +1,4 @@
-"""A sampler that runs whole chains by itself, such as NUTS of another library, and what it is asked and answers."""
+"""A sampler that runs whole chains by itself, such as NUTS of another library; its input and output."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from approxmcmc.errors import IncompatibleError
 
 
 class WholeRun(NamedTuple):
-    """What a `WholeSampler` is asked for; each setting is that of `sample`.
+    """The input of a `WholeSampler`; each setting is that of `sample`.
 
     `seeds` holds one integer for each chain. `goals` says how many draws are kept, see `sampling.goals`; `time_limit`
-    are seconds from the first step. `initvals` is None, or what `sample` takes.
+    is in seconds from the first step. `initvals` is None, or what `sample` accepts.
     """
 
     goals: Any
@@ -31,7 +31,8 @@ class WholeRun(NamedTuple):
 class NamedDraws(NamedTuple):
     """Draws by variable, (chain, draw, ...) each, with one record for each draw and the totals of tuning.
 
-    `variables` names axes and labels. `flat` is what the goals of the run judged, shape (chains, draws, dim).
+    `variables` names axes and labels. `flat` holds the draws that the goals of the run checked, shape (chains, draws,
+    dim).
     """
 
     variables: Variables
@@ -45,15 +46,15 @@ class NamedDraws(NamedTuple):
 
 
 class WholeSampler(Sampler):
-    """A sampler whose chains another library runs; it reads a target as a PyMC model, and makes no single step."""
+    """A sampler with chains run by another library; it needs a PyMC model, and makes no single steps."""
 
     @abc.abstractmethod
     def tuning_steps(self, target: Any) -> int:
-        """Return the tuning steps of a chain where the user asks for no number."""
+        """Return the tuning steps of a chain if the user gives no number."""
 
     @abc.abstractmethod
     def continues(self, target: Any) -> bool:
-        """Return whether a run whose draws say too little goes on; otherwise it would start again."""
+        """Return whether a run with too few effective draws continues; otherwise it starts again."""
 
     @abc.abstractmethod
     def run(self, target: Any, asked: WholeRun) -> NamedDraws:
@@ -68,8 +69,8 @@ class WholeSampler(Sampler):
         """
 
     def build(self, target: Any, *, audit_every: int | str | None) -> NoReturn:
-        """Refuse: there are no single steps to compile or to audit."""
+        """Raise: there are no single steps to compile or to audit."""
         raise IncompatibleError(
-            f"{self!r} makes whole chains by another library, and no single step of it can be run, audited or coupled "
-            f"on {target!r}; judge its draws with sampler=None"
+            f"{self!r} runs whole chains in another library; single steps cannot be run, audited or coupled "
+            f"on {target!r}; audit its draws with sampler=None"
         )

@@ -1,4 +1,4 @@
-r"""Means with the bias taken off, and when that pays.
+r"""Means with the bias subtracted, and when that pays.
 
 With c1 the seconds of the chain times the variance of its mean, c2 = V t_a the variance of an audit times its seconds,
 both in posterior variances, and a share f of a time B for audits,
@@ -30,7 +30,7 @@ def optimal_share(c1: float, c2: float) -> float:
 
 
 def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
-    r"""Return posterior means with the bias taken off, and say whether that pays.
+    r"""Return posterior means with the estimated bias subtracted, and whether that pays.
 
     .. math:: \tilde h = \bar h - \hat b, \qquad
               \mathrm{sd}(\tilde h)^2 = \mathrm{sd}(\bar h)^2 + \mathrm{sd}(\hat b)^2 .
@@ -38,9 +38,9 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     trace
-        The trace that was audited; its means are taken.
+        The audited trace; its means are used.
     bias
-        What `bias` returned for it.
+        Output of `bias` for it.
 
     Returns
     -------
@@ -89,11 +89,11 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
 
 def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) -> str:
     if not estimated:
-        return f"the means were left alone: the verdict on their bias is {verdict!r}"
+        return f"the means are unchanged: the verdict on their bias is {verdict!r}"
     if math.isnan(c1):
-        return "the means were left alone: the trace does not tell what its draws cost"
+        return "the means are unchanged: the trace does not record the cost of its draws"
     ratio = f"an audit costs {c2 / c1:.2g} times what the chain costs for the same variance" if c1 else ""
-    return f"the bias was taken off: {ratio}" if cheap else f"the means were left alone: {ratio}"
+    return f"the bias was taken off: {ratio}" if cheap else f"the means are unchanged: {ratio}"
 
 
 def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:

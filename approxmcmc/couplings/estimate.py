@@ -1,4 +1,4 @@
-"""The public `bias`: audits of stored draws, couplings from them, and what they add up to."""
+"""The public `bias`: audits of stored draws, couplings from them, and their sums."""
 
 import math
 import numbers
@@ -45,9 +45,9 @@ def bias(
     confidence: float = 0.95,
     random_seed: Any = None,
 ) -> xr.Dataset:
-    r"""Estimate how biased the averages of a run are: signed, with intervals, without a gold standard.
+    r"""Estimate the bias of a run's averages: signed, with intervals, without a gold standard.
 
-    With :math:`P` an exact kernel of the posterior :math:`\pi`, :math:`\hat\pi` the law of the draws and
+    With :math:`P` an exact kernel of the posterior :math:`\pi`, :math:`\hat\pi` the distribution of the draws and
     :math:`g = \sum_t (P^t h - \pi(h))`,
 
     .. math:: \hat\pi(h) - \pi(h) = \mathrm{E}_{\hat\pi}[(\hat\alpha - \alpha)(g(\theta') - g(\theta))]
@@ -55,17 +55,17 @@ def bias(
 
     :math:`\theta'` proposed as the sampler does, :math:`\theta_1 \sim P(\theta, \cdot)`. Differences of :math:`g` are
     sums over two coupled exact chains until they meet [1]_ [2]_. The first form, "audit", takes :math:`\hat\alpha` from
-    the sampler's test with the uniform integrated out; the second, "drift", needs the draws alone.
+    the sampler's test with the uniform integrated out; the second, "drift", needs only the draws.
 
     Parameters
     ----------
     trace
-        What `sample` or `load` returned, or draws from elsewhere: a DataTree with a group ``posterior`` whose variables
-        are the target's.
+        A trace of `sample` or `load`, or draws from elsewhere: a DataTree with a group ``posterior`` of the target's
+        variables.
     target
         The posterior itself.
     sampler
-        That of the trace; None for draws from elsewhere.
+        The sampler of the trace; None for draws from elsewhere.
     estimands
         Dict of name -> function of the posterior Dataset (dims chain, draw, ...), as in `risk`. None: all parameters,
         their squares about the mean of the draws, and the log density ``lp``.
@@ -74,44 +74,44 @@ def bias(
     n_audits
         Number of audits, in place of a time; at most one for each draw.
     form
-        ``"audit"``, ``"drift"``, or ``"auto"``: the one whose pilot needs fewer passes for the same error, and "drift"
-        where there is no test, or a kernel is named.
+        ``"audit"``, ``"drift"``, or ``"auto"``: the one that needs fewer passes for the same error in a pilot; "drift"
+        if there is no test, or `kernel` is given.
     kernel
         An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
         ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of
         the Laplace approximation, and one step in ten of a random walk; `Gibbs` on binary sites, `SingleSite` by
         Barker's rule on others; `Exchange` with one exact draw without a normaliser.
     max_steps
-        Steps after which a coupling is cut off, and counts as unmet.
+        Number of steps after which a coupling is cut off, and counts as unmet.
     replications
         Orders of the data over which the test's acceptance probability is averaged.
     confidence
-        Of the intervals.
+        Level of the intervals.
     random_seed
-        As in `sample`. The seed of the trace may be used again: audits have streams of their own.
+        As in `sample`. The trace's own seed may be reused: audits have separate random streams.
 
     Returns
     -------
     xarray.Dataset
         By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior
         standard deviations; ``debiased`` with its limits, the mean of the draws less the bias; ``mean``;
-        ``posterior_sd``; ``variance_per_audit``; ``largest_share``, that of one audit in the sum of all. ``drift``
-        (estimand, step) with its limits: how far so many exact steps move the mean. By ``audit``: ``delta``,
+        standard deviations; ``debiased`` with its limits, the mean of the draws minus the bias; ``mean``;
+        ``posterior_sd``; ``variance_per_audit``; ``largest_share``, the share of one audit in the sum of all. ``drift``
+        (estimand, step) with its limits: how far that many exact steps move the mean. By ``audit``: ``delta``,
         ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``,
         ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
-        on the total variation distance of the draws' law from the posterior, with limits; ``sign_score`` and
-        ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from draws
-        far apart meet, from the meetings that as many steps as audits allow; ``passes``; ``seconds``;
-        ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``. With the form "drift" what tells of the
-        test is NaN.
+        on the total variation distance of the draws' distribution from the posterior, with limits; ``sign_score`` and
+        ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from
+        distant draws meet, from as many steps as the audits allow; ``passes``; ``seconds``; ``optimal_audit_share``,
+        see `debias`; ``verdict`` and ``reasons``. With the form "drift" the figures on the test are NaN.
 
     Raises
     ------
     IncompatibleError
         When target, sampler and kernel do not fit together, or no coupling is known.
     InvalidInputError
-        When an argument is out of range, or the trace is none of this target, was made by another sampler or on another
-        target, or has fewer than 20 draws, draws that are NaN, or only one point.
+        When an argument is out of range, or the trace is not one of this target, was made by another sampler or on
+        another target, or has fewer than 20 draws, draws that are NaN, or only one distinct point.
     NotFiniteError
         When a log density is NaN.
 
@@ -119,14 +119,14 @@ def bias(
     -----
     Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
     counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
-    dropped. Where the exact kernel mixes badly all couplings may meet and the interval still be false: the verdict is
-    then "not applicable", as ``tv_bound`` tells. The form "drift" has no such bound, and the verdict is never "small"
+    dropped. If the exact kernel mixes badly, all couplings may meet and the interval still be false: the verdict is
+    then "not applicable", as ``tv_bound`` shows. The form "drift" has no such bound, and the verdict is never "small"
     where ``forgetting_time`` is long. A run that read blocks of one fixed partition of the rows (150 blocks or more)
-    has that partition's own bias, too; "audit" averages over partitions and says in ``reasons`` that it misses it.
+    has that partition's own bias, too; "audit" draws its orders from that partition, by the ``seed`` of the trace.
 
     Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
-    one coupling holds over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd. *small*:
-    every upper limit is below 0.1 sd, and there are 20 audits for each step of ``forgetting_time``. Else
+    one coupling contributes over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd.
+    *small*: every upper limit is below 0.1 sd, and there are 20 audits for each step of ``forgetting_time``. Otherwise
     *inconclusive*. A mode that no chain has visited is invisible.
 
     Cost: two passes over the data for an audit ("drift": one), one or two for a step of a coupling.
@@ -162,8 +162,8 @@ def bias(
     forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)
-    for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # what is counted ignores the clock
-    known = len(forms) == 1 and n_audits is not None and not forms[0].learns  # nothing is left to choose
+    for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # a fixed number ignores the clock
+    known = len(forms) == 1 and n_audits is not None and not forms[0].learns  # there is nothing to choose
     pilots = [] if known else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
     best = min(range(len(pilots)), key=lambda k: pilots[k].work) if pilots else 0
     if n_audits is None:
@@ -176,7 +176,6 @@ def bias(
         trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
         time.perf_counter() - started, confidence, max_steps,
         sum(pilot.passes for pilot in pilots) + forgetting.passes, forgetting.steps,
-        forms[best].unseen(trace["posterior"].attrs),
     )  # fmt: skip
     found = as_dataset(finished)
     found.attrs |= {
@@ -187,7 +186,7 @@ def bias(
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Return four streams that no chain reads, whatever its seed: of the choice of draws, and `AuditStreams`."""
+    """Return four streams that no chain reads, whatever its seed: for the choice of draws, and `AuditStreams`."""
     keys = ((STREAM, k) for k in range(4))
     return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 
@@ -216,11 +215,11 @@ def _forms(
     orders: int,
     max_steps: int,
 ) -> list[AuditForm | DriftForm]:
-    """Return the forms among which a pilot chooses."""
+    """Return the forms from which a pilot chooses."""
     why = "the draws are from elsewhere" if sampler is None else sampler.why_no_audits(target, draws.adapted)
     if form == "audit" and (why or kernel is not None):
         raise IncompatibleError(
-            f"bias: there is no form 'audit' for {sampler!r}: {why or 'a kernel is named, which form drift follows'}; "
+            f"bias: there is no form 'audit' for {sampler!r}: {why or '`kernel` only works with form drift'}; "
             "use form='drift', or 'auto'"
         )
     found: list[AuditForm | DriftForm] = []
@@ -230,13 +229,13 @@ def _forms(
         try:
             found.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))
         except (IncompatibleError, InvalidInputError):
-            if not found:  # no mode to start from, say; the other form does not need it
+            if not found:  # for example without a mode; the other form does not need one
                 raise
     return found
 
 
 class Run(NamedTuple):
-    """Audits made: their records, which of the wanted ones they are, sums over their couplings, seconds."""
+    """Completed audits: their records, their indices among the wanted ones, sums over their couplings, seconds."""
 
     records: list[AuditRecord]
     made: np.ndarray
@@ -264,7 +263,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of an audit, passes of all, and the passes that a given precision takes: mean variance x passes."""
+    """Seconds of an audit, passes of all, and the passes needed for a given precision: mean variance x passes."""
 
     seconds: float
     passes: float
@@ -279,7 +278,7 @@ def _pilot(
     rng: np.random.Generator,
     allowed: float,
 ) -> AuditPilot:
-    """Make audits that do not count, to learn their cost, their variance and the constant of the roulette."""
+    """Make audits that do not count, to estimate their cost, their variance and the constant of the roulette."""
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
     form.learn(first.records)
@@ -295,5 +294,5 @@ def _pilot(
 
 
 def _systematic(n: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Return n places, evenly spread, with a random offset."""
+    """Return n indices, evenly spread, with a random offset."""
     return ((np.arange(n) + rng.random()) * n_draws / n).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The figures of finished audits as one Dataset, with units and meanings."""
+"""The results of finished audits as one Dataset, with units and meanings."""
 
 import math
 from typing import Any, NamedTuple
@@ -18,12 +18,12 @@ MEANINGS = {
     "bias": "bias of the mean of the draws",
     "bias_sd": "bias in posterior standard deviations",
     "mean": "mean of the draws",
-    "debiased": "mean of the draws less the bias",
+    "debiased": "mean of the draws minus the bias",
     "posterior_sd": "standard deviation of the draws",
     "variance_per_audit": "variance of one audit's estimate of the bias",
     "largest_share": "share of the largest audit in the sum of all absolute values",
-    "drift": "how far so many exact steps move the mean, in the sign of the bias",
-    "delta": "acceptance probability of the test less that on all data",
+    "drift": "how far that many exact steps move the mean, in the sign of the bias",
+    "delta": "acceptance probability of the test minus that on all data",
     "alpha": "acceptance probability on all data",
     "alpha_hat": "acceptance probability of the test",
     "weight": "weight of the sum over the coupled chains; 0 where none was launched",
@@ -34,7 +34,7 @@ MEANINGS = {
     "tv_bound": "bound on the total variation distance of the draws' law from the posterior",
     "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
     "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",
-    "forgetting_time": "mean steps until exact chains from draws far apart meet",
+    "forgetting_time": "mean steps until exact chains from distant draws meet",
     "passes": "evaluations of all terms or gradients, pilots included",
     "seconds": "seconds, pilots included",
     "optimal_audit_share": "share of the time for audits that makes debiased means best",
@@ -42,10 +42,7 @@ MEANINGS = {
 
 
 class FinishedAudits(NamedTuple):
-    """A finished run of audits; `audited` are their places among all draws, `rows` and `drift` what couplings gave.
-
-    `unseen` says which part of the bias its form does not see.
-    """
+    """A finished run of audits; `audited` holds indices of draws, `rows` and `drift` the results of couplings."""
 
     trace: xr.DataTree
     measure: Quantities
@@ -60,11 +57,10 @@ class FinishedAudits(NamedTuple):
     max_steps: int
     other_passes: float
     forgetting_time: float
-    unseen: str
 
 
 def as_dataset(run: FinishedAudits) -> xr.Dataset:
-    """Return all figures of a run; see `bias`."""
+    """Return all results of a run; see `bias`."""
     columns = {
         name: np.array(values) for name, values in zip(AuditRecord._fields, zip(*run.records, strict=True), strict=True)
     }
@@ -91,7 +87,7 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
         "seconds": run.seconds,
         "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
         "verdict": told,
-        "reasons": "; ".join([*reasons, *([run.unseen] if run.unseen else [])]),
+        "reasons": "; ".join(reasons),
     }
     per_audit = {
         name: ("audit", columns[name]) for name in ("delta", "alpha", "alpha_hat", "weight", "meeting_time", "met")
@@ -163,7 +159,7 @@ def _evidence(
 
 
 def _with_limits(name: str, values: np.ndarray, confidence: float) -> dict[str, float]:
-    """Return a mean over audits with its limits; NaN where an audit does not know it."""
+    """Return a mean over audits with its limits; NaN if no audit provides it."""
     found = average(values)
     lower, upper = found.interval(confidence)
     return {name: float(found.mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}

@@ -1,10 +1,10 @@
-r"""How soon exact chains forget where they started, which says how many audits can see what the draws are off by.
+r"""How fast exact chains forget their start, which determines how many audits can see the bias of the draws.
 
 With :math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
-:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges is carried by at least :math:`b / \tau` of
-the audits, by those whose two chains part for long, and the others tell nothing of it. An audit starts its chains near
-each other: where regions are parted all its couplings may meet at once, and no interval know. Chains from draws far
-apart do know: on two modes they meet after one has crossed.
+:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges shows in at least :math:`b / \tau` of the
+audits, those with two chains that separate for long; the others carry no information. An audit starts its chains close
+to each other: if regions are separated, all couplings may meet at once, and no interval notices. Chains from distant
+draws do notice: on two modes they meet only after one has crossed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SIGHTINGS = 20  # audits wanted for each step that chains need to forget
 
 
 class Forgetting(NamedTuple):
-    """Mean steps until exact chains from draws far apart meet; passes spent."""
+    """Mean steps until exact chains from distant draws meet; passes used."""
 
     steps: float
     passes: float
@@ -30,8 +30,8 @@ def forgetting_time(
 ) -> Forgetting:
     """Couple exact chains from pairs of draws (n, dim) until they meet, or use more steps than `n_audits` allows.
 
-    `rng` chooses pairs, `chains` is the stream of the chains. Where S steps in all saw k meetings, the mean is S / k,
-    the estimate of largest likelihood from exponential times, whether the last pair was cut off or not; with no meeting
+    `rng` chooses pairs, `chains` is the stream of the chains. With k meetings in S steps in total, the mean is S / k,
+    the maximum-likelihood estimate for exponential times, whether the last pair was cut off or not; without a meeting
     it is at least S.
     """
     allowed = PAIRS * n_audits // SIGHTINGS
@@ -48,7 +48,7 @@ def forgetting_time(
 
 
 def far_pairs(draws: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Yield pairs of draws: the least and the largest of a coordinate, and any two, by turns."""
+    """Yield pairs of draws: the smallest and the largest of a coordinate, and any two, in turn."""
     n, dim = draws.shape
     for k in rng.permutation(max(dim, PAIRS // 2))[: PAIRS // 2] % dim:
         yield int(draws[:, k].argmin()), int(draws[:, k].argmax())

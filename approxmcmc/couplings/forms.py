@@ -1,6 +1,7 @@
-r"""What one audit adds to an estimate of a bias: a pair of states, a weight, and two exact chains from the pair.
+r"""The contribution of one audit to an estimate of a bias: a pair of states, a weight, and two exact chains.
 
-With P exact, P^ the sampler's own kernel, pi^ its law, g = sum_t (P^t h - pi(h)) and coupled exact chains X, Y that
+With P exact, P^ the sampler's own kernel, pi^ its stationary distribution, g = sum_t (P^t h - pi(h)) and coupled exact
+chains X, Y that
 meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
     (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],    theta' proposed as the sampler does,
@@ -8,8 +9,9 @@ meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
 with theta ~ pi^.
 
-(A) needs the sampler's test, (B) draws alone. In (A) alpha^ is an average over fresh orders of the data with u
-integrated out, and a coupling is launched with probability min(1, abs(alpha^ - alpha) / c), whose inverse weighs it.
+(A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over orders of the data with u integrated
+out, those of the run's own partition where it read blocks of one, and a coupling is started with probability
+min(1, abs(alpha^ - alpha) / c), and weighted by its inverse.
 """
 
 import math
@@ -23,14 +25,13 @@ from approxmcmc.couplings.kernels import ExactKernel, coupling_of
 from approxmcmc.couplings.measure import Draws
 from approxmcmc.couplings.meeting import Coupling, Meeting
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.engine.terms.order import is_reshuffled
 
 
 class AuditRecord(NamedTuple):
-    """What is known of one audit; NaN where it does not apply.
+    """The record of one audit; NaN where a value does not apply.
 
-    `weight` multiplies the sum over the coupled chains, 0 where none was launched, `meeting_time` is the length of
-    that sum. `wrong` is the probability that the test and all data decide differently.
+    `weight` multiplies the sum over the coupled chains, 0 without a coupling; `meeting_time` is the length of that sum.
+    `wrong` is the probability that the test and all data decide differently.
     """
 
     delta: float
@@ -48,7 +49,7 @@ class AuditRecord(NamedTuple):
 
 
 class AuditStreams(NamedTuple):
-    """Random numbers of the audits, none of which a chain has used: proposals and orders, roulette, coupled chains."""
+    """Random streams of the audits, unused by any chain: proposals and orders, roulette, coupled chains."""
 
     audit: np.random.Generator
     roulette: np.random.Generator
@@ -59,10 +60,9 @@ Audit = tuple[AuditRecord, Meeting | None]
 
 
 class AuditForm:
-    """Form (A): the sampler's own steps, their acceptance probabilities on all data and by the test.
+    """Form (A): the sampler's own steps, with their acceptance probabilities on all data and by the test.
 
-    `auditors` (`TestedSteps`) and `couplings` are those of the chains, each with the steps that its tuning has settled
-    on; `roulette` is c.
+    `auditors` (`TestedSteps`) and `couplings` belong to the chains, each with its tuned steps; `roulette` is c.
     """
 
     name, learns = "audit", True
@@ -79,18 +79,8 @@ class AuditForm:
         self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
-    def unseen(self, attrs: Mapping[Any, Any]) -> str:
-        """Say which part of the bias of a run, known by its attributes, audits do not see; "" if they see all."""
-        size = int(attrs.get("block_size", 0))
-        if not size or is_reshuffled(self.target.n_obs, size):
-            return ""
-        return (
-            f"the run read its rows in {-(-self.target.n_obs // size)} blocks of one partition, and audits average "
-            "over partitions: the bias of that one is not in these figures; form='drift' sees it"
-        )
-
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
-        """Audit one step; None where a log density was NaN."""
+        """Audit one step; None if a log density was NaN."""
         found = self.auditors[chain].look(theta, number, self.orders)
         if found is None:
             return None
@@ -113,12 +103,12 @@ class AuditForm:
         return _with(record, meeting, delta / chance), meeting
 
     def learn(self, records: Sequence[AuditRecord]) -> None:
-        """Set the roulette's constant to the size of the deltas that a pilot has seen."""
+        """Set the roulette's constant to the size of the deltas in a pilot."""
         self.roulette = float(np.sqrt(np.mean(np.square([record.delta for record in records]))))
 
 
 class DriftForm:
-    """Form (B): one exact step from a draw, and what the exact chains from both states have between them."""
+    """Form (B): one exact step from a draw, and the difference of exact chains from both states."""
 
     name, learns = "drift", False
     roulette = math.nan
@@ -126,10 +116,6 @@ class DriftForm:
     def __init__(self, kernel: ExactKernel, coupling: Coupling, max_steps: int) -> None:
         self.coupling, self.max_steps = coupling, max_steps
         self.target = kernel.target.compile() if coupling.knows_density else None
-
-    def unseen(self, attrs: Mapping[Any, Any]) -> str:
-        """Return "": exact steps from the draws see their whole bias."""
-        return ""
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Couple the exact chain from theta with itself, one step ahead."""
@@ -146,11 +132,11 @@ class DriftForm:
         return _with(record, meeting, -1.0), meeting
 
     def learn(self, records: Sequence[AuditRecord]) -> None:
-        """Learn nothing: each audit has its coupling."""
+        """Do nothing: each audit has its coupling."""
 
 
 def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
-    """Return the record with its coupling; chains that were together at once have nothing between them."""
+    """Return the record with its coupling; chains that met at once contribute nothing."""
     steps = meeting.paths.shape[1]
     launched = weight if steps else 0.0
     return record._replace(
@@ -161,11 +147,12 @@ def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
 def audit_form(
     target: Any, sampler: Any, draws: Draws, rng: np.random.Generator, orders: int, max_steps: int
 ) -> AuditForm:
-    """Return form (A) of a sampler for its draws; `rng` is that of the audits."""
+    """Return form (A) of a sampler for its draws; `rng` is the audits' generator."""
     program = sampler.build(target, audit_every="auto")
     coupled = {told: Coupling(sampler.coupling(target, dict(told))) for told in map(_as_key, draws.adapted)}
     auditors = [
-        program.auditor_of(adapted, kept, rng) for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
+        program.auditor_of(adapted, kept, rng, draws.shuffled_by)
+        for adapted, kept in zip(draws.adapted, draws.theta, strict=True)
     ]
     couplings = [coupled[_as_key(adapted)] for adapted in draws.adapted]
     return AuditForm(target, couplings, auditors, orders, max_steps)

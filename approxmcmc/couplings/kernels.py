@@ -1,4 +1,4 @@
-"""Which exact kernel is coupled: that of a sampler, one that the user names, or a default of the posterior."""
+"""The exact kernel to couple: that of a sampler, one that the user gives, or a default of the posterior."""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ def coupling_of(target: Target, sampler: Sampler) -> Coupling:
 
 
 def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKernel:
-    """Return the exact kernel that the user names, or the default one; `points` (n, dim) are draws to check it at.
+    """Return the user's exact kernel, or the default one; `points` (n, dim) are draws at which to check it.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKerne
     if kernel is None:
         return ExactKernel(*default_kernel(target, points))
     own, sampler = kernel if isinstance(kernel, tuple) and len(kernel) == 2 else (target, kernel)
-    why = "it is no sampler" if not isinstance(sampler, Sampler) else sampler.why_not_invariant(own)
+    why = "it is not a sampler" if not isinstance(sampler, Sampler) else sampler.why_not_invariant(own)
     if why:
         raise IncompatibleError(
             f"bias: kernel must leave the posterior invariant, and {why}; give an exact sampler, such as "
@@ -58,7 +58,7 @@ def _check_same_posterior(own: Any, target: Target, points: np.ndarray) -> None:
     if not apart <= LARGEST_DIFFERENCE + rounding:
         raise IncompatibleError(
             f"bias: the log densities of the kernel's target {own!r} and of {target!r} differ by more than a constant, "
-            f"by {apart:.3g} over {len(points)} draws (limit {LARGEST_DIFFERENCE:g}): they are not one posterior"
+            f"by {apart:.3g} over {len(points)} draws (limit {LARGEST_DIFFERENCE:g}): they have different posteriors"
         )
 
 

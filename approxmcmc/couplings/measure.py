@@ -1,4 +1,4 @@
-"""The functions of the parameters whose biases are wanted: their values at draws and along coupled chains."""
+"""The functions of the parameters whose bias is estimated: their values at draws and along coupled chains."""
 
 import abc
 import math
@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.estimands import Estimand, evaluate, resolve
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain
+from approxmcmc.output.origin import adapted_by_chain, shuffled_by
 
 LOG_DENSITY = "lp"
 FEWEST = 20  # draws, and audits
@@ -22,21 +22,22 @@ FEWEST = 20  # draws, and audits
 class Draws(NamedTuple):
     """The draws of a trace as vectors (chain, draw, dim), the steps between two of them and before the first.
 
-    `adapted` tells for each chain what its tuning has settled on.
+    `adapted` holds the tuned values of each chain; `shuffled_by` is the stream that shuffled the data.
     """
 
     theta: np.ndarray
     thin: int
     tune: int
     adapted: list[Mapping[str, float]]
+    shuffled_by: np.random.Generator | None
 
     @property
     def flat(self) -> np.ndarray:
-        """All draws in a row, chain by chain; shape (chains * draws, dim)."""
+        """All draws, chain by chain; shape (chains * draws, dim)."""
         return self.theta.reshape(-1, self.theta.shape[2])
 
     def place(self, k: int) -> tuple[int, int]:
-        """Return the chain of draw k of all, and the number of the step after which the chain stood there."""
+        """Return the chain of draw k, and the number of the step after which it was recorded."""
         chain, draw = divmod(k, self.theta.shape[1])
         return chain, self.tune + (draw + 1) * self.thin
 
@@ -61,10 +62,10 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
         chain, draw = np.argwhere(np.isnan(theta).any(axis=2))[0].tolist()
         raise InvalidInputError(f"bias: the trace has draws that are NaN, the first is draw {draw} of chain {chain}")
     if (flat == flat[0]).all():
-        raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved, or is no chain")
+        raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved")
     attrs = trace["posterior"].attrs
     steps = int(attrs.get("thin", 1)), int(attrs.get("tuning_steps", 0))
-    return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace))
+    return Draws(np.ascontiguousarray(theta), *steps, adapted_by_chain(trace), shuffled_by(trace))
 
 
 class Quantities(abc.ABC):
@@ -108,7 +109,7 @@ class Functions(Quantities):
         self.labels = [label for value in first.values() for label in value.layout.labels]
 
     def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        """Return what the functions say of a Dataset of these states, one chain."""
+        """Return the values of the functions on a Dataset of these states as one chain."""
         arrays = {
             name: (self.template[name].dims, values) for name, values in self.variables.unpack(theta[None]).items()
         }
@@ -137,13 +138,13 @@ class AtDraws(NamedTuple):
 
 
 def at_draws(measure: Quantities, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
-    """Return the moments over all draws; where the log density is wanted, over those `audited`, which know theirs."""
+    """Return the moments over all draws; those of the log density over the `audited` draws, where it is known."""
     chains, n_draws, _ = draws.theta.shape
     if not measure.with_density:
         values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)
         return _moments(values)
     every = _moments(measure(draws.flat, np.zeros(len(draws.flat))).reshape(chains, n_draws, -1))
-    known = np.isfinite(log_density)  # not evaluated where the proposal lay outside the support
+    known = np.isfinite(log_density)  # not evaluated for proposals outside the support
     found = _moments(measure(draws.flat[audited][known], log_density[known])[None])
     return AtDraws(*(np.append(whole[:-1], part[-1]) for whole, part in zip(every, found, strict=True)))
 

@@ -1,8 +1,8 @@
-"""Two chains of one kernel that meet: how far X runs ahead of Y, and when they are first equal.
+"""Two coupled chains of one kernel: X starts `lag` steps before Y, and they run until they are first equal.
 
-Both chains make the kernel's own steps; what couples them is drawn for both: proposals, or a site, that belong
-together, and one threshold for the decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop
-here; a transition matrix is coupled by the maximal coupling of two rows.
+Both chains make the kernel's own steps. They share random input: coupled proposals, or a site, and one threshold for
+the decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop here; a transition matrix is
+coupled by the maximal coupling of two rows.
 """
 
 import math
@@ -31,9 +31,9 @@ DENSITIES = nb.Array(nb.float64, 2, "C")
 class Meeting(NamedTuple):
     """Two chains from the step at which Y starts until they meet, or are cut off.
 
-    `time` is tau, the steps of X until then, NOT_MET where they were cut off. `paths` (2, n, dim) holds the n pairs of
-    states before that, X first; `densities` (2, n) their log densities, NaN where unknown. `passes` are evaluations of
-    all terms, or gradients; `first` is what X's first step looked at while it ran alone, see `Look`.
+    `time` is tau, the steps of X until then, NOT_MET if they were cut off. `paths` (2, n, dim) holds the n pairs of
+    states before that, X first; `densities` (2, n) their log densities, NaN if unknown. `passes` counts evaluations of
+    all terms, or gradients; `first` describes X's first step while it ran alone, see `Look`.
     """
 
     time: int
@@ -49,7 +49,7 @@ class Meeting(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The log ratio of a proposal, and by how much the log density would change; NaN where none was looked at."""
+    """The log ratio of a proposal, and the change of the log density; NaN if there was no proposal."""
 
     log_ratio: float
     energy_change: float
@@ -57,13 +57,13 @@ class Look(NamedTuple):
 
 @compiled
 def unknown_density(chain: Any) -> float:
-    """Return NaN: the kernel does not know the log density."""
+    """Return NaN: the kernel does not compute the log density."""
     return math.nan
 
 
 @cached_by_content(maxsize=64)
 def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Callable[..., int]:
-    """Return the loop that moves X, then both chains, until they meet; BROKE_OFF where a log density was NaN."""
+    """Return the loop that moves X, then both chains, until they meet; BROKE_OFF if a log density was NaN."""
 
     def meeting_time(
         rng: Any, chains: Any, shared: Any, lag: int, max_steps: int, paths: np.ndarray, densities: np.ndarray
@@ -87,7 +87,7 @@ def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Cal
 
 @cached_by_content(maxsize=64)
 def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop for a generator that arrives as addresses."""
+    """Return the loop for a generator passed as addresses."""
     meeting_time = compiled(inline="always")(meeting_time)
 
     def enter(
@@ -155,7 +155,7 @@ class Coupling:
         )
 
     def _room(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return scratch for so many pairs of states."""
+        """Return scratch for that many pairs of states."""
         if self.room[0].shape[1] < steps:
             self.room = np.empty((2, steps, self.room[0].shape[2])), np.empty((2, steps))
         paths, densities = self.room
@@ -163,7 +163,7 @@ class Coupling:
 
 
 def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the joint law of (X, Y), X ~ p, Y ~ q, with the largest chance to be equal; independent where they differ.
+    """Return the joint law of (X, Y), X ~ p, Y ~ q, with the largest probability of equality; else independent.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sums over coupled chains, audit by audit, and what they have come to after so many steps."""
+"""Sums over coupled chains, audit by audit, and their partial sums after a given number of steps."""
 
 import math
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Summands:
                 self._evaluate()
 
     def _evaluate(self) -> None:
-        """Evaluate the estimands along all chains that wait, in one call for X and one for Y."""
+        """Evaluate the estimands along all collected chains, in one call for X and one for Y."""
         if not self.waiting:
             return
         meetings = [meeting for _, _, meeting in self.waiting]
@@ -71,9 +71,9 @@ class Summands:
 
 
 class DriftCurve(NamedTuple):
-    """By how much T exact steps move the mean of each estimand: T (n,), value and standard error (n, n_estimands).
+    """How far T exact steps move the mean of each estimand: T (n,), value and standard error (n, n_estimands).
 
-    In the sign of a bias: what the exact chain takes off.
+    In the sign of a bias: the part that the exact chain removes.
     """
 
     steps: np.ndarray
@@ -101,10 +101,10 @@ class Average(NamedTuple):
 
 
 def average(rows: np.ndarray) -> Average:
-    """Return the mean of rows (n, ...) that lie in the order of the draws.
+    """Return the mean of rows (n, ...), which must be in the order of the draws.
 
     The standard error is the larger of that of independent rows and that of batch means (Flegal, Haran and Jones 2008):
-    audits of neighbouring draws are alike.
+    audits of neighbouring draws are correlated.
     """
     n = len(rows)
     variance = rows.var(axis=0, ddof=1) if n > 1 else np.full(rows.shape[1:], np.inf)
@@ -117,12 +117,12 @@ def average(rows: np.ndarray) -> Average:
 
 
 def unknown(rows: np.ndarray) -> Average:
-    """Return the mean of rows that tell nothing, all 0 since the exact kernel stood still: its error has no limit."""
+    """Return the mean of rows that are all 0 because the exact kernel never moved: its error is infinite."""
     no_limit = np.full(rows.shape[1:], np.inf)
     return Average(rows.mean(axis=0), no_limit, no_limit, len(rows))
 
 
 def shares(rows: np.ndarray) -> np.ndarray:
-    """Return the share of the largest summand in the sum of all absolute values; NaN where all are 0."""
+    """Return the share of the largest summand in the sum of all absolute values; NaN if all are 0."""
     total = np.abs(rows).sum(axis=0)
     return np.divide(np.abs(rows).max(axis=0), total, out=np.full(np.shape(total), np.nan), where=total > 0.0)

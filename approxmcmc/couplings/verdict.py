@@ -1,8 +1,8 @@
-"""What may be said of the biases of a run: rules in a fixed order, the first that applies.
+"""Verdicts on the biases of a run: rules in a fixed order; the first that applies counts.
 
-They are a filter and no proof: on targets with modes that exact chains cross once in 752 steps, couplings that saw no
-crossing slipped through in 9 of 100 runs of 200 audits, with intervals that held the truth in 7 % of them. A mode that
-no chain has visited is invisible.
+The rules are a filter, not a proof: on targets with modes that exact chains cross once in 752 steps, couplings without
+a crossing passed in 9 of 100 runs of 200 audits, with intervals that held the truth in 7 % of them. A mode that no
+chain has visited is invisible.
 """
 
 import math
@@ -15,14 +15,14 @@ from scipy.stats import norm
 from approxmcmc.couplings.forgetting import SIGHTINGS
 
 NOT_APPLICABLE, BIASED, SMALL, INCONCLUSIVE = "not applicable", "biased", "small", "inconclusive"
-LARGEST_BOUND = 1.0  # of total variation: at 1 the couplings say nothing
+LARGEST_BOUND = 1.0  # of total variation: a bound of 1 is empty
 LARGEST_SHARE = 0.1  # of one coupling in the sum of all
 NOTICED, NEGLIGIBLE = 0.05, 0.1  # posterior standard deviations
 ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
 
 
 class AuditSummary(NamedTuple):
-    """What the rules read: figures of a run, see `bias`; `bias`, `error` and `variance` in posterior sds."""
+    """The input of the rules: results of a run, see `bias`; `bias`, `error` and `variance` in posterior sds."""
 
     labels: Sequence[str]
     bias: np.ndarray
@@ -64,7 +64,7 @@ def _stood_still(found: AuditSummary) -> tuple[str, list[str]] | None:
     if found.n_couplings or np.isfinite(found.error).any():
         return None
     told = (
-        f"the exact kernel left none of {found.n_audits} draws, so that nothing is known of the biases; name a kernel "
+        f"the exact kernel did not move from any of {found.n_audits} draws, so the biases are unknown; give a kernel "
         "that moves there, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
     )
     return INCONCLUSIVE, [told]
@@ -85,7 +85,8 @@ def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.largest_share > LARGEST_SHARE:
         return None
     told = (
-        f"more audits: one of {found.n_couplings} couplings holds {found.largest_share:.0%} of the sum over all (limit "
+        f"more audits: one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
+        "(limit "
         f"{LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give n_audits="
         f"{2 * found.n_audits}, from as many draws"
     )

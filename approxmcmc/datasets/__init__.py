@@ -1,4 +1,4 @@
-"""Data sets of the published experiments, checked by content, and synthetic ones for examples."""
+"""Data sets of the published experiments, verified by checksum, and synthetic ones for examples."""
 
 from approxmcmc.datasets.a9a import a9a
 from approxmcmc.datasets.covertype import covertype

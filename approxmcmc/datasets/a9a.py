@@ -11,7 +11,7 @@ from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
 from approxmcmc.engine.extras import extra
 
 N_FEATURES, N_TRAIN = 123, 32_561
-# Levels of the fourteen attributes behind the columns: numbers are cut at their quintiles.
+# Levels of the fourteen attributes behind the columns; numeric attributes are cut at their quintiles.
 LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
 
 
@@ -40,21 +40,21 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     ----------
     source
         Where to look: "folder" (``a9a.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the user's
-        cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; given up after 20 s), or "auto":
-        the three in this order.
+        cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; stopped after 20 s), or "auto": the
+        three in this order.
     allow_synthetic
-        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
 
     Returns
     -------
     Dataset
-        `X_train` float64 (32561, 123 less the columns that are constant there), `X_test` (16281, as many), scaled by
-        the training rows; y = 1 for a large income. Columns are numbered from 1, as in LIBSVM's file.
+        `X_train` float64 (32561, 123 minus the constant columns), `X_test` (16281, as many), scaled by the training
+        rows; y = 1 for a large income. Columns are numbered from 1, as in LIBSVM's file.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
 
     References
     ----------
@@ -70,7 +70,7 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
 
 
 def people_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
     return synthetic_categories(n, 0, LEVELS, ones=0.24, title="a9a", seed=1998)
 
 

@@ -1,4 +1,4 @@
-"""From the columns of a file to the predictors of a regression: categories as 0/1 columns, then one scale for all."""
+"""Turn the columns of a file into predictors: categories as 0/1 columns, then standardise all columns."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence

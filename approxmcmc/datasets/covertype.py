@@ -32,21 +32,21 @@ def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset
     ----------
     source
         Where to look: "folder" (``covertype_16percent.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache"
-        (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. Nobody offers this
-        subset as a download; the full set is another.
+        (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. This subset has no
+        download; the full set is different.
     allow_synthetic
-        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
 
     Returns
     -------
     Dataset
         `X_train` float64 (92962, 53), every column with mean 0 and standard deviation 1; `y_train` 1 for lodgepole
-        pine; no test rows. The columns of the soil types that no cell has (one of forty) are left out.
+        pine; no test rows. Columns of soil types without cells (one of forty) are left out.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
 
     References
     ----------
@@ -62,7 +62,7 @@ def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset
 
 
 def cells_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
     return synthetic_categories(n, 10, (4, 40), title="Covertype", seed=1999)
 
 

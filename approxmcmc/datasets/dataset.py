@@ -1,4 +1,4 @@
-"""A data set for binary classification, with where it came from."""
+"""A data set for binary classification, with its provenance."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ class Dataset:
     Attributes
     ----------
     name
-        What to call the data in a table or figure; says so when they are synthetic.
+        Name of the data in a table or figure; says so if they are synthetic.
     X_train, X_test
         Predictors; shapes (n_train, d) and (n_test, d).
     y_train, y_test
         Responses, 0 or 1; shapes (n_train,) and (n_test,).
     provenance
-        Where the values came from and what was done to them.
+        Origin of the values, and the processing steps.
     sha256
         Checksum of the arrays that were loaded or generated; see `checksum`.
     is_synthetic
-        Whether the values were generated because the real ones could not be had.
+        Whether the values were generated because the real ones were not available.
     component_variances
-        Variances of the columns of `X_train` when these are principal components, else None.
+        Variances of the columns of `X_train` if these are principal components, else None.
     columns
-        Names of the predictors, one for each column of `X_train`; None where they have none.
+        Names of the predictors, one for each column of `X_train`; None if they have no names.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Dataset:
     columns: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
-        """Name, shapes and origin, without the numbers."""
+        """Return name, shapes and origin, without the numbers."""
         return f"<Dataset {self.name!r}: train {self.X_train.shape}, test {self.X_test.shape}; {self.provenance}>"
 
 
 def checksum(*arrays: np.ndarray) -> str:
-    """Return the SHA-256 of types, shapes and values: equal arrays, equal checksum, whatever file they came in.
+    """Return the SHA-256 of types, shapes and values: equal arrays have equal checksums, whatever their file.
 
     Examples
     --------

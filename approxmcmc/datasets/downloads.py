@@ -1,7 +1,7 @@
-"""Where data sets are kept on this computer, and how they come there: through scikit-learn, in a process of its own.
+"""Where data sets are stored on this computer, and how they are downloaded: through scikit-learn, in a child process.
 
-A socket that hangs cannot be interrupted from inside its thread, and a download that continues in the background would
-disturb what is being timed. So the download is a child process, killed when its time is over.
+A thread that waits for a socket cannot be interrupted, and a download that continues in the background would disturb
+timings. So the download is a child process, killed when its time is over.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays whole or not at all: a reader never sees half a file."""
+    """Write named arrays atomically: a reader never sees a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary, temporary.open("wb") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]  # the stub takes arrays for flags
@@ -70,9 +70,9 @@ def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD
     path
         The ``.npz`` file to write.
     fetch
-        The function that fetches, as ``module:name``; it takes nothing and returns arrays by name.
+        The function that fetches, as ``module:name``; it takes no arguments and returns arrays by name.
     insist
-        Try even when another attempt has failed within `QUIET_PERIOD` seconds.
+        Try even if another attempt has failed within `QUIET_PERIOD` seconds.
     child
         Python code of the process that downloads; its arguments are the path and `fetch`.
 
@@ -87,7 +87,7 @@ def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD
     try:
         run_limited([sys.executable, "-c", child, str(path), fetch], TIME_LIMIT)
     except DatasetError as error:
-        with contextlib.suppress(OSError):  # a read-only cache only loses the note
+        with contextlib.suppress(OSError):  # a read-only cache cannot store the note, which is harmless
             failure.parent.mkdir(parents=True, exist_ok=True)
             failure.write_text(str(error), encoding="utf-8")
         raise
@@ -100,9 +100,9 @@ def run_limited(command: list[str], seconds: float) -> None:
     Raises
     ------
     DatasetError
-        When the command fails or is killed; with the last line that it printed to its standard error.
+        When the command fails or is killed; the message has the last line of its standard error.
     """
-    # The child must find this very package, however the parent found it.
+    # The child must import this same package, however the parent found it.
     package_root = str(Path(__file__).resolve().parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package_root, *filter(None, sys.path)])}
     try:
@@ -115,7 +115,7 @@ def run_limited(command: list[str], seconds: float) -> None:
 
 
 def save(path: str, fetch: str) -> None:
-    """Write the arrays that the function ``module:name`` returns to `path`: what the child process does."""
+    """Write the arrays that the function ``module:name`` returns to `path`; runs in the child process."""
     module, name = fetch.split(":")
     write_arrays(Path(path), getattr(importlib.import_module(module), name)())
 

@@ -1,9 +1,8 @@
-"""Eyes open or closed, from fourteen electrodes: numbers with a few gross errors.
+"""Eyes open or closed, from fourteen electrodes: numeric columns with a few gross errors.
 
 Two minutes of one person's EEG (Roesler 2013, UCI "EEG Eye State"), 14 980 samples. Four of them are spikes of the
-recording, up to a hundred standard deviations away from the rest. They are kept, on purpose: each has a leverage near
-1, a handful of rows carries what a whole column says, and a subsample rarely holds them. Who wants to learn about eyes,
-and not about samplers, removes them first.
+recording, up to a hundred standard deviations away from the rest. They are kept on purpose: each has a leverage near 1,
+a few rows dominate a whole column, and a subsample rarely contains them. Remove them to study eyes instead of samplers.
 """
 
 import numpy as np
@@ -32,20 +31,20 @@ def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dat
     ----------
     source
         Where to look: "folder" (``eeg_eye_state.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the
-        user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; given up after 20 s), or
+        user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; stopped after 20 s), or
         "auto": the three in this order.
     allow_synthetic
-        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
 
     Returns
     -------
     Dataset
-        `X_train` float64 (14980, 14), in the order of time; `y_train` 1 for closed eyes; no test rows.
+        `X_train` float64 (14980, 14), in time order; `y_train` 1 for closed eyes; no test rows.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
 
     Examples
     --------
@@ -57,7 +56,7 @@ def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dat
 
 
 def samples_stand_in(n: int = 15_000) -> Dataset:
-    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
     return synthetic_categories(n, 14, (), ones=0.45, title="EEG eye state", seed=2013)
 
 

@@ -22,10 +22,10 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     ----------
     source
         Where to look: "folder" (``ijcnn1.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the user's
-        cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. OpenML's table
-        does not tell training from test rows, so that there is no download.
+        cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. There is no download, because
+        OpenML's table does not separate training and test rows.
     allow_synthetic
-        When the data cannot be had, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
 
     References
     ----------
@@ -52,7 +52,7 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
 
 
 def firings_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows of the same kind of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
     return synthetic_categories(n, 12, (10,), ones=0.1, title="ijcnn1", seed=2001)
 
 

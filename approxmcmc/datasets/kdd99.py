@@ -1,7 +1,7 @@
 """Network connections of the KDD Cup 1999: the data of Korattikara, Chen and Welling (2013), preprint, 6.2.
 
-The 10 % subset: 494021 connections, 41 features, malicious (80 %) or normal. The paper says neither how columns were
-coded nor how they were scaled; what is done here is written down at `kdd99`.
+The 10 % subset: 494021 connections, 41 features, malicious (80 %) or normal. The paper does not say how columns were
+coded or scaled; `kdd99` describes the coding used here.
 """
 
 import dataclasses
@@ -51,9 +51,9 @@ CONNECTIONS = Source(
 def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool = False) -> Dataset:
     """Return the connections with 41 standardised features, or with a column for every category.
 
-    Coding: the 15 rates as they are; everything else, counts and 0/1 marks, as log(1 + value). A category (protocol,
-    service, flag) is the share of the connections that have it, one column each, or, with ``coding="one_hot"``, a 0/1
-    column for each of its levels. Then each column has its mean taken off and is divided by its standard deviation.
+    Coding: the 15 rates are used unchanged; all other columns, counts and 0/1 marks, as log(1 + value). A category
+    (protocol, service, flag) is coded as the share of the connections that have it, one column each, or, with
+    ``coding="one_hot"``, as a 0/1 column for each of its levels. Then each column is standardised.
     ``num_outbound_cmds`` and ``is_host_login`` are 0 in every row. With shares they stay 0, and their coefficients have
     the prior as posterior; one-hot coding drops them.
 
@@ -61,13 +61,13 @@ def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool
     ----------
     source
         Where to look: "folder" (``kddcup99_10percent.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache"
-        (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "download" (scikit-learn's copy of the original file,
-        to the cache; given up after 20 s), or "auto": the three in this order.
+        (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "download" (scikit-learn's copy of the original file, to
+        the cache; stopped after 20 s), or "auto": the three in this order.
     coding
         "shares" or "one_hot".
     allow_synthetic
-        When the data cannot be had, warn and return `connections_stand_in`, or one-hot columns of the same numbers from
-        `synthetic_categories`, instead of raising.
+        If the data are not available, warn and return `connections_stand_in`, or one-hot columns of the same numbers
+        from `synthetic_categories`, instead of raising.
 
     Returns
     -------
@@ -77,9 +77,9 @@ def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
     InvalidInputError
-        When `source` or `coding` is none of those named.
+        When `source` or `coding` is unknown.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def categories_apart(values: np.ndarray) -> Columns:
 
 
 def features_of(values: np.ndarray) -> np.ndarray:
-    """Return the 41 columns as numbers that mean something, before they are standardised; float64, same shape."""
+    """Return the 41 columns as meaningful numbers, before standardisation; float64, same shape."""
     columns = values.astype(np.float64)
     for j, name in enumerate(FEATURES):
         if name in RATES:
@@ -141,7 +141,7 @@ def features_of(values: np.ndarray) -> np.ndarray:
 
 
 def every(data: Dataset, step: int) -> Dataset:
-    """Return every `step`-th training row, standardised anew: connections lie in the order of time, attacks in runs."""
+    """Return every `step`-th training row, standardised again: rows are in time order, and attacks come in runs."""
     rows = np.ascontiguousarray(data.X_train[::step])
     return dataclasses.replace(
         data,
@@ -153,9 +153,9 @@ def every(data: Dataset, step: int) -> Dataset:
 
 
 def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
-    """Return generated rows with the columns' number and the difficulty of KDD99: 80 % ones, 99 % told apart.
+    """Return generated rows with the shape and the difficulty of KDD99: 80 % ones, 99 % separable.
 
-    Neighbouring columns are correlated by 0.5; the responses follow a logistic law with an effect in every column but
+    Neighbouring columns are correlated by 0.5; the responses follow a logistic model with an effect in every column but
     the last two, which are 0.
     """
     rng = np.random.default_rng(seed)
@@ -197,7 +197,7 @@ def fetch_connections() -> dict[str, np.ndarray]:
 
 
 def one_hot_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with as many numbers and levels as the one-hot coding has; see `synthetic_categories`."""
+    """Return generated rows with the shape of the one-hot coding; see `synthetic_categories`."""
     return synthetic_categories(n, 38, (3, 66, 11), ones=0.8, title="KDD99, one-hot", seed=1999)
 
 

@@ -35,7 +35,7 @@ def mnist_7v9(source: str = "auto") -> Dataset:
     ----------
     source
         Where to look: "folder" (``mnist_7v9.npz`` in the folder that ``APPROXMCMC_DATA_DIR`` names), "cache" (the
-        user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; given up after 20 s), or
+        user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; stopped after 20 s), or
         "auto": the three in this order.
 
     Returns
@@ -47,7 +47,7 @@ def mnist_7v9(source: str = "auto") -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there holds anything else.
+        When no place has the data, or a file there has other content.
 
     Examples
     --------
@@ -80,18 +80,18 @@ def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthet
     source
         As in `mnist_7v9`.
     allow_synthetic
-        When the images cannot be had, warn and return `synthetic_stand_in` instead of raising.
+        If the images are not available, warn and return `synthetic_stand_in` instead of raising.
 
     Returns
     -------
     Dataset
         `X_train` (12214, n_components), `X_test` (2037, n_components), `y_train` and `y_test`, all float64;
-        `component_variances` with divisor n - 1; y = 1 for a nine. `is_synthetic` says which of the two it is.
+        `component_variances` with divisor n - 1; y = 1 for a nine. `is_synthetic` says whether they are generated.
 
     Raises
     ------
     DatasetError
-        When the images cannot be had and `allow_synthetic` is False.
+        When the images are not available and `allow_synthetic` is False.
     """
     return or_stand_in(
         lambda: _components(mnist_7v9(source), n_components),
@@ -157,7 +157,7 @@ def fit_principal_components(rows: np.ndarray, n_components: int) -> PrincipalCo
     """Fit principal components by the eigenvectors of the covariance.
 
     The loading of largest magnitude of each component is positive, which fixes the signs. One thread is used, so that
-    two processes with different thread counts get equal bits, and with them equal content hashes.
+    two processes with different thread counts get equal bits, and so equal content hashes.
 
     Parameters
     ----------

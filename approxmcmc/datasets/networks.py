@@ -14,13 +14,13 @@ class Network:
     Attributes
     ----------
     name
-        What to call the data in a table or figure.
+        Name of the data in a table or figure.
     adjacency
         Zeros and ones, symmetric; int64, shape (n, n).
     labels
         Names of the nodes, in the order of the rows.
     provenance
-        Where the edges came from.
+        Origin of the edges.
     sha256
         Checksum of the adjacency matrix; see `approxmcmc.datasets.dataset.checksum`.
     """
@@ -32,13 +32,13 @@ class Network:
     sha256: str
 
     def __repr__(self) -> str:
-        """Name, size and origin."""
+        """Return name, size and origin."""
         n_edges = int(self.adjacency.sum()) // 2
         return f"<Network {self.name!r}: {len(self.labels)} nodes, {n_edges} edges; {self.provenance}>"
 
 
 def from_edges(name: str, labels: tuple[str, ...], edges: np.ndarray, provenance: str) -> Network:
-    """Return the network of an edge list of shape (E, 2), whose nodes count from 1."""
+    """Return the network of an edge list of shape (E, 2), with nodes counted from 1."""
     adjacency = np.zeros((len(labels), len(labels)), np.int64)
     rows, columns = edges.T - 1
     adjacency[rows, columns] = adjacency[columns, rows] = 1
@@ -60,7 +60,7 @@ PADGETT = (
 
 
 def florentine_business() -> Network:
-    """Return the business ties: 16 families, 15 ties, 5 families without any.
+    """Return the business ties: 16 families, 15 ties, 5 families without ties.
 
     Returns
     -------

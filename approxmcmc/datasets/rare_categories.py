@@ -1,4 +1,4 @@
-"""Generated regressions with rare categories: what makes real tall data hard, without real data."""
+"""Generated regressions with rare categories, which make real tall data hard to sample."""
 
 from collections.abc import Sequence
 
@@ -19,9 +19,9 @@ def synthetic_categories(
     """Return standardised numbers and one-hot categories, the rarest with a handful of rows, and logistic responses.
 
     Numeric columns are normal, neighbours correlated by 0.5. A category with k levels has level j with probability
-    proportional to r^j, such that about four rows have the rarest. The linear predictor has standard deviation 1.5. All
-    rows of the rarest level of each category have response 0: nothing but the prior bounds its coefficient from below,
-    and a few rows of the largest leverage bound it from above, like a wall.
+    proportional to r^j, chosen so that about four rows have the rarest. The linear predictor has standard deviation
+    1.5. All rows of the rarest level of each category have response 0: only the prior bounds its coefficient from
+    below, and a few rows of very large leverage bound it from above, like a wall.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ def synthetic_categories(
     ones
         Share of responses that are 1, apart from the rarest levels.
     title
-        What the data stand in for.
+        Name of the data that these replace.
     seed
         Seed of the generator; equal seeds give equal data.
 
     Returns
     -------
     Dataset
-        Float64, no test rows, ``is_synthetic=True``; levels that no row has got no column.
+        Float64, no test rows, ``is_synthetic=True``; levels without rows have no column.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Where the arrays of a data set are looked for: the folder that the user named, the user's cache, a download.
+"""Find the arrays of a data set: in the user's folder, in the user's cache, or by a download.
 
-Whatever place has them, they are the same arrays: what is read is verified by its checksum.
+All places give the same arrays, verified by their checksum.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def as_they_are(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the arrays of a file in the order of their names' declaration."""
+    """Return the arrays of a file in the order of their declaration."""
     return tuple(arrays.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class Download:
-    """What can be downloaded.
+    """A possible download.
 
-    `place` is the name that `Source.find` knows it by, `fetch` the function ``module:name`` that fetches the arrays of
-    the file, and `origin` says where they come from.
+    `place` is its name in `Source.find`, `fetch` the function ``module:name`` that fetches the arrays of the file, and
+    `origin` their origin, for messages.
     """
 
     place: str
@@ -44,17 +44,17 @@ class Source:
     Attributes
     ----------
     title
-        What messages call the data.
+        Name of the data in messages.
     file_name
         A ``.npz`` file, in the user's folder and in the cache.
     arrays
         Names of the arrays in it.
     sha256
-        Checksum of what `decode` returns; see `approxmcmc.datasets.dataset.checksum`.
+        Checksum of the output of `decode`; see `approxmcmc.datasets.dataset.checksum`.
     decode
-        Makes the arrays to work with from those in the file.
+        Converts the arrays in the file to those to work with.
     download
-        Who else has them, if anybody.
+        A download of the data, if there is one.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Source:
     download: Download | None = None
 
     def find(self, source: str = "auto") -> tuple[Arrays, str]:
-        """Return the arrays from the first place that has them, and where that was.
+        """Return the arrays from the first place that has them, and the name of that place.
 
         Parameters
         ----------
@@ -75,9 +75,9 @@ class Source:
         Raises
         ------
         InvalidInputError
-            When the data have no such place.
+            When the data set has no such place.
         DatasetError
-            When no place has the data, or the user's folder holds something else under their name.
+            When no place has the data, or the user's folder has other content under their name.
         """
         places = ("folder", "cache", *([self.download.place] if self.download else []))
         if source not in ("auto", *places):
@@ -102,10 +102,10 @@ class Source:
         raise DatasetError(
             f"{self.title} was not found (source={source!r}). Looked at: (1) the folder of {DATA_VARIABLE}: "
             f"{'the variable is not set' if folder is None else folder / self.file_name}; (2) the user's cache: "
-            f"{cached}; (3) {f'{self.download.origin}: {answer}' if self.download else 'nobody offers a download'}. "
+            f"{cached}; (3) {f'{self.download.origin}: {answer}' if self.download else 'there is no download'}. "
             f"Put {self.file_name} into one of the two folders (set {DATA_VARIABLE} or {CACHE_VARIABLE})"
             f"{', or connect to the network and try again' if self.download else ''}, or use allow_synthetic=True, or "
-            "synthetic_stand_in(), where real data are not needed."
+            "synthetic_stand_in(), if real data are not needed."
         )
 
     def _read(self, path: Path) -> Arrays:
@@ -120,12 +120,12 @@ class Source:
 
 
 def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *, allow_synthetic: bool) -> Dataset:
-    """Return the real data; where they cannot be had, warn and return their stand-in, or raise if that is not allowed.
+    """Return the real data; if they are not available, warn and return their stand-in, or raise if not allowed.
 
     Raises
     ------
     DatasetError
-        When the data cannot be had and `allow_synthetic` is False.
+        When the data are not available and `allow_synthetic` is False.
     """
     try:
         return load()

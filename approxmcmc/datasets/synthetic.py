@@ -1,4 +1,4 @@
-"""Generated data: for examples and measurements, and in place of real data that cannot be had."""
+"""Generated data: for examples and measurements, and in place of real data that are not available."""
 
 import math
 
@@ -21,9 +21,9 @@ CLASS_DISTANCE = 3.29  # in standard deviations: the best rule is right with pro
 def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: int = 50, seed: int = 2014) -> Dataset:
     """Return generated data of the size, spectrum and difficulty of MNIST 7 vs 9 in principal components.
 
-    Two equally frequent Gaussian classes with one covariance matrix; hence P(y = 1 | x) = 1 / (1 + exp(-x' beta))
-    exactly, without intercept. The covariance of all rows is diagonal with the variances of the real components, and
-    the best rule is right for 95 % of the rows, as logistic regression is on real data.
+    Two equally frequent Gaussian classes with one covariance matrix, so P(y = 1 | x) = 1 / (1 + exp(-x' beta)) exactly,
+    without intercept. The covariance of all rows is diagonal with the variances of the real components, and the best
+    rule is right for 95 % of the rows, like logistic regression on real data.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The tall-data suite: seven logistic regressions on real data, from friendly to forbidding.
+"""The tall-data suite: seven logistic regressions on real data, from easy to hard.
 
-MNIST is dense and nearly normal, ijcnn1 sparse and friendly. Covertype, a9a and KDD99 with one-hot columns have rare
-categories, where a few rows carry nearly all of the variance of the terms; in KDD99 the classes are nearly separable,
-too. EEG has a few gross errors. A sampler that subsamples should be right on them, or say that it is not.
+MNIST is dense and nearly normal, ijcnn1 sparse and easy. Covertype, a9a and KDD99 with one-hot columns have rare
+categories: a few rows carry nearly all of the variance of the terms. In KDD99 the classes are nearly separable, too.
+EEG has a few gross errors. A sampler that subsamples should be right on them, or report that it is not.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ SMALL = 2000  # rows of generated data
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One data set of the suite: its loader, generated data of its kind, and the prior of its regression."""
+    """One data set of the suite: its loader, generated data of the same kind, and the prior of its regression."""
 
     load: Callable[..., Dataset]
     stand_in: Callable[[int], Dataset]
@@ -59,17 +59,17 @@ def tall_data(name: str, source: str = "auto", *, allow_synthetic: bool = False)
     name
         One of `TALL_DATA`.
     source
-        As in the set's own loader; or "synthetic": 2000 generated rows of the same kind, without a look at disk or
+        As in the data set's own loader; or "synthetic": 2000 generated rows of the same kind, without access to disk or
         network.
     allow_synthetic
-        When the data cannot be had, warn and return generated ones instead of raising.
+        If the data are not available, warn and return generated ones instead of raising.
 
     Raises
     ------
     InvalidInputError
-        When the suite has no such set, or the set no such source.
+        When the suite has no such data set, or the data set has no such source.
     DatasetError
-        When the data cannot be had and `allow_synthetic` is False.
+        When the data are not available and `allow_synthetic` is False.
 
     Examples
     --------
@@ -101,16 +101,16 @@ def tall_target(name: str, source: str = "auto", *, allow_synthetic: bool = Fals
     Raises
     ------
     InvalidInputError
-        When the suite has no such set, or the set no such source.
+        When the suite has no such data set, or the data set has no such source.
     DatasetError
-        When the data cannot be had and `allow_synthetic` is False.
+        When the data are not available and `allow_synthetic` is False.
 
     Examples
     --------
     >>> tall_target("covertype", "synthetic").n_obs
     2000
     """
-    from approxmcmc.targets.linear import LogisticRegression  # compiles: data alone should load without it
+    from approxmcmc.targets.linear import LogisticRegression  # imported late: it compiles
 
     member, data = _member(name), tall_data(name, source, allow_synthetic=allow_synthetic)
     return LogisticRegression(

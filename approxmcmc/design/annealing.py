@@ -117,7 +117,7 @@ def plan_annealing(
 
     Notes
     -----
-    Heuristic. The pilot costs ``1 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
+    Heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
     set-up. Keep it at a per cent or two of what the run may spend.
 
     Examples
@@ -126,7 +126,7 @@ def plan_annealing(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 2))
     >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
-    >>> plan = amc.plan_annealing(target, proposal=amc.RandomWalk(0.05), cost="data", random_seed=1)
+    >>> plan = amc.design.plan_annealing(target, proposal=amc.RandomWalk(0.05), cost="data", random_seed=1)
     >>> plan.test.epsilons[-1]
     0.0
     """

@@ -2,10 +2,11 @@
 
 A pair is the state theta and the proposal theta' of a step, with the log ratio Lambda and the scale tau = sqrt(N) S_l
 of the terms. In the Gaussian regime the two say all (see `acceptance_probability_error`). A pilot takes the steps of a
-short exact chain, for the one pass over the data that the exact decision costs anyway. The draws of a finished run give
-pairs by proposing from them.
+short exact chain, whose test keeps the terms at theta: one pass over the data for each pair. The draws of a finished
+run give pairs by proposing from them.
 """
 
+import dataclasses
 import math
 import reprlib
 import time
@@ -13,13 +14,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, CompiledProposal, Proposal, Target
+from approxmcmc.acceptance.rules import METROPOLIS
+from approxmcmc.contracts import (
+    COUNT_NAMES,
+    VALUE_NAMES,
+    AcceptanceTest,
+    CompiledProposal,
+    CompiledTest,
+    Proposal,
+    Target,
+)
+from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.engine.terms.batches import full_terms, scale_of
-from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose
-from approxmcmc.sampling.initial import random_start
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.terms.batches import IMPOSSIBLE, scale_of, subtract
+from approxmcmc.engine.terms.evidence import Evidence
+from approxmcmc.engine.terms.moments import total
+from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose, ratio_and_scale
+from approxmcmc.sampling.assembly import assemble
+from approxmcmc.targets.all_rows import AllRows
 
 
 class Pairs(NamedTuple):
@@ -46,6 +62,61 @@ class Pairs(NamedTuple):
         return np.isfinite(self.log_ratio)
 
 
+class AllTerms(NamedTuple):
+    """The terms at theta, unknown until the first decision; those at theta', their differences, and Lambda."""
+
+    here: np.ndarray
+    there: np.ndarray
+    differences: np.ndarray
+    log_ratio: np.ndarray
+
+
+@compiled
+def decide(
+    rng: np.random.Generator,
+    evidence: Evidence,
+    threshold: float,
+    log_rest: float,
+    test: AllTerms,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> tuple[int, float]:
+    """Decide on all terms, and leave them in the state."""
+    start, n_obs = np.int64(0), evidence.n_obs
+    if math.isnan(test.here[0]):
+        evidence.log_terms(evidence.theta, evidence.data, evidence.as_they_lie, start, n_obs, test.here)
+        count[EVALUATIONS] += n_obs
+    evidence.log_terms(evidence.proposed, evidence.data, evidence.as_they_lie, start, n_obs, test.there)
+    count[TOUCHED] += n_obs
+    count[EVALUATIONS] += n_obs
+    count[DECISIONS] += 1
+    count[ROUNDS] += 1
+    found = subtract(test.here, test.there, test.differences)
+    test.log_ratio[0] = log_rest + (-math.inf if found == IMPOSSIBLE else total(test.differences, n_obs))
+    if not test.log_ratio[0] < math.inf:  # NaN, or a density that no data can have
+        return -1, 0.0
+    if threshold < test.log_ratio[0]:
+        assign(test.here, test.there)
+        return 1, test.log_ratio[0]
+    return 0, test.log_ratio[0]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PilotTest(AcceptanceTest):
+    """The exact test of Metropolis, whose state shows all terms of the last pair."""
+
+    order = "memory"
+
+    def build_test(self, target: Any) -> CompiledTest:
+        """Compile it."""
+
+        def unknown() -> AllTerms:
+            here, there, differences = np.full((3, target.n_obs), math.nan)
+            return AllTerms(here, there, differences, np.zeros(1))
+
+        return CompiledTest(decide, unknown, *METROPOLIS, is_audited=False)
+
+
 def collect_pairs(
     target: Any,
     proposal: Any,
@@ -55,7 +126,7 @@ def collect_pairs(
     initvals: Any = None,
     random_seed: Any = None,
 ) -> Pairs:
-    """Run an exact chain of `tune` + `n_pairs` steps; a pass over the data each.
+    """Run an exact chain of `tune` + `n_pairs` steps; a pass over the data each, and two to start.
 
     Raises
     ------
@@ -66,54 +137,34 @@ def collect_pairs(
     """
     for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0)):
         checked_integer(value, name, least, who="pilot pairs")
-    for part_of, role, value in ((Target, "target", target), (Proposal, "proposal", proposal)):
-        if not isinstance(value, part_of):
-            raise IncompatibleError(f"pilot pairs: {role} must be a {role}, found {reprlib.repr(value)}")
+    for part_of, role, part in ((Target, "target", target), (Proposal, "proposal", proposal)):
+        if not isinstance(part, part_of):
+            raise IncompatibleError(f"pilot pairs: {role} must be a {role}, found {reprlib.repr(part)}")
     began = time.perf_counter()
-    own = streams(seed_sequences(random_seed, 1)[0][0])
-    start = random_start(target, own.start, proposal) if initvals is None else initvals
-    theta = np.array(start, dtype=np.float64)
-    if theta.shape != (target.variables.size,):  # compiled code would read beyond it
-        raise InvalidInputError(f"pilot pairs: initvals need shape ({target.variables.size},), found {theta.shape}")
-    compiled, part = target.compile(), proposal.build_proposal(target)
-    propose, state = compiled_propose(part), part.make_state()
-    count = np.zeros(len(COUNT_NAMES), np.int64)
-
-    def terms_at(point: np.ndarray) -> np.ndarray:
-        return full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs)
-
-    log_prior, terms = compiled.log_prior(theta), terms_at(theta)
-    if not np.isfinite(log_prior + terms.sum()):
-        raise InvalidInputError(f"pilot pairs: no finite log density at the start {theta}; give initvals")
-    passes, n_steps = 1, tune + n_pairs
-    log_ratio, tau = np.full(n_steps, -np.inf), np.zeros(n_steps)
-    states, proposed = np.empty((n_steps, theta.size)), np.empty((n_steps, theta.size))
+    sampler = MetropolisHastings(proposal, PilotTest())
+    run = assemble(target, sampler, seed=random_seed, chains=1, tune=tune, initvals=initvals)
+    chain: Any = run.chains[0]
+    n_steps = tune + n_pairs
+    terms, model = chain.state.test, target.compile()
+    draws, proposed = np.empty((n_steps, target.variables.size)), np.empty((n_steps, target.variables.size))
+    counts, values = np.zeros((n_steps, len(COUNT_NAMES)), np.int64), np.empty((n_steps, len(VALUE_NAMES)))
+    log_ratio, tau = np.full(n_steps, -math.inf), np.zeros(n_steps)
     for step in range(n_steps):
-        if step == tune:
-            before = log_prior + terms.sum()
-        states[step] = theta
-        log_q_ratio = propose(own.proposal, state, theta, proposed[step], count)
-        proposed_log_prior = compiled.log_prior(proposed[step])
-        # Outside the support a gradient may be undefined, and with it the density ratio.
-        log_rest = proposed_log_prior - log_prior + log_q_ratio if proposed_log_prior > -np.inf else proposed_log_prior
-        if log_rest > -np.inf:
-            there, passes = terms_at(proposed[step]), passes + 1
-            differences = there - terms
-            log_ratio[step] = log_rest + differences.sum()
-            tau[step] = scale_of(differences)
-        if np.isnan(log_rest) or np.isnan(log_ratio[step]):
-            raise NotFiniteError(f"pilot pairs: a log density is NaN from {theta} to {proposed[step]}")
-        acceptance = float(np.exp(min(log_ratio[step], 0.0)))
-        if step < tune and part.adapt is not None:
-            part.adapt(state, acceptance, step)
-        accepted = own.uniform.random() < acceptance
-        if part.settle is not None:
-            part.settle(state, accepted)
-        if accepted:
-            theta, log_prior, terms = proposed[step].copy(), proposed_log_prior, there
-    kept, rise = slice(tune, None), float(log_prior + terms.sum() - before)
-    evaluations, seconds = passes * compiled.n_obs, time.perf_counter() - began
-    found = Pairs(log_ratio[kept], tau[kept], states[kept], proposed[kept], evaluations, seconds, rise)
+        terms.log_ratio[0] = math.nan  # no datum is asked about a proposal outside the support
+        at = slice(step, step + 1)
+        if not chain.advance(1, 1, draws[at], counts[at], values[at]):
+            raise NotFiniteError(f"pilot pairs: {chain.explain_failure()}")
+        proposed[step] = chain.proposed
+        if not math.isnan(terms.log_ratio[0]):
+            log_ratio[step] = terms.log_ratio[0]
+            tau[step] = math.inf if log_ratio[step] == -math.inf else scale_of(terms.differences)
+    states = np.concatenate([run.points, draws])
+    begun, ended = run.program.log_densities(states[[tune, -1]])
+    kept, evaluations = slice(tune, None), (run.evaluations + 2) * model.n_obs + int(counts[:, EVALUATIONS].sum())
+    found = Pairs(
+        log_ratio[kept], tau[kept], states[tune:-1], proposed[kept], evaluations, time.perf_counter() - began,
+        float(ended - begun),
+    )  # fmt: skip
     if not found.inside.any():
         raise NotFiniteError(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"
@@ -123,19 +174,13 @@ def collect_pairs(
 
 def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:
     """Propose once from each of the states, shape (n_pairs, dim); two passes over the data each."""
-    began = time.perf_counter()
-    compiled, propose, memory = target.compile(), compiled_propose(proposal), proposal.make_state()
+    began, rows = time.perf_counter(), AllRows(target)
+    propose, memory = compiled_propose(proposal), proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
-    log_ratio, tau = np.full(len(states), -np.inf), np.zeros(len(states))
-    count, passes = np.zeros(len(COUNT_NAMES), np.int64), 0
+    log_ratio, tau, count = np.empty(len(states)), np.empty(len(states)), np.zeros(len(COUNT_NAMES), np.int64)
     for k, theta in enumerate(states):
         proposal.refresh(memory)  # no step follows the one before
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)
-        log_prior = compiled.log_prior(proposed[k])
-        if log_prior == -np.inf:
-            continue
-        here, there = (full_terms(compiled.log_terms, x, compiled.data, compiled.n_obs) for x in (theta, proposed[k]))
-        log_ratio[k] = log_prior - compiled.log_prior(theta) + log_q_ratio + (there - here).sum()
-        tau[k] = scale_of(there - here)
-        passes += 2
-    return Pairs(log_ratio, tau, states, proposed, passes * compiled.n_obs, time.perf_counter() - began)
+        log_ratio[k], tau[k] = ratio_and_scale(rows, theta, proposed[k], log_q_ratio, 1.0)
+    evaluations = 2 * int(((log_ratio > -np.inf) | (tau > 0.0)).sum()) * target.n_obs
+    return Pairs(log_ratio, tau, states, proposed, evaluations, time.perf_counter() - began)

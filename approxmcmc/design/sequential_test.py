@@ -120,7 +120,7 @@ def design_test(
     Notes
     -----
     Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
-    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``1 +
+    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``4 +
     tune + n_pairs`` passes over the data.
 
     References
@@ -133,7 +133,7 @@ def design_test(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 2))
     >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
-    >>> found = amc.design_test(target, proposal=amc.RandomWalk(0.05), n_pairs=50, random_seed=1)
+    >>> found = amc.design.design_test(target, proposal=amc.RandomWalk(0.05), n_pairs=50, random_seed=1)
     >>> 0.0 < found.test.epsilon < 0.1 and found.data_fraction < 0.9
     True
     """

@@ -9,9 +9,9 @@ import numpy as np
 
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.sampling.assembly import assemble
 
 TIMED_EPSILONS = (0.2, 0.01)  # and 0; a step of the others is linear in the data that it reads
 TIMED_STEPS = 50
@@ -52,8 +52,8 @@ def _timed(epsilons: Sequence[float]) -> list[float]:
 
 def _time_steps(target: Any, proposal: Any, test: Any, theta: np.ndarray) -> tuple[float, int]:
     """Run a short chain from theta; return its seconds per step, and its evaluations."""
-    program = MetropolisHastings(proposal, test).build(target, audit_every=None)
-    chain = program.start(theta, streams(seed_sequences(0, 1)[0][0]), 0)
+    sampler = MetropolisHastings(proposal, test)
+    [chain] = assemble(target, sampler, seed=0, chains=1, tune=0, initvals=theta).chains
     states = np.empty((TIMED_STEPS, len(theta)))
     counts, values = np.empty((TIMED_STEPS, len(COUNT_NAMES)), np.int64), np.empty((TIMED_STEPS, len(VALUE_NAMES)))
     if chain.advance(TIMED_STEPS, 1, states, counts, values) < TIMED_STEPS:

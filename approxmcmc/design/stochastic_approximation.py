@@ -229,7 +229,7 @@ def robbins_monro(
     >>> import numpy as np, approxmcmc as amc
     >>> lattice = np.array([[1, 1, -1], [1, 1, -1], [1, -1, -1]])
     >>> target = amc.targets.Ising(lattice, prior_scale=1.0)
-    >>> amc.robbins_monro(target, n_steps=400, n_curvature=200, random_seed=1).cov.shape
+    >>> amc.design.robbins_monro(target, n_steps=400, n_curvature=200, random_seed=1).cov.shape
     (1, 1)
     """
     check_target(target, "robbins_monro")

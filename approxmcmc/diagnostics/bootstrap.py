@@ -1,7 +1,7 @@
 r"""Squared bias, variance and risk of running means over replicates, with joint intervals.
 
-Replicate r knows :math:`\bar f_r`, the reference :math:`f^*` has standard error e. With :math:`\hat V` the sample
-variance over R replicates,
+Replicate r has the running mean :math:`\bar f_r`, the reference :math:`f^*` has standard error e. With :math:`\hat V`
+the sample variance over R replicates,
 
 .. math:: \widehat{bias^2} = (\bar f_\cdot - f^*)^2 - \hat V/R - e^2, \qquad
           \widehat{risk} = \frac1R \sum_r (\bar f_r - f^*)^2 - e^2 = \widehat{bias^2} + \hat V .
@@ -16,7 +16,7 @@ bootstrap moves the mean over replicates by Student's t,
 .. math:: \bar E + \frac{g^T D}{\sqrt{R (R - 1)}} \sqrt{\frac{R - 1}{\chi^2_{R - 1}}}, \quad g \sim N(0, I_R), \qquad
           V = \hat V \frac{\nu}{\chi^2_\nu},
 
-adds a fresh error of the reference, and takes off :math:`2 (V/R + e^2)`, since its squared mean holds the noise twice.
+adds a fresh error of the reference, and subtracts :math:`2 (V/R + e^2)`, since its squared mean holds the noise twice.
 The degrees of freedom are :math:`\nu = (R - 1) k` for k independent coordinates of equal variance. In general
 :math:`k = (tr \Sigma)^2 / tr \Sigma^2` (Satterthwaite); its estimate from few replicates is noisy and too large where
 :math:`\hat V` is too small, so it is drawn towards 1 by (R - 1) / (R + 7). That rule was found by simulation: nominal
@@ -34,11 +34,11 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 
 
 class Resampling(NamedTuple):
-    """The random part of the bootstrap, shared by all estimands and grid points, which makes the intervals joint.
+    """The random part of the bootstrap. All estimands and grid points share it, so their intervals are joint.
 
-    Standard normal numbers: `replicates` (draw, replicate), g above without its mean; `scales` (draw, 2), of which
-    chi-square variables are made, the second for a setting that is compared with the first; `reference` (draw, batch)
-    says where the reference moves along its directions.
+    Standard normal numbers. `replicates` (draw, replicate): g above, without its mean. `scales` (draw, 2): turned into
+    chi-square variables, the second for a setting that is compared with the first. `reference` (draw, batch): how far
+    the reference moves along each of its directions.
     """
 
     replicates: np.ndarray
@@ -100,7 +100,7 @@ def intervals(
     resampling
         From :func:`resample`.
     confidence
-        Of each interval.
+        Level of each interval.
     """
     n_replicates, n_points, _ = errors.shape
     if n_replicates == 1:
@@ -122,12 +122,12 @@ def draws_at(
     errors
         Running means minus reference means, shape (replicate, coordinate), at least two replicates.
     shifts
-        What one standard normal number of each batch adds to the reference, shape (batch, coordinate).
+        Shift of the reference for one standard normal number of each batch, shape (batch, coordinate).
     resampling
         From :func:`resample`.
     beside
-        Errors of another setting in the same blocks, whose draws are to be compared with these: the variances are
-        drawn as dependent as they are in the blocks. None: these errors are the first of the two, or alone.
+        Errors of another setting in the same blocks, to be compared with these: the variances are then drawn with the
+        dependence found in the blocks. None: these errors are the first of the two, or the only ones.
     """
     n_replicates, n_coordinates = errors.shape
     degrees = n_replicates - 1
@@ -157,7 +157,7 @@ def draws_at(
 
 
 def _inverse_chi_square(normals: np.ndarray, degrees: float) -> np.ndarray:
-    """Return degrees / chi-square variables of so many degrees of freedom, made of normal ones by their quantiles."""
+    """Return degrees / chi-square variables with that many degrees of freedom, from normal variables by quantiles."""
     from scipy import special
 
     return np.asarray(degrees / special.chdtri(degrees, special.ndtr(normals)))
@@ -174,7 +174,7 @@ def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> flo
 
 
 def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
-    """Return how far two sample variances vary together, 0 to 1: the RV coefficient, less what chance gives it."""
+    """Return how strongly two sample variances vary together, 0 to 1: the RV coefficient minus its value by chance."""
     size = math.sqrt((scatter**2).sum() * (other**2).sum())
     if degrees == 1 or size == 0.0:
         return 0.0

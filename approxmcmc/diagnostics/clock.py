@@ -1,4 +1,4 @@
-"""The clock of a trace that another library drew: seconds of each draw, where the trace does not tell them itself."""
+"""The clock of a trace from another library: seconds of each draw, if the trace does not record them itself."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
@@ -13,14 +13,15 @@ RECORD = "perf_counter_diff"
 GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")  # by library
 UNKNOWN = "unknown: pass clock="
 ADVICE = (
-    "Say what its draws took: `clock=` is the seconds of each draw, one number for each draw of each chain, or the "
+    "Pass their time: `clock=` is the seconds of each draw, one number for each draw of each chain, or the "
     "seconds of a chain's kept draws in all, which are spread by the gradients of each draw where the trace counts "
-    "them; `warmup_seconds=` what a chain spent before. A sampler of `approxmcmc.foreign` times itself."
+    "them; `warmup_seconds=` the seconds of a chain before its first kept draw. A sampler of `approxmcmc.foreign` "
+    "times itself."
 )
 
 
 def spread(total: float, weights: np.ndarray) -> np.ndarray:
-    """Return the seconds of each draw, in proportion to its weight; evenly where no draw has any."""
+    """Return the seconds of each draw, in proportion to its weight; evenly if all weights are 0."""
     weights = np.asarray(weights, dtype=np.float64)
     weights = weights if weights.sum() > 0.0 else np.ones_like(weights)
     return total * weights / weights.sum() if len(weights) else weights
@@ -34,16 +35,17 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
     trace
         Any ArviZ trace; without ``sample_stats`` it gets that group.
     clock
-        Seconds: of each draw, shape (draw,) or (chain, draw); or of the kept draws of each chain in all, one number or
-        shape (chain,), spread over the draws by the gradients that the trace counts (``n_steps`` of nutpie,
-        ``tree_size`` of PyMC), or evenly. None: as the trace says.
+        Seconds, either of each draw, shape (draw,) or (chain, draw), or of all kept draws of each chain, one number or
+        shape (chain,). The latter are spread over the draws by the gradients that the trace counts (``n_steps`` of
+        nutpie, ``tree_size`` of PyMC), or evenly. None: as recorded in the trace.
     warmup_seconds
-        What a chain spent before its first kept draw: one number, or one for each chain. None: as the trace says.
+        Seconds of a chain before its first kept draw: one number, or one for each chain. None: as recorded in the
+        trace.
 
     Returns
     -------
     xarray.DataTree
-        The trace itself where nothing is given and nothing is missing; otherwise a copy that shares its arrays. The
+        The trace itself if nothing is given and nothing is missing; otherwise a copy that shares its arrays. The
         attribute ``clock`` of ``sample_stats`` says how draws were timed.
 
     Raises
@@ -73,7 +75,7 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
 
 
 def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) -> list[xr.DataTree]:
-    """Return several traces of one sampler with their clocks, which a list gives trace by trace."""
+    """Return several traces of one sampler with their clocks; a list gives one clock per trace."""
     clocks, warmups = (
         list(given) if _is_list_for(given, traces) else [given] * len(traces) for given in (clock, warmup_seconds)
     )
@@ -81,12 +83,12 @@ def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) 
 
 
 def by_name(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:
-    """Return what a mapping says of each run; None where it says nothing.
+    """Return the mapping's value for each run; None for runs that it leaves out.
 
     Raises
     ------
     InvalidInputError
-        If it is no mapping, or names no run.
+        If it is not a mapping, or names an unknown run.
     """
     if given is None:
         given = {}
@@ -101,7 +103,7 @@ def _is_list_for(given: Any, traces: Sequence[xr.DataTree]) -> TypeGuard[list[An
 
 
 def _no_stats(posterior: xr.Dataset) -> xr.Dataset:
-    """Return statistics that know the chains and draws, and nothing else."""
+    """Return empty statistics with the coordinates of chains and draws."""
     places = {dim: posterior[dim] for dim in ("chain", "draw")}
     return xr.Dataset(coords={dim: (dim, np.asarray(place)) for dim, place in places.items()})
 

@@ -58,7 +58,7 @@ def compare_samplers(
         Divide errors by the reference's posterior standard deviations first: risk is then in posterior variances, and
         1 / effective sample size for an unbiased sampler. Wanted where coordinates have different scales.
     clock, warmup_seconds
-        By the names of the runs whose traces do not tell their seconds; as for :func:`approxmcmc.risk`.
+        By the names of the runs whose traces do not record their seconds; as for :func:`approxmcmc.risk`.
 
     Returns
     -------
@@ -76,9 +76,9 @@ def compare_samplers(
 
     Notes
     -----
-    R-hat and ESS describe how a chain moves in the law that it has; they cannot see that this law is biased. A high
-    ``ess_per_second`` beside a high ``bias_sq`` is a fast way to a wrong answer. Intervals are those of each run alone:
-    overlap says little about the order of two runs.
+    R-hat and ESS describe how a chain moves in its own stationary distribution; they cannot see that this distribution
+    is biased. A high ``ess_per_second`` with a high ``bias_sq`` is a fast way to a wrong answer. Intervals are those of
+    single runs: whether they overlap says little about the order of two runs.
 
     Examples
     --------
@@ -132,14 +132,14 @@ def compare_samplers(
 
 
 def _common_budget(clocks: Mapping[str, Sequence[Completions]], over: str) -> float:
-    # A law that was fitted lasts: it limits nothing, but that the budget may not end before the fit.
+    # A fitted distribution stays known after its fit: it limits the budget only from below.
     ends = {name: min(max(clock.until, 0.0) for clock in run) for name, run in clocks.items()}
     if all(map(np.isinf, ends.values())):
         return max(float(clock.ends[0]) for run in clocks.values() for clock in run)
     shortest = min(ends, key=lambda name: ends[name])
     if ends[shortest] <= 0:
         raise InvalidInputError(
-            f"No budget of {over!r} is common to all runs: {shortest!r} has no draws, or spends nothing of it. "
+            f"No budget of {over!r} is common to all runs: {shortest!r} has no draws, or no cost. "
             "Leave that run out, or choose another `over`."
         )
     return float(ends[shortest])
@@ -154,7 +154,7 @@ def _all_errors(
 ) -> tuple[np.ndarray, Reference]:
     """Join the coordinates of all estimands into one axis: errors (replicate, 1, coordinate) and their reference.
 
-    `where` are the keyword arguments of `errors_of`.
+    `where`: keyword arguments of `errors_of`.
     """
     found = [errors_of(traces, name, function, **where) for name, function in functions.items()]
     errors = np.concatenate([error for error, _, _ in found], axis=-1)
@@ -173,7 +173,7 @@ def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Esti
     for name, function in functions.items():
         values = np.concatenate([evaluate(name, function, trace).values[:, :shortest] for trace in traces])
         if shortest < 4 or any("weight" in group(trace, "sample_stats") for trace in traces):
-            return np.nan, stuck  # it takes four draws, and draws of equal weight
+            return np.nan, stuck  # ESS needs four draws of equal weight
         constant = np.all(values == values[:, :1], axis=(1, 2))
         stuck = max(stuck, int(constant.sum()))
         varying = np.ptp(values, axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
@@ -193,7 +193,7 @@ def _seconds(traces: Sequence[xr.DataTree], include_tuning: bool) -> float:
 
 
 def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
-    """Pool the traces: one data fraction by answers given, one wrong-decision rate by audits."""
+    """Pool the traces: one data fraction over all decisions, one wrong-decision rate over all audits."""
     touched = [sums(trace, "datapoints_touched") for trace in traces]
     full = sum(float(full_data_reads(trace).sum()) for trace in traces)
     rates = [wrong_decision_rate(trace) for trace in traces]

@@ -1,8 +1,8 @@
 r"""Have the chains converged, and do they hold enough draws? Rank-normalised split R-hat, bulk and tail ESS.
 
 All three are those of `rank_statistics` (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs
-and PyMC's: R-hat at most 1.01, or what chance makes of it, ESS at least 100 per chain, judged from 100 draws per chain
-on. They see how chains move in the law that they have; that this law is biased, they cannot see.
+and PyMC's: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both checked from 100
+draws per chain on. They see how chains move in their own stationary distribution; they cannot see that it is biased.
 """
 
 import itertools
@@ -19,8 +19,8 @@ from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly its own noise
-LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # the second: share of runs of converged chains that may be told
-CHAINS_APART = 1.1  # R-hat's limit of old: above it the chains are in different places
+LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # the second: share of runs with converged chains that may warn
+CHAINS_APART = 1.1  # the older limit of R-hat: above it the chains are in different places
 LEAST_ESS = 100  # per chain
 # Longer chains are thinned to 1250 to 2500 draws. No verdict changes: where ESS is short of 100 per chain, the
 # autocorrelation time is over 12 of those. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5 s.
@@ -30,7 +30,7 @@ NAMED = 3  # parameters in a sentence
 
 
 class Statistic(NamedTuple):
-    """What is computed for each parameter; `sign` is 1 where large values are bad, -1 where small ones are."""
+    """A statistic of each parameter; `sign` is 1 if large values are bad, -1 if small ones are."""
 
     name: str
     of: Callable[[np.ndarray], np.ndarray]
@@ -44,7 +44,7 @@ TAIL = Statistic("tail ESS", tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
-    """What is judged: draws (chain, draw, parameter), a label for each parameter, and what was left out, in words."""
+    """The draws to check (chain, draw, parameter), a label for each parameter, and a sentence on what was left out."""
 
     draws: np.ndarray
     labels: list[str]
@@ -52,31 +52,31 @@ class Sample(NamedTuple):
 
 
 def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Finding]:
-    """Judge R-hat, bulk and tail ESS of every parameter.
+    """Check R-hat, bulk and tail ESS of every parameter.
 
     Parameters
     ----------
     posterior
         Draws, dims (chain, draw, ...).
     weighted
-        Whether the draws carry weights, of which they know nothing.
+        Whether the draws carry weights, which these statistics ignore.
 
     Returns
     -------
     list of Finding
-        One for each of the three, or one ``"not checked"`` where the run cannot tell. A parameter that is the same in
-        all draws of all chains is left out.
+        One for each of the three, or one ``"not checked"`` if they cannot be computed. A parameter with the same value
+        in all draws of all chains is left out.
     """
     if reason := _why_not(posterior, weighted):
         cut_short = posterior.attrs.get("stopped") == "time_limit" and posterior.sizes["draw"] < FEWEST_DRAWS
-        verdict: Verdict = "warning" if cut_short else "not checked"  # who asks for few draws knows
+        verdict: Verdict = "warning" if cut_short else "not checked"  # a run that asked for few draws needs no warning
         advice = "give it more time" if cut_short else ""
         return [Finding("convergence", verdict, f"R-hat and ESS were not checked: {reason}", advice)]
     sample, chains = drawn(posterior), posterior.sizes["chain"]
     if not sample.labels:
-        return [Finding("convergence", "ok", "no parameter moves: R-hat and ESS have nothing to judge")]
+        return [Finding("convergence", "ok", "no parameter moves: R-hat and ESS do not apply")]
     measures = (R_HAT, BULK, TAIL) if chains > 1 else (BULK, TAIL)
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand at different values: R-hat is infinite
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values: R-hat is infinite
         values = {measure: np.atleast_1d(measure.of(sample.draws)) for measure in measures}
     r_hat = float(np.max(values.get(R_HAT, 1.0)))
     advice = _advice(r_hat, LEAST_ESS * chains / float(min(values[BULK].min(), values[TAIL].min())), posterior)
@@ -84,7 +84,7 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     limits |= dict.fromkeys((BULK, TAIL), float(LEAST_ESS * chains))
     found = [_judged(measure, each, limits[measure], sample, advice) for measure, each in values.items()]
     if chains == 1:
-        sentence = "R-hat was not checked: it compares chains, and there is one"
+        sentence = "R-hat was not checked: it compares chains, and there is only one"
         found.append(Finding("R-hat", "not checked", sentence, "run 4 chains"))
     elif not r_hat <= CHAINS_APART:
         found[0] = found[0]._replace(verdict="failure")
@@ -92,13 +92,13 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
 
 
 def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
-    """Return the R-hat that the worst of some parameters exceeds in one run of 20, where all chains have converged.
+    """Return the R-hat that the worst of several parameters exceeds in one run of 20 if all chains have converged.
 
     The ``m = 2 chains`` halves hold ``ess / m`` effective draws each. Their means differ by chance:
     ``1 + (R-hat^2 - 1) ess / m`` is nearly chi-squared with ``m - 1`` degrees of freedom, divided by them, and the
     rank-normalised R-hat is the larger of two. Of 150 runs each, with 110 to 1000 draws of 2 to 8 chains and 1 or 20
     parameters, .03 to .11 exceeded it; of four chains with 110 draws of 20 parameters .81 exceeded 1.01. Never below
-    1.01; an ESS below 100 per chain, which is told by itself, counts as that.
+    1.01. An ESS below 100 per chain is reported by its own check and counts as 100 here.
 
     >>> round(r_hat_limit(440, 4, 20), 4), r_hat_limit(4000, 4, 20)
     (1.0215, 1.01)
@@ -110,7 +110,7 @@ def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
 
 
 def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
-    """Return the draws to be judged: thinned where there are many, of parameters that move at all."""
+    """Return the draws to check: long chains thinned, parameters that never move left out."""
     every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
     for name, variable in posterior.isel(draw=slice(None, None, every)).items():
@@ -127,12 +127,12 @@ def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
 
 
 def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
-    """Say why the draws cannot be judged, or nothing."""
+    """Return why the draws cannot be checked, or an empty string."""
     draws = posterior.sizes["draw"]
     if weighted:
         return "the draws carry weights"
     if draws < FEWEST_DRAWS:
-        return f"{FEWEST_DRAWS} draws per chain are needed, there are {draws}"
+        return f"{FEWEST_DRAWS} draws per chain are needed, found {draws}"
     if not share_of_moves(posterior).all():
         return "a chain never moved"
     return ""
@@ -155,7 +155,7 @@ def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample
 
 
 def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
-    """Say how much longer to run: ESS grows with the draws, and R-hat - 1 shrinks as fast."""
+    """Return how much longer to run: ESS grows with the draws, and R-hat - 1 shrinks as fast."""
     times = max(2.0, shortage)
     wanted = times * posterior.sizes["draw"]
     unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
@@ -164,5 +164,6 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
     if r_hat <= CHAINS_APART:
         return f"{longer}, or a proposal that mixes better"
     return (
-        f"do not use these draws: {longer} at the least, start the chains nearer, or take a proposal that mixes better"
+        f"do not use these draws: {longer} at least, start the chains nearer to the posterior, or take a proposal that "
+        "mixes better"
     )

@@ -1,4 +1,4 @@
-"""What a run cost, per chain and together: data, likelihood evaluations, decisions, seconds; tuning apart."""
+"""What a run cost, per chain and in total: data, likelihood evaluations, decisions, seconds; tuning apart."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +38,11 @@ def cost_summary(
     Parameters
     ----------
     trace
-        A trace of this library, or of any other that writes ArviZ's traces. What its sampler does not record is NaN.
+        A trace of this library, or any ArviZ trace. What its sampler does not record is NaN.
     confidence
-        Of the Clopper-Pearson intervals of the wrong-decision rate.
+        Level of the Clopper-Pearson intervals of the wrong-decision rate.
     clock, warmup_seconds
-        Seconds of the draws, and before them, where the trace does not tell them; as for :func:`approxmcmc.risk`.
+        Seconds of the draws, and before them, if the trace does not record them; as for :func:`approxmcmc.risk`.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def cost_summary(
 
         - ``draws``: kept draws.
         - ``datapoints_touched``, ``likelihood_evaluations`` (and gradients, bounds, auxiliary updates where counted).
-        - ``data_fraction``: data touched per decision over N; per step where nothing was decided (AlwaysAccept).
+        - ``data_fraction``: data touched per decision over N; per step for samplers without decisions (AlwaysAccept).
         - ``decisions_made``, ``rounds_per_decision``: accept/reject answers, looks at the data that each took.
         - ``decisions_audited``, ``wrong_decisions``; ``wrong_decision_rate`` with ``_lower`` and ``_upper``,
           ``wrong_accept_rate``, ``wrong_reject_rate``: per audited decision, NaN without audits.
@@ -103,9 +103,9 @@ def cost_summary(
 
 
 def full_data_reads(trace: xr.DataTree) -> np.ndarray:
-    """Return the data that each chain would have touched, had every answer read all N: answers times N.
+    """Return the data that each chain would have touched if every decision had read all N: decisions times N.
 
-    Answers are decisions; steps where a sampler decides nothing, as with AlwaysAccept. NaN where N is unknown.
+    For samplers without decisions, such as AlwaysAccept, steps count instead. NaN if N is unknown.
     """
     stats = group(trace, "sample_stats")
     steps = stats.sizes["draw"] * stat_attribute(trace, "thin", 1)
@@ -115,7 +115,7 @@ def full_data_reads(trace: xr.DataTree) -> np.ndarray:
 
 
 def _totals(trace: xr.DataTree) -> dict[str, Any]:
-    """Sum every record per chain; NaN for those that the sampler did not write."""
+    """Sum every record per chain; NaN for records that the sampler does not write."""
     stats = group(trace, "sample_stats")
     unknown = np.full(stats.sizes["chain"], np.nan)
     totals: dict[str, Any] = {"draws": np.full(stats.sizes["chain"], stats.sizes["draw"])}

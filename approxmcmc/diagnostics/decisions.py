@@ -1,4 +1,4 @@
-"""How often a test decided otherwise than all data would have, with an exact binomial interval.
+"""How often a test decided differently from the full data, with an exact binomial interval.
 
 An audit repeats a decision on all data with the same u. The wrong-decision rate is a ratio of sums over audited
 decisions; its interval is that of Clopper and Pearson (1934), which covers at least as often as it says for
@@ -30,7 +30,7 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     successes, trials
         Counts k and n, 0 <= k <= n; arrays broadcast.
     confidence
-        Coverage that is guaranteed at least, in (0, 1).
+        Guaranteed coverage, in (0, 1).
 
     Returns
     -------
@@ -46,7 +46,7 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     check_confidence(confidence)
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=float), np.asarray(trials, dtype=float))
     tail = (1 - confidence) / 2
-    # The incomplete beta function wants positive parameters; the ends are known without it.
+    # The incomplete beta function needs positive parameters; the limits at k = 0 and k = n are known without it.
     lower = np.where(k > 0, special.betaincinv(np.maximum(k, 1), n - k + 1, tail), 0.0)
     upper = np.where(k < n, special.betaincinv(k + 1, np.maximum(n - k, 1), 1 - tail), 1.0)
     none = n == 0
@@ -67,7 +67,7 @@ def wrong_decision_rate(
     sample_dims
         Dims that are pooled; ``("draw",)`` gives one rate per chain.
     confidence
-        Of the Clopper-Pearson intervals.
+        Level of the Clopper-Pearson intervals.
 
     Returns
     -------
@@ -79,9 +79,9 @@ def wrong_decision_rate(
     Notes
     -----
     Rates are per audited decision, so wrong accepts plus wrong rejects are wrong decisions. The difference of the two
-    is the error of the acceptance probability; errors of both kinds cancel in it and add up here. Decisions close to
-    each other in a chain are not independent, so the interval is a little too short for a chain that moves slowly. For
-    MinibatchBarker the rate counts coupled flips, which are noise and no bias.
+    is the error of the acceptance probability; errors of both kinds cancel in it and add up here. Neighbouring
+    decisions of a chain are dependent, so the interval is slightly too short for a chain that moves slowly. For
+    MinibatchBarker the rate counts coupled flips, which are noise, not bias.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def wrong_decision_rate(
         if count in counts:
             lower, upper = clopper_pearson(counts[count], audited, confidence)
             out[f"{rate}_rate"] = counts[count] / audited.where(audited > 0)
-        else:  # a sampler that does not tell accepts from rejects
+        else:  # a sampler that does not separate accepts from rejects
             out[f"{rate}_rate"] = audited * np.nan
             lower = upper = np.full(audited.shape, np.nan)
         out[f"{rate}_lower"] = audited.copy(data=lower)

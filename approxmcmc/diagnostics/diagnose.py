@@ -1,4 +1,4 @@
-"""What is wrong with a run: all checks in one table, and the few lines that a user has to read."""
+"""All checks of a run in one table, and the text of its warning."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from approxmcmc.diagnostics.trajectories import trajectories
 if TYPE_CHECKING:
     import pandas as pd
 
-GATES_OF_THE_DRAWS = ("sign_score", "energy_drift")  # the others judge the test: its error may be small, and wanted
+GATES_OF_THE_DRAWS = ("sign_score", "energy_drift")  # the other gates check the test, which may be biased on purpose
 
 
 def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
@@ -30,33 +30,32 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     Parameters
     ----------
     trace
-        What `sample` or `importance_sampling` returned, or `load` read.
+        A trace of `sample` or `importance_sampling`, or read by `load`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per check. ``check``: its name. ``verdict``: ``"failure"`` (take these draws for no sample of the
-        posterior), ``"warning"``, ``"not checked"`` (the run cannot tell), ``"ok"``. ``value``, ``limit``: what was
-        measured, and where the check fires; NaN for a check that is no number. ``where``: the worst parameters, or the
-        chains. ``finding``: a sentence. ``advice``: the next thing to do.
+        One row per check. ``check``: its name. ``verdict``: ``"failure"`` (do not use these draws as a sample of the
+        posterior), ``"warning"``, ``"not checked"`` (the run lacks what the check needs), ``"ok"``. ``value``,
+        ``limit``: the measured value and the limit beyond which the check fails; NaN for a check without a number.
+        ``where``: the worst parameters or chains. ``finding``: a sentence. ``advice``: what to do next.
 
     Raises
     ------
     InvalidInputError
-        If `trace` is none, or lacks ``posterior`` or ``sample_stats``.
+        If `trace` is not a trace, or lacks ``posterior`` or ``sample_stats``.
 
     Notes
     -----
-    The checks: how the run ended, and whether with the ESS that it was asked for; whether every chain moved; at how
-    many proposals the log density was undefined; how many trajectories of NUTS diverged or were cut short; what the
-    acceptance test says of its own decisions; the gates that audits answer, and whether the errors of decisions add
-    up; rank-normalised split R-hat (limit 1.01, or what chance gives where that is more), bulk and tail ESS (limit
-    100 per chain), from 100 draws per chain on [1]_; the gates of an expansion. `sample` warns of what fires in one
-    `SamplingWarning`, and stores their names, joined by commas, in the posterior's attribute ``problems``, their rows
-    as JSON in ``diagnosis``.
+    The checks: how the run ended, and whether it reached its target ESS; whether every chain moved; how often the log
+    density was undefined; how many NUTS trajectories diverged or were cut short; the acceptance test's own warnings;
+    the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
+    or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
+    the gates of an expansion. `sample` reports failed checks in one `SamplingWarning` and stores their names, joined by
+    commas, in the posterior's attribute ``problems`` and their rows as JSON in ``diagnosis``.
 
-    A run that passes all of them may still be wrong: R-hat cannot see a bias, and no check sees a mode that no chain
-    visits. `risk` against a gold standard can.
+    A run that passes all checks may still be wrong: R-hat cannot see a bias, and no check sees a mode that the chains
+    never visit. `risk` against a gold standard can see both.
 
     References
     ----------
@@ -76,7 +75,7 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
 
 def findings(trace: xr.DataTree) -> list[Finding]:
-    """Return what every check says of a trace, most serious first."""
+    """Return the findings of all checks of a trace, most serious first."""
     posterior, stats = group(trace, "posterior"), group(trace, "sample_stats")
     settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
     end = stopped(posterior)
@@ -102,14 +101,14 @@ def findings(trace: xr.DataTree) -> list[Finding]:
 
 
 def decisions(audited: Iterable[Gate], stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
-    """Return what the audits say of a run's decisions and draws, and what its acceptance test says of itself."""
+    """Return what the audits and the acceptance test report about a run's decisions and draws."""
     test = AcceptanceTest.found_in(settings)
     short = stats.sizes["draw"] < FEWEST_DRAWS
     return [*(_of_gate(gate, short) for gate in audited), *([] if test is None else test.problems(stats))]
 
 
 def _of_gate(gate: Gate, short: bool) -> Finding:
-    """Return a gate as a finding; a run too short for R-hat is not blamed for too few audits."""
+    """Turn a gate into a finding; too few audits are no problem in a run too short for R-hat."""
     verdict: Verdict = "ok"
     if gate.fires:
         verdict = "failure" if gate.name in GATES_OF_THE_DRAWS else "warning"
@@ -119,7 +118,7 @@ def _of_gate(gate: Gate, short: bool) -> Finding:
 
 
 def report(found: Iterable[Finding]) -> str:
-    """Return the findings that fire as a block of lines, most serious first; empty for a clean run.
+    """Return the failed checks as a block of lines, most serious first; empty for a clean run.
 
     Findings with the same advice share it.
 
@@ -144,7 +143,7 @@ def report(found: Iterable[Finding]) -> str:
 
 
 def attributes(found: Sequence[Finding]) -> dict[str, str]:
-    """Return what a trace keeps: the names of the checks that fired, joined by commas, and their rows as JSON."""
+    """Return the attributes to store: names of the failed checks, joined by commas, and their rows as JSON."""
     fired = [finding for finding in found if finding.fires]
     rows = [{name: value for name, value in one._asdict().items() if not _is_nothing(value)} for one in fired]
     return {"problems": ", ".join(finding.check for finding in fired), "diagnosis": json.dumps(rows)}

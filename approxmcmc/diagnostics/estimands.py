@@ -17,29 +17,29 @@ from approxmcmc.errors import GoldStandardError, InvalidInputError
 
 Estimand = Callable[[xr.Dataset], xr.DataArray]
 
-# Enough to tell which coordinates err together; the size of their errors comes from ArviZ's MCSE.
+# Enough batches to estimate the correlations between coordinates; the size of their errors comes from ArviZ's MCSE.
 _BATCHES = 50
 
 
 class Layout(NamedTuple):
-    """The coordinates of an estimand: a label for each, and the dims beside chain and draw in the labels' order."""
+    """Labels of an estimand's coordinates, and its dims other than chain and draw, in the labels' order."""
 
     labels: tuple[str, ...]
     dims: tuple[str, ...]
 
 
 class Values(NamedTuple):
-    """One estimand of one trace: values of shape (chain, draw, coordinate), and what the coordinates are."""
+    """One estimand of one trace: values of shape (chain, draw, coordinate), and the layout of the coordinates."""
 
     values: np.ndarray
     layout: Layout
 
 
 class Reference(NamedTuple):
-    """What a gold standard says of K coordinates.
+    """A gold standard's values for K coordinates.
 
-    `mean`, `mcse` and `sd` have shape (K,): posterior mean, its Monte Carlo standard error, posterior sd. The errors
-    of the coordinates come from the same draws, hence are correlated: ``mcse * (g @ directions)`` with g ~ N(0, I) has
+    `mean`, `mcse` and `sd` have shape (K,): posterior mean, its Monte Carlo standard error, posterior sd. The errors of
+    the coordinates come from the same draws, so they are correlated: ``mcse * (g @ directions)`` with g ~ N(0, I) has
     these standard errors, and the correlations of the reference's batch means. `directions` (batches, K) has unit
     columns.
     """
@@ -51,7 +51,7 @@ class Reference(NamedTuple):
 
 
 def resolve(estimands: Mapping[str, Estimand] | None, trace: xr.DataTree) -> dict[str, Estimand]:
-    """Return the estimands by name; by default each posterior variable, which means the mean of every coordinate."""
+    """Return the estimands by name; by default the posterior variables, each estimated by coordinate."""
     if estimands is None:
         return {str(name): operator.itemgetter(name) for name in group(trace, "posterior").data_vars}
     named = isinstance(estimands, Mapping)
@@ -70,30 +70,30 @@ def evaluate(name: str, function: Estimand, trace: xr.DataTree, dims: tuple[str,
     Parameters
     ----------
     name, function
-        The estimand and what errors and labels call it.
+        The estimand, and its name in errors and labels.
     trace
         A trace with a posterior.
     dims
-        Wanted order of the dims beside chain and draw, where the result has just these.
+        Order of the dims other than chain and draw, if the result has exactly these.
     """
     found = function(group(trace, "posterior"))
     if not isinstance(found, xr.DataArray) or not {"chain", "draw"} <= set(found.dims):
         shown = f"dims {found.dims}" if isinstance(found, xr.DataArray) else f"a {type(found).__name__}"
         raise InvalidInputError(
             f"The estimand {name!r} needs to return a DataArray with the dims 'chain' and 'draw'; found {shown}. "
-            "Average over other dims only: the mean over draws is taken for you."
+            "Average only over other dims; the mean over draws is computed later."
         )
     extra = tuple(str(dim) for dim in found.dims if dim not in {"chain", "draw"})
     extra = dims if dims is not None and set(dims) == set(extra) else extra
     found = found.transpose("chain", "draw", *extra)
-    ticks = [np.asarray(found[dim]).tolist() for dim in extra]  # 0, 1, ... where a dim has no labels
+    ticks = [np.asarray(found[dim]).tolist() for dim in extra]  # 0, 1, ... for a dim without labels
     labels = tuple(f"{name}[{', '.join(map(str, tick))}]" for tick in itertools.product(*ticks)) if extra else (name,)
     values = np.asarray(found, dtype=np.float64).reshape(found.sizes["chain"], found.sizes["draw"], -1)
     return Values(values, Layout(labels, extra))
 
 
 def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> Reference:
-    """Return what the reference says of the coordinates of `like`, in their order.
+    """Return the reference's values for the coordinates of `like`, in their order.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
         found = evaluate(name, function, reference, like.dims)
     except (KeyError, AttributeError) as error:
         raise GoldStandardError(
-            f"The estimand {name!r} reads what the reference lacks ({error}); it holds "
+            f"The estimand {name!r} needs a variable that the reference lacks ({error}); it holds "
             f"{sorted(map(str, reference['posterior'].data_vars))}. Compare with a reference of the same model."
         ) from error
     labels = found.layout.labels
@@ -123,7 +123,7 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
         surplus = [label for label in labels if label not in set(like.labels)]
         raise GoldStandardError(
             f"The estimand {name!r} has {len(like.labels)} coordinates in the traces and {len(labels)} in the "
-            f"reference; the reference lacks {_some(missing)} and has besides {_some(surplus)}. "
+            f"reference; the reference lacks {_some(missing)} and has in addition {_some(surplus)}. "
             "Traces and reference need the same shapes and the same coordinate labels."
         )
     if labels == like.labels:
@@ -133,12 +133,12 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
 
 
 def _moments(name: str, values: np.ndarray) -> Reference:
-    import arviz_stats as az  # as in `convergence`: not before there are draws
+    import arviz_stats as az  # imported late, as in `convergence`: only needed once there are draws
 
     chains, draws, _ = values.shape
     dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values)})
     mcse = np.asarray(az.mcse(dataset, method="mean")["f"])
-    # Equal numbers have no spread, whatever rounding their mean brings.
+    # Equal numbers have no spread, whatever the rounding of their mean.
     sd = np.where(np.ptp(values, axis=(0, 1)) == 0.0, 0.0, values.std(axis=(0, 1)))
     mcse = np.where(sd == 0, 0.0, mcse)
     if not np.all(np.isfinite(mcse)):

@@ -1,7 +1,7 @@
-"""Are an expansion, and the proposals built on it, near enough to the posterior? Gates that warn and change nothing.
+"""Are an expansion and its proposals close enough to the posterior? Gates that only warn.
 
-They read what set-up and tuning wrote into the trace's attributes, and are silent when there was no tuning. Mean data
-per decision is none of them: a chain that is stuck far out reads little, because its decisions are easy.
+They read what set-up and tuning stored in the trace's attributes, and return nothing if there was no tuning. The mean
+data per decision is not a gate: a chain stuck far from the posterior reads little, because its decisions are easy.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from approxmcmc.contracts import AcceptanceTest, Finding
 from approxmcmc.diagnostics.records import leaves_invariant
 
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
-VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals and terms
-LARGEST_SHARE = 0.5  # of the data read in a decision: a test evaluates at two thetas, the exact step at one
+VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals over terms
+LARGEST_SHARE = 0.5  # of the data per decision: a test evaluates terms at two thetas, an exact step at one
 LEAST_ACCEPTANCE = 0.3  # of proposals drawn from the Laplace approximation
 HARDLY_ANY = 0.01
 SMALLEST_PILOT = 50  # decisions
 
 
 def expansion_gates(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Finding]:
-    """Return one finding for each gate that a run had to pass.
+    """Return one finding for each gate that applies to the run.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
 
 
 def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
-    """Compare the data read in tuning with those that an exact step reads."""
+    """Compare the data read during tuning with what an exact step reads."""
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
     if "setup_variance_ratio" not in attrs or AcceptanceTest.found_in(settings) is None or decisions < SMALLEST_PILOT:
         return None
@@ -80,12 +80,12 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
     if share <= LARGEST_SHARE:
         return Finding("data read in tuning", "ok", sentence, value=share, limit=LARGEST_SHARE)
     sentence += f" (gate: {LARGEST_SHARE:g}): the test saves nothing"
-    advice = "take ExactTest(): with the same proposal it is as fast and never wrong"
+    advice = "use ExactTest(): with the same proposal it is as fast and never wrong"
     return Finding("data read in tuning", "warning", sentence, advice, share, LARGEST_SHARE)
 
 
 def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
-    """Compare the acceptance rate in tuning, chain by chain, with what its proposals should reach."""
+    """Compare the acceptance rate of each chain during tuning with what its proposals should reach."""
     decisions = np.atleast_1d(attrs.get("tuning_decisions_made", 0))
     if "tuning_accepted" not in attrs or decisions.min() < SMALLEST_PILOT:
         return None
@@ -98,19 +98,19 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding |
         return Finding(
             "acceptance in tuning", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}"
         )
-    sentence += f" (gate: {limit:.2g})" + (": it hardly moves" if worst < HARDLY_ANY else "")
+    sentence += f" (gate: {limit:.2g})" + (": the chain hardly moves" if worst < HARDLY_ANY else "")
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
     if share > 0.0:
-        sentence += ". The posterior is not near the normal law that they are drawn from"
+        sentence += ". The posterior is far from the normal distribution of the proposals"
         advice = (
-            "build the proposal from laplace(target); if it was, take PreconditionedCrankNicolson(rho=0.8, ...), or a "
+            "build the proposal from laplace(target); if it was, use PreconditionedCrankNicolson(rho=0.8, ...), or a "
             "Mixture with a RandomWalk of more weight"
         )
     return Finding("acceptance in tuning", "warning", sentence, advice, worst, limit, f"chain {chain}")
 
 
 def laplace_share(proposal: Any) -> float:
-    """Return the probability with which a proposal, given by its settings, draws from a fixed normal law."""
+    """Return the probability with which a proposal, given by its settings, draws from a fixed normal distribution."""
     if not isinstance(proposal, Mapping):
         return 0.0
     if proposal.get("kind") == "Mixture":

@@ -1,4 +1,4 @@
-r"""Is a run biased? Gates that its audits answer: no reference, no second run.
+r"""Is a run biased? Gates computed from its audits, without a reference or a second run.
 
 An audit takes a kept draw theta and a proposal theta' of the sampler, and evaluates all N terms at both. That gives the
 log ratio Lambda, the probability alpha to accept on all data, and the test's own probability alpha^ over its subsets.
@@ -7,17 +7,18 @@ states, and what is antisymmetric would average to 0:
 
     sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
 
-Both need no test at all, and judge draws of any origin. The test is judged by E|alpha^ - alpha| and by the difference
-of E alpha^ and E alpha, and the terms that it samples by their kurtosis. A mode that no chain visits is invisible to
-all of them.
+Neither needs a test, so both can check draws of any origin. The test is checked by E|alpha^ - alpha| and by the
+difference of E alpha^ and E alpha, and the sampled terms by their kurtosis. A mode that no chain visits is invisible to
+all gates.
 
 Audits of one chain are correlated through its draws: a standard error is the larger of the independent one and that of
 batch means (Flegal, Haran and Jones 2008).
 
-Small errors of decisions add up. A chain whose acceptance probability is off by delta in each step drifts away from the
-posterior until it forgets. With tau the number of steps per effective draw, E|alpha^ - alpha| tau is of the order of
-the distance in total variation (of the bound by meeting times, with the autocorrelation time in their place). A random
-walk of 50 steps per effective draw and a t-test that errs by 0.02 is far off, though each decision is nearly right.
+Small errors of decisions add up. If the acceptance probability is off by delta in each step, the chain drifts away from
+the posterior until it forgets. With tau the number of steps per effective draw, E|alpha^ - alpha| tau is of the order
+of the distance in total variation (of the bound by meeting times, with the autocorrelation time in their place). With
+50 steps per effective draw and a t-test that errs by 0.02, a random walk is far off, though each decision is nearly
+right.
 """
 
 import math
@@ -32,7 +33,7 @@ from approxmcmc.contracts import Finding
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
-FEWEST_AUDITS = 20  # for a standard error
+FEWEST_AUDITS = 20  # needed for a standard error
 LARGEST_ERROR = 0.05  # of an acceptance probability
 LARGEST_DRIFT = 1.0  # nat
 STANDARD_ERRORS = 3.0  # of scores that are 0 for draws of the posterior
@@ -48,9 +49,9 @@ SAMPLE_BETTER = "tune longer, use ExactTest() or a smaller epsilon; without a te
 
 
 class Gate(NamedTuple):
-    """One gate: its figure with an interval, the limit, whether the run fails it, and what to say if so.
+    """One gate: its value with an interval, the limit, whether the run fails it, and the text of the warning.
 
-    `sentence` names the number, and where the gate fires what it means; `advice` is what to do then.
+    `sentence` states the number and, if the gate fails, what it means; `advice` says what to do then.
     """
 
     name: str
@@ -71,12 +72,12 @@ class Mean(NamedTuple):
     n: int
 
     def interval(self, quantile: float) -> tuple[float, float]:
-        """Return the value less and plus so many standard errors."""
+        """Return the value minus and plus that many standard errors."""
         return self.value - quantile * self.error, self.value + quantile * self.error
 
 
 def gates(stats: xr.Dataset) -> list[Gate]:
-    """Return the gates that the audits of a run can answer, most serious first.
+    """Return the gates that the audits of a run allow, most serious first.
 
     Parameters
     ----------
@@ -86,22 +87,23 @@ def gates(stats: xr.Dataset) -> list[Gate]:
     Returns
     -------
     list of Gate
-        Those whose records are there, of ``acceptance_error``, ``acceptance_difference``, ``sign_score``,
-        ``energy_drift``, ``heavy_terms`` and ``audits`` (too few of them to tell). Empty for an exact sampler and
-        for a run that was asked for no audits.
+        Those with records in the trace, of ``acceptance_error``, ``acceptance_difference``, ``sign_score``,
+        ``energy_drift``, ``heavy_terms`` and ``audits`` (too few of them to decide). Empty for an exact sampler and for
+        a run without audits.
 
     Notes
     -----
-    All but the last fire from 20 audits on. The distance E|alpha^ - alpha| errs downwards: the noise of alpha^ over its
-    subsets is taken off, see `distance`. Its interval and that of the difference are of 95 %, those of the sign score
-    and the energy drift reach three standard errors to both sides, that of heavy terms is of Clopper and Pearson.
+    All but the last need at least 20 audits to fail. The distance E|alpha^ - alpha| is biased downwards: the noise of
+    alpha^ over its subsets is subtracted, see `distance`. Its interval and that of the difference have level 95 %;
+    those of the sign score and the energy drift reach three standard errors to both sides; that of heavy terms is
+    Clopper and Pearson's.
     """
     found = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
     return [gate for gate in found if gate is not None]
 
 
 def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    r"""Return estimates of abs(delta) that do not err upwards, from delta^ = delta + noise and its standard error.
+    r"""Estimate abs(delta) without upward bias, from delta^ = delta + noise and its standard error.
 
     With z = delta^ / s and g(z) = erf(z / (h sqrt 2)), s (z g(z) - g'(z)) has the mean delta E g(z) by Stein's identity
     for normal noise: at most abs(delta), near it beyond a standard error or two, and 0 for delta = 0, where
@@ -114,14 +116,14 @@ def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def mean_of_audits(values: np.ndarray) -> Mean:
-    """Return the mean over the audited draws of values of shape (chains, draws), NaN where none was audited."""
+    """Return the mean over the audited draws of values of shape (chains, draws), NaN where a draw was not audited."""
     chains = [row[np.isfinite(row)] for row in values]
     joined = np.concatenate(chains)
     n = joined.size
     if n < FEWEST_AUDITS:
         return Mean(float(joined.mean()) if n else math.nan, math.inf, n)
     variance = joined.var(ddof=1) / n
-    size = max(min(math.isqrt(n // len(chains)), n // BATCHES), 1)  # of chains more than audits too
+    size = max(min(math.isqrt(n // len(chains)), n // BATCHES), 1)  # also for more chains than audits
     batches = np.concatenate([row[: row.size // size * size].reshape(-1, size).mean(axis=1) for row in chains])
     if size > 1 and batches.size > 1:
         variance = max(variance, batches.var(ddof=1) / batches.size)
@@ -129,7 +131,7 @@ def mean_of_audits(values: np.ndarray) -> Mean:
 
 
 def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return what the gates say of the test: how far its acceptance probabilities are off, and which way."""
+    """Return the gates of the test: how far its acceptance probabilities are off, and in which direction."""
     if "audit_acceptance_error" not in stats:
         return ()
     error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
@@ -147,7 +149,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
             errs,
             f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (over "
             f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g})"
-            + ": its subsets do not tell what all data say"
+            + ": its subsets do not represent all data"
             * errs,
             DECIDE_BETTER,
         ),
@@ -167,7 +169,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return what the gates say of the draws: whether one exact step would move them on average."""
+    """Return the gates of the draws: whether one exact step would move them on average."""
     if "audited_acceptance" not in stats:
         return ()
     alpha, log_ratio, change = (
@@ -200,10 +202,10 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _heavy_terms(stats: xr.Dataset) -> Gate | None:
-    """Return whether the n terms that a decision reads can tell how far their mean is off.
+    """Return whether the n terms that a decision reads suffice to estimate the error of their mean.
 
-    The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N), and the variance that the test puts
-    in its place has relative standard error sqrt((kurtosis - 1) / n). It matters where both are large.
+    The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N). The variance that the test estimates
+    for it has relative standard error sqrt((kurtosis - 1) / n). Only if both are large does it matter.
     """
     n_obs = float(stats.attrs.get("n_obs", math.nan))
     decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
@@ -225,16 +227,16 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
         upper,
         SHARE_OF_AUDITS,
         too_many,
-        f"in {share:.0%} of {audits} audits the log-likelihood terms were too heavy-tailed for {n:.0f} of them, as a "
-        f"decision reads, to tell their own spread (limit {SHARE_OF_AUDITS:.0%})"
-        + ". A few rows carry the log ratio and are seldom read"
+        f"in {share:.0%} of {audits} audits the log-likelihood terms were too heavy-tailed: the {n:.0f} of them that a "
+        f"decision reads cannot estimate their spread (limit {SHARE_OF_AUDITS:.0%})"
+        + ". A few rows dominate the log ratio and are rarely read"
         * too_many,
         "use ExactTest(), a larger batch_size, or BernsteinTest",
     )
 
 
 def _too_few(stats: xr.Dataset) -> Gate | None:
-    """Return whether there were enough audits; None where none were wanted, or nothing is approximate."""
+    """Return whether there were enough audits; None if none were requested, or nothing is approximate."""
     by_time = stats.attrs.get("audit_policy") == "auto"
     if not by_time and not stats.attrs.get("audit_every", 0):
         return None
@@ -248,13 +250,13 @@ def _too_few(stats: xr.Dataset) -> Gate | None:
         ENOUGH_AUDITS,
         audits < ENOUGH_AUDITS,
         f"{audits} steps were audited (limit {ENOUGH_AUDITS})"
-        + ": too few to tell whether the run is biased" * (audits < ENOUGH_AUDITS),
-        "draw more, raise time_limit, or name an integer audit_every",
+        + ": too few to decide whether the run is biased" * (audits < ENOUGH_AUDITS),
+        "draw more, raise time_limit, or set audit_every to an integer",
     )
 
 
 def _audited(stats: xr.Dataset, name: str) -> np.ndarray:
-    """Return a record of audits, shape (chains, draws); all NaN where there is none."""
+    """Return a record of audits, shape (chains, draws); all NaN if the trace lacks it."""
     if name not in stats:
         return np.full((stats.sizes["chain"], stats.sizes["draw"]), math.nan)
     return np.asarray(stats[name].transpose("chain", "draw"), dtype=np.float64)
@@ -265,18 +267,19 @@ LARGEST = 0.1
 
 
 def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], steps: int) -> list[Finding]:
-    """Judge the errors of a test beside the autocorrelation of its chains; nothing where either is not known.
+    """Check the errors of a test against the autocorrelation of its chains; empty if either is unknown.
 
-    It fires where the product of E|alpha^ - alpha| and the steps per effective draw is above `LARGEST`: by the lower
-    end of its interval, or with an error of decisions that is more than three standard errors above 0. Absolute errors
-    are skewed, and few audits may leave the second in doubt where the first is far beyond the limit.
+    The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST`: either the
+    lower end of its interval does, or the product does and the error of decisions is more than three standard errors
+    above 0. Absolute errors are skewed, so few audits may leave the second in doubt even if the first is far beyond the
+    limit.
 
     Parameters
     ----------
     gates, convergence
-        What audits and ArviZ say of the run.
+        Findings of the audits, and of R-hat and ESS.
     steps
-        Steps of all chains together.
+        Number of steps of all chains together.
     """
     error = next((gate for gate in gates if gate.name == "acceptance_error"), None)
     ess = next((found.value for found in convergence if found.check == "bulk ESS"), math.nan)
@@ -290,7 +293,7 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
         Finding(
             "accumulated error",
             "warning" if fires else "ok",
-            f"the test's acceptance probability is off by {error.value:.2g} in a step, and the chains take "
+            f"the test's acceptance probability is off by {error.value:.2g} in a step, and the chains need "
             f"{memory:.0f} steps to forget one: errors add up to about {value:.2g} (limit {LARGEST:g}), which "
             "biases the draws",
             f"{DECIDE_BETTER}; or a proposal that forgets faster",

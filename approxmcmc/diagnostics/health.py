@@ -1,4 +1,4 @@
-"""Did a run end as it was asked to, and did its chains move? Without that R-hat and ESS mean nothing."""
+"""Did a run end as planned, and did its chains move? If not, R-hat and ESS mean nothing."""
 
 import numpy as np
 import xarray as xr
@@ -6,14 +6,14 @@ import xarray as xr
 from approxmcmc.contracts import Finding
 
 SMALLEST_RUN = 50
-# A chain of reasonable steps moves in a tenth to nearly all of them; below this its draws are a handful of points.
+# A chain with reasonable steps moves in at least a tenth of them; below this its draws are a handful of points.
 HARDLY_ANY = 0.01
-# A proposal that is out of reach is a step wasted, and a hint that a fault of the model might hide behind the distance.
+# A proposal out of reach is a wasted step; many of them may hide a fault of the model.
 OFTEN = 0.05
 
 
 def stopped(posterior: xr.Dataset) -> Finding:
-    """Say how the run ended."""
+    """Report how the run ended."""
     reason, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
     if reason == "failure":
         sentence = f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
@@ -31,14 +31,14 @@ def stopped(posterior: xr.Dataset) -> Finding:
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
-    """Say which chains never moved, and which hardly did."""
+    """Report which chains never moved, and which hardly did."""
     draws = posterior.sizes["draw"]
     if draws < SMALLEST_RUN:
         sentence = f"chains were not checked for movement: {SMALLEST_RUN} draws are needed, there are {draws}"
         return [Finding("movement", "not checked", sentence)]
     moves, labels = share_of_moves(posterior), posterior["chain"].values
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
-    # A posterior over states may sit on one of them, rightly; over real numbers it does not.
+    # A discrete posterior may put all its mass on one state; a continuous one cannot.
     continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
     found = []
     if stuck := labels[moves == 0.0].tolist():
@@ -58,10 +58,10 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 
 
 def undefined(stats: xr.Dataset) -> list[Finding]:
-    """Say which share of the proposals was rejected where the log density is undefined; nothing where none is counted.
+    """Report the share of proposals with an undefined log density; empty if the run does not count them.
 
-    They lie beyond a fall of the density by over 745 nats, see `samplers/metropolis_hastings/undefined.py`; any other
-    ends the chain.
+    Such a proposal lies where the density has fallen by over 745 nats, see `samplers/metropolis_hastings/undefined.py`;
+    an undefined density anywhere else ends the chain.
     """
     if "out_of_reach" not in stats:
         return []
@@ -78,7 +78,7 @@ def undefined(stats: xr.Dataset) -> list[Finding]:
 
 
 def share_of_moves(posterior: xr.Dataset) -> np.ndarray:
-    """Return in which share of its draws each chain changed any parameter, shape (chain,)."""
+    """Return the share of draws in which each chain changed any parameter, shape (chain,)."""
     moved = np.zeros((posterior.sizes["chain"], max(posterior.sizes["draw"] - 1, 0)), dtype=bool)
     for variable in posterior.values():
         values = variable.to_numpy().reshape(*moved.shape[:1], posterior.sizes["draw"], -1)

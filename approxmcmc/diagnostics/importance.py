@@ -1,4 +1,4 @@
-"""How far weighted draws can be trusted: effective sample size, Pareto k, and the sample size that the KL asks for.
+"""How far weighted draws can be trusted: effective sample size, Pareto k, and the sample size that the KL requires.
 
 With rho = d nu / d mu (target nu, proposal mu) and L = KL(nu || mu) = E_nu log rho, about exp(L) draws are necessary
 and sufficient. Theorem 1.1 says so of I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised* weights
@@ -7,16 +7,17 @@ rho:
     n = exp(L + t), t >= 0:  E |I_n(f) - I(f)| <= ||f||_{L2(nu)} (exp(-t/4) + 2 sqrt(P_nu(log rho > L + t/2))),
     n = exp(L - t), t >= 0:  P(I_n(1) >= 1 - delta) <= exp(-t/2) + P_nu(log rho <= L - t/2) / (1 - delta).
 
-`importance_estimates` returns the *self-normalised* J_n(f) = sum f(X_i) rho(X_i) / sum rho(X_i), which does without the
-constant of rho. Theorem 1.2 is about it, a statement of probability in place of one of expectation: with eps^2 the
+`importance_estimates` returns the *self-normalised* J_n(f) = sum f(X_i) rho(X_i) / sum rho(X_i), which does not need
+the constant of rho. Theorem 1.2 bounds its error in probability instead of in expectation: with eps^2 the
 bracket of the first line,
 
     n = exp(L + t), eps < 1:  P(|J_n(f) - I(f)| >= 2 ||f||_{L2(nu)} eps / (1 - eps)) <= 2 eps,
     n = exp(L - t), t >= 0:   f = 1 where log rho <= L - t/2, else 0, has I(f) = P_nu(log rho <= L - t/2), and
                               P(J_n(f) != 1) <= exp(-t/2).
 
-J_n(f + c) = J_n(f) + c, so that ||f|| may be the standard deviation of f under nu. The effective sample size sees only
-the points that were drawn: a proposal that misses the target looks fine. Read it together with Pareto k and with L.
+J_n(f + c) = J_n(f) + c, so ||f|| may be replaced by the standard deviation of f under nu. The effective sample size
+sees only the points that were drawn: a proposal that misses the target looks fine. Read it together with Pareto k and
+L.
 
 Reference: Chatterjee and Diaconis (2018), The sample size required in importance sampling, theorems 1.1 and 1.2.
 """
@@ -39,11 +40,11 @@ MOST_LOG = 700.0  # exp(700) = 1e304
 STATEMENTS = (
     "error_bound", "mass_bound", "self_normalised_error", "self_normalised_risk", "blind_mass", "blind_risk"
 )  # fmt: skip
-FEWEST_WEIGHTS = 25  # different ones, for a fit of their tail; over discrete states it gave 6.9 and -5.6 for two values
+FEWEST_WEIGHTS = 25  # distinct weights needed to fit their tail; with two distinct weights the fit gave 6.9 and -5.6
 
 
 def importance_diagnostics(log_weights: Any) -> dict[str, float]:
-    """Return what a vector of log weights says about itself.
+    """Return diagnostics of a vector of log weights.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     Parameters
     ----------
     trace
-        What `importance_sampling` returned.
+        A trace of `importance_sampling`.
     estimands
         Functions of the posterior Dataset by name; None = every variable.
 
@@ -99,8 +100,9 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     stats = group(trace, "sample_stats")
     if "weight" not in stats:
         raise InvalidInputError(
-            "importance_estimates needs draws with weights, as `importance_sampling` makes them; this trace has none: "
-            "its averages are plain ones, `az.summary(trace)`"
+            "importance_estimates needs draws with weights, as `importance_sampling` makes them; this trace has no "
+            "weights: "
+            "use `az.summary(trace)`"
         )
     weights = stats["weight"]
     weights = weights / weights.sum(("chain", "draw"))
@@ -114,17 +116,17 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
 
 
 def pareto_finding(stats: xr.Dataset) -> Finding:
-    """Judge the weights of a run of `importance_sampling` by their Pareto k."""
+    """Check the weights of a run of `importance_sampling` by their Pareto k."""
     found = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
     k, effective = found["pareto_k"], found["ess"]
     if math.isnan(k):
-        sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights leave no tail to fit"
+        sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights: no tail to fit"
         return Finding("Pareto k", "not checked", sentence, limit=LARGEST_PARETO_K)
-    sentence = f"Pareto k is {k:.2f}, and the effective draws are {effective:.0f}"
+    sentence = f"Pareto k is {k:.2f}, with {effective:.0f} effective draws"
     if k <= LARGEST_PARETO_K:
         return Finding("Pareto k", "ok", sentence, "", k, LARGEST_PARETO_K)
     sentence = (
-        f"Pareto k is {k:.2f} (over {LARGEST_PARETO_K}): a few draws carry the estimates, and the {effective:.0f} "
+        f"Pareto k is {k:.2f} (over {LARGEST_PARETO_K}): a few draws dominate the estimates, and the {effective:.0f} "
         "effective draws cannot be trusted"
     )
     return Finding("Pareto k", "failure", sentence, "use a proposal with heavier tails", k, LARGEST_PARETO_K)
@@ -144,26 +146,26 @@ def chatterjee_diaconis_bound(
     Parameters
     ----------
     n_draws
-        Numbers of draws n, a number or a vector.
+        Number of draws n, or a vector of them.
     kl, tail
-        L = KL(target || proposal), and the function s -> P_target(log rho > s), where they are known.
+        L = KL(target || proposal), and the function s -> P_target(log rho > s), if known.
     log_weights
-        Log weights of a run, instead: L and the tail are then estimated from the weighted draws, and a run that missed
-        a part of the target underestimates both.
+        Log weights of a run, instead: L and the tail are then estimated from the weighted draws. A run that missed a
+        part of the target underestimates both.
     delta
         Of the lower bound, in (0, 1).
 
     Returns
     -------
     xarray.Dataset
-        Dim ``n_draws``. `t` = log n - L. Theorem 1.1, of the average with normalised weights: `error_bound`, bound of E
-        abs(I_n(f) - I(f)) in units of ||f||_{L2(target)}, NaN where n < exp(L); over 1 it says nothing and is still
-        reported. `mass_bound`: bound of the probability that the mean weight, whose expectation is 1, reaches 1 -
-        delta, NaN where n > exp(L). Theorem 1.2, of the self-normalised average that `importance_estimates` returns:
-        with probability at least 1 - `self_normalised_risk`, it errs by less than `self_normalised_error` times ||f||,
-        for which the standard deviation of f will do; inf where eps >= 1, and the statement is empty from a risk of 1
-        on. `blind_mass` and `blind_risk`, where n < exp(L): a set of states that has the probability `blind_mass` under
-        the target holds all draws, with probability at least 1 - `blind_risk`. Attributes: `kl`, `needed` = exp(L).
+        Dim ``n_draws``. `t` = log n - L. Theorem 1.1, on the average with normalised weights: `error_bound` bounds E
+        abs(I_n(f) - I(f)) in units of ||f||_{L2(target)}; NaN if n < exp(L); values over 1 are reported but empty.
+        `mass_bound` bounds the probability that the mean weight, which has expectation 1, reaches 1 - delta; NaN if n >
+        exp(L). Theorem 1.2, on the self-normalised average that `importance_estimates` returns: with probability at
+        least 1 - `self_normalised_risk`, its error is less than `self_normalised_error` times ||f||, or times the
+        standard deviation of f; inf if eps >= 1; a risk of 1 or more is an empty statement. `blind_mass` and
+        `blind_risk`, for n < exp(L): with probability at least 1 - `blind_risk`, all draws lie in a set of states with
+        probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L).
 
     Raises
     ------
@@ -202,8 +204,8 @@ def chatterjee_diaconis_bound(
 
 
 def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, ...]:
-    """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where one does not speak of this n."""
-    above = float(tail(kl + t / 2.0))  # at t < 0 this is L - |t|/2, where the converses look
+    """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where a theorem does not cover this n."""
+    above = float(tail(kl + t / 2.0))  # at t < 0 this is L - |t|/2, the argument of the converses
     error = risk = self_error = mass = blind = blind_risk = math.nan
     if t >= 0.0:
         error = math.exp(-t / 4.0) + 2.0 * math.sqrt(above)
@@ -229,7 +231,7 @@ def _pareto_k(log_weights: np.ndarray) -> float:
     if np.unique(positive).size < FEWEST_WEIGHTS:
         return math.nan
     try:
-        return float(array_stats.psislw(-positive)[1])  # it takes log-likelihoods, whose negatives are the log weights
+        return float(array_stats.psislw(-positive)[1])  # it expects log-likelihoods, the negatives of the log weights
     except ValueError:  # all weights of the tail are equal, as on a few discrete states: there is no tail to fit
         return math.nan
 

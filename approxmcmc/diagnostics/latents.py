@@ -1,4 +1,4 @@
-"""The effects that a target integrated out, drawn for a finished run."""
+"""Draw the effects that a target integrated out, for a finished run."""
 
 import zlib
 from typing import Any
@@ -10,8 +10,8 @@ from approxmcmc.contracts import LatentTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.flat import flat_draws
 
-MOST_NUMBERS = 10**7  # groups times draws that go into a trace unasked
-SEED = 0x1A7E  # of draws of effects, beside that of the run
+MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
+SEED = 0x1A7E  # of draws of effects, apart from the run's seed
 
 
 def latents(
@@ -27,7 +27,7 @@ def latents(
         The target that integrates: `targets.NormalGroups`, `targets.GroupedTarget`, or what `from_pymc` made of a
         model with groups.
     groups
-        Labels of the groups that are wanted; None: all.
+        Labels of the wanted groups; None: all.
     random_seed
         Seed of the draws, or a generator.
 
@@ -41,15 +41,16 @@ def latents(
     Raises
     ------
     IncompatibleError
-        When the target integrates nothing out.
+        When the target does not integrate effects out.
     InvalidInputError
-        When a label names no group, or the trace lacks a variable.
+        When a label is unknown, or the trace lacks a variable.
 
     Notes
     -----
-    Given theta the draws are exact and independent, from the law of the effects given the data: joint draws of theta
-    and effects are draws of the joint posterior, as good as those of theta. For normal rows that law is normal; else
-    draws come by rejection under tangents. About 0.5 us for a row, a draw and a group.
+    Given theta the draws are exact and independent, from the conditional distribution of the effects given the data:
+    joint draws of theta and effects are draws of the joint posterior, as good as those of theta. For normal rows this
+    distribution is normal; otherwise draws come by rejection under tangents. Cost: about 0.5 us for a row, a draw and a
+    group.
 
     Examples
     --------
@@ -81,11 +82,11 @@ def latents(
 
 
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
-    """Put the effects that a target integrated out into a finished trace, as the target asks.
+    """Add the effects that a target integrated out to a finished trace, as the target specifies.
 
-    All groups go to ``posterior``. Else the groups asked for go to a group ``latents``, and ``posterior`` holds one NaN
-    for each draw under the name of every effect: a model that is handed such a trace refuses it by that name, where it
-    would silently draw a missing variable from its prior.
+    If all groups are wanted, they go to ``posterior``. Otherwise the wanted groups go to a group ``latents``, and
+    ``posterior`` holds one NaN per draw under the name of every effect. A model that is given such a trace then fails
+    on that name; without it, PyMC would silently draw the missing variable from its prior.
     """
     plain = target.plain
     if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:
@@ -101,7 +102,7 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     missing = xr.DataArray(np.full((sizes["chain"], sizes["draw"]), np.nan), dims=("chain", "draw"))
     told = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; amc.latents(trace, target, groups) draws them"
     if not isinstance(wanted, str):
-        told = "those asked for, in the group latents of the trace"
+        told = "the groups asked for are in the group latents of the trace"
         trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=seed))
     missing.attrs["long_name"] = told
     absent = dict.fromkeys(plain.latent_roots, missing)
@@ -110,7 +111,7 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
 
 
 def _places(target: LatentTarget, groups: Any) -> np.ndarray:
-    """Return the places of groups given by their labels; None: all."""
+    """Return the indices of groups given by their labels; None: all."""
     labels = target.group_labels
     if groups is None:
         return np.arange(len(labels))

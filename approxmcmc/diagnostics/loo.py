@@ -1,7 +1,7 @@
-"""Leave-one-out cross-validation on tall data: ArviZ asks for the likelihood of some rows, the target computes those.
+"""Leave-one-out cross-validation on tall data: compute the likelihood of only those rows that ArviZ reads.
 
 ArviZ keeps the log-likelihood of every row at every draw in one array, 32 GB for a million rows and 4000 draws. Here
-the array is there in name: what is read of it is computed then, and nothing else.
+the array is lazy: only the parts that are read are computed.
 """
 
 import itertools
@@ -29,8 +29,8 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     trace
         Draws of the target, by any sampler of the library.
     target
-        The target whose terms are the likelihood: the plain one where the chains ran on an expansion of it,
-        ``amc.from_pymc(model)`` for a model of PyMC.
+        The target with the likelihood as its terms: the plain target if the chains ran on an expansion of it,
+        ``amc.from_pymc(model)`` for a PyMC model.
 
     Returns
     -------
@@ -42,15 +42,15 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     Raises
     ------
     IncompatibleError
-        When the terms are no likelihood of single rows: expansions, discrete and doubly intractable targets.
+        When the terms are not the likelihood of single rows: expansions, discrete and doubly intractable targets.
     InvalidInputError
         When the trace lacks a variable of the target, or its draws carry weights, which ArviZ would ignore.
 
     Notes
     -----
-    A likelihood that was written up to a constant shifts every elpd by it; models are compared on densities of the
-    same data, with their constants. What the target's ``omitted_constants`` hold is added: `from_pymc` sets them where
-    its terms leave constants out, and so can you.
+    If a likelihood is written up to a constant, every elpd is shifted by it; comparisons of models need densities of
+    the same data with their constants. The target's ``omitted_constants`` are added: `from_pymc` sets them if its terms
+    leave constants out, and so can you.
 
     References
     ----------
@@ -59,7 +59,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> target = amc.GLMTarget(lambda eta, y: -0.5 * (y - eta) ** 2, [[1.0], [2.0], [3.0]], [1.0, 2.0, 4.0])
+    >>> target = amc.targets.GLMTarget(lambda eta, y: -0.5 * (y - eta) ** 2, [[1.0], [2.0], [3.0]], [1.0, 2.0, 4.0])
     >>> trace = amc.sample(target, amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), draws=200)
     >>> dict(amc.log_likelihood(trace, target).log_likelihood.terms.sizes)
     {'chain': 4, 'draw': 200, 'row': 3}
@@ -75,7 +75,7 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
 
 
 def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.ndarray = 1000, **options: Any) -> Any:
-    r"""Estimate the leave-one-out predictive density of all rows by that of a few: ``az.loo_subsample`` for a target.
+    r"""Estimate the leave-one-out predictive density of all rows from a few rows: ``az.loo_subsample`` for a target.
 
     .. math:: \widehat{\mathrm{elpd}} = \sum_{i=1}^N \ell_i(\bar\theta)
               + \frac{N}{m} \sum_{i \in S} \bigl[\mathrm{elpd}_{\mathrm{loo}, i} - \ell_i(\bar\theta)\bigr]
@@ -88,16 +88,16 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     trace, target
         As in :func:`approxmcmc.log_likelihood`.
     observations
-        The number of rows m, at most all, or the rows themselves. Models that share rows, or a seed, are compared by
-        ``az.compare``.
+        The number of rows m, at most all, or the rows themselves. ``az.compare`` can compare models with the same rows
+        or the same seed.
     **options
         Of ``az.loo_subsample``, such as ``seed`` and ``pointwise``.
 
     Returns
     -------
     arviz_stats.ELPDData
-        ``elpd`` in nats, its standard error ``se``, the part of it that the sample of rows brings, ``subsampling_se``,
-        and the effective number of parameters ``p``. ``warning`` is True where a Pareto k is too large for a row.
+        ``elpd`` in nats; its standard error ``se``; ``subsampling_se``, the part of it due to the sample of rows; and
+        the effective number of parameters ``p``. ``warning`` is True if a Pareto k is too large for a row.
 
     Raises
     ------
@@ -106,9 +106,9 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
 
     Notes
     -----
-    Guarantee: unbiased over the choice of rows, given PSIS of every row; the closer the posterior to a narrow bump at
-    its mean, the smaller the noise of the choice. The draws are taken for draws of the posterior: the bias of a biased
-    sampler is in the result, and no Pareto k shows it.
+    Guarantee: unbiased over the choice of rows, given PSIS of every row; the noise of the choice is small if the
+    posterior is narrow around its mean. The draws are taken as draws of the posterior: the bias of a biased sampler is
+    in the result, and no Pareto k shows it.
 
     References
     ----------
@@ -123,7 +123,7 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     >>> amc.loo_subsample(trace, target, observations=100).n_data_points
     500
     """
-    import arviz_stats as az  # as in `convergence`: not before there are draws
+    import arviz_stats as az  # imported late, as in `convergence`: only needed once there are draws
 
     target = _of_rows(trace, target)
     compiled = target.compile()
@@ -139,7 +139,7 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
 
 
 class _Terms(BackendArray):
-    """Terms by (chain, draw, row), computed where they are read; the last ones are kept, as ArviZ reads them thrice."""
+    """Terms by (chain, draw, row), computed when read; the last ones are cached: ArviZ reads them three times."""
 
     def __init__(self, compiled: CompiledTarget, thetas: np.ndarray, constants: np.ndarray) -> None:
         self.compiled, self.thetas, self.constants = compiled, thetas, constants
@@ -150,7 +150,7 @@ class _Terms(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        """Return what an outer key names; an axis that it takes one place of is dropped."""
+        """Return the values at an outer key; an axis indexed by one integer is dropped."""
         asked = [np.arange(size)[part] for size, part in zip(self.shape, key, strict=True)]
         places = [np.ascontiguousarray(np.atleast_1d(part)) for part in asked]
         if not all(map(np.array_equal, places, self.places)):
@@ -169,7 +169,7 @@ def _constants(target: Target) -> np.ndarray:
 
 
 def _of_rows(trace: xr.DataTree, target: Target) -> Target:
-    """Return the target whose terms are rows, checked: of terms that stand for rows, these."""
+    """Return the target with single rows as terms; if its terms stand for several rows each, the one underneath."""
     foreign = not isinstance(target, Target) or isinstance(target, _WITHOUT_ROWS)
     if foreign or not target.terms_are_likelihood:
         raise IncompatibleError(

@@ -1,4 +1,4 @@
-"""Chains that are populations, member by member: what R-hat and ESS have to look at."""
+"""Chains that are populations, split into their members for R-hat and ESS."""
 
 import math
 
@@ -10,17 +10,17 @@ from approxmcmc.errors import InvalidInputError
 
 
 def split_population(trace: xr.DataTree) -> xr.Dataset:
-    """Return the posterior draws of a population sampler with every member as a chain of its own.
+    """Return the posterior draws of a population sampler with every member as a separate chain.
 
     Parameters
     ----------
     trace
-        A run with ``AdaptiveDirection``: draw t of a chain is of member t mod H.
+        A run with ``AdaptiveDirection``: draw t of a chain belongs to member t mod H.
 
     Returns
     -------
     xarray.Dataset
-        The variables of ``posterior``, with H times as many chains and draws / H draws (a rest is cut off).
+        The variables of ``posterior``, with H times as many chains and draws / H draws each (a remainder is cut off).
 
     Raises
     ------
@@ -29,9 +29,9 @@ def split_population(trace: xr.DataTree) -> xr.Dataset:
 
     Notes
     -----
-    Neighbouring draws of a population are of different members, and nearly independent however slowly each member
-    moves. An effective sample size or MCSE of the interleaved draws is therefore far too hopeful; of the members it is
-    right up to the weak dependence between them.
+    Neighbouring draws of a population belong to different members, and are nearly independent however slowly each
+    member moves. An effective sample size or MCSE of the interleaved draws is therefore far too optimistic; that of the
+    members is right up to the weak dependence between them.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def split_population(trace: xr.DataTree) -> xr.Dataset:
         raise InvalidInputError("split_population needs a trace of a population sampler, such as AdaptiveDirection")
     if math.gcd(thin, n_members) > 1:
         raise InvalidInputError(
-            f"split_population: thin = {thin} and {n_members} members have a common factor, so that some members were "
+            f"split_population: thin = {thin} and {n_members} members have a common factor, so some members were "
             "never kept; choose another thin"
         )
     n_draws = posterior.sizes["draw"] // n_members

@@ -6,8 +6,8 @@ in half. R-hat compares the variances between and within the halves; the effecti
 is that of the indicators of the 5 % and 95 % quantiles, whichever is smaller. Vehtari, Gelman, Simpson, Carpenter and
 Buerkner (2021).
 
-The values are those of ArviZ 1.x, bit by bit. A run needs them while it samples, and importing `arviz_stats` takes .6
-CPU seconds; its functions take 1.2 (tail ESS) to 2 (the others) times what these take.
+The values are those of ArviZ 1.x, bit by bit. Runs compute them while they sample. Importing `arviz_stats` takes .6 CPU
+seconds, and its functions take 1.2 (tail ESS) to 2 (the others) times as long as these.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ def _ratio(z: np.ndarray) -> np.ndarray:
 
 
 def _effective(z: np.ndarray) -> np.ndarray:
-    """Return the effective sample size of each parameter; the number of draws where all are equal."""
+    """Return the effective sample size of each parameter; the number of draws if all draws are equal."""
     size = z[0].size
     found = np.array([size / max(_time(rho), 1 / np.log10(size)) for rho in _autocorrelations(z)])
     return np.where(np.ptp(z, axis=(1, 2)) < np.finfo(np.float64).resolution, float(size), found)
@@ -86,7 +86,7 @@ def _autocovariances(z: np.ndarray) -> np.ndarray:
 
 
 def _fast_length(length: int) -> int:
-    """Return the next length whose prime factors are 2, 3 and 5, for which the Fourier transform is fast."""
+    """Return the next length with no prime factor above 5, for which the Fourier transform is fast."""
     rest = length
     for factor in (2, 3, 5):
         while rest % factor == 0:
@@ -95,7 +95,7 @@ def _fast_length(length: int) -> int:
 
 
 def _mean_of_halves(values: np.ndarray) -> np.ndarray:
-    """Return means over axis 1, summed in the order in which NumPy sums a vector: it keeps that for the last axis."""
+    """Return means over axis 1, in NumPy's summation order for vectors, which it uses only along the last axis."""
     return np.asarray(np.mean(np.ascontiguousarray(np.moveaxis(values, 1, 2)), axis=2))
 
 
@@ -111,6 +111,6 @@ def _time(rho: np.ndarray) -> float:
     grown = smallest < sums[:last]
     pairs[:last][grown] = 0.5 * smallest[grown, np.newaxis]
     tail = pairs[last, 0] if last and (pairs[last, 0] > 0.0 or sums[last] >= 0.0) else 0.0
-    if last == 0:  # nothing but lag 0, which counts once
+    if last == 0:  # only lag 0, which counts once
         return float(np.nan if np.isnan(rho[1]) else -1.0 + pairs[0, 0])
     return float(-1.0 + 2.0 * np.sum(rho[: 2 * last]) + tail)

@@ -1,4 +1,4 @@
-"""Reading a trace's records: sums per chain, totals of the tuning steps, the list of traces that a caller passed."""
+"""Read a trace's records: sums per chain, totals of the tuning steps, the list of traces that a caller passed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Traces = xr.DataTree | Sequence[xr.DataTree]
 
 
 def as_list(traces: Traces, *, what: str = "traces") -> list[xr.DataTree]:
-    """Return one trace or several as a list; raise if there is none, or something else among them."""
+    """Return one trace or several as a list; raise if the list is empty or holds anything else."""
     listed = list(traces) if isinstance(traces, Iterable) and not isinstance(traces, xr.DataTree) else [traces]
     if not listed or not all(isinstance(trace, xr.DataTree) for trace in listed):
         kinds = sorted({type(trace).__name__ for trace in listed}) or ["an empty list"]
@@ -50,9 +50,9 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
 
 
 def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
-    """Return whether the sampler of a trace leaves its target's law invariant, by its attributes and settings.
+    """Return whether the sampler of a trace leaves its target invariant, by its attributes and settings.
 
-    Where it did not say so, its test does; where there is no test, nobody.
+    If the trace does not record this, its test decides; None if it has no test either.
     """
     if "why_not_invariant" in attrs:
         return not attrs["why_not_invariant"]
@@ -61,13 +61,13 @@ def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> b
 
 
 def sums(trace: xr.DataTree, name: str) -> np.ndarray | None:
-    """Sum a record over draws, per chain; None where the sampler did not write it."""
+    """Sum a record over draws, per chain; None if the sampler did not write it."""
     stats = group(trace, "sample_stats")
     return np.asarray(stats[name].sum("draw")) if name in stats else None
 
 
 def tuning_totals(trace: xr.DataTree, name: str) -> np.ndarray | None:
-    """Total of a record over the tuning steps, per chain; None where nothing is known of it.
+    """Return the total of a record over the tuning steps, per chain; None if unknown.
 
     The attribute ``tuning_<name>`` holds it in the order of the chains that were run, a plain number for a single
     chain; a trace without the attribute may have kept its warm-up records.
@@ -78,7 +78,7 @@ def tuning_totals(trace: xr.DataTree, name: str) -> np.ndarray | None:
         totals = np.atleast_1d(np.asarray(stats.attrs[f"tuning_{name}"]))
         if len(totals) == chains:
             return totals
-        # Some chains were selected after the run: their labels still count from zero.
+        # Chains may have been selected after the run; their labels still count from zero.
         labels = np.asarray(stats["chain"]) if "chain" in stats.coords else np.arange(chains)
         if labels.dtype.kind in "iu" and labels.max(initial=0) < len(totals):
             return totals[labels]

@@ -42,7 +42,7 @@ def risk(
     clock: Any = None,
     warmup_seconds: Any = None,
 ) -> xr.Dataset:
-    r"""Estimate the risk of posterior averages that are known after so much time, or so much data.
+    r"""Estimate the risk of posterior averages after a given time, or a given amount of data read.
 
     .. math:: risk(t) = E (\bar f(t) - f^*)^2 = bias^2(t) + variance(t),
 
@@ -52,8 +52,8 @@ def risk(
     Parameters
     ----------
     traces
-        One trace or several of the same sampler and setting, of this library or any other that writes ArviZ's traces.
-        Records used: ``perf_counter_diff`` or ``datapoints_touched``, and ``weight`` where draws are weighted.
+        One trace or several of the same sampler and setting; any ArviZ trace. Records used: ``perf_counter_diff`` or
+        ``datapoints_touched``, and ``weight`` if draws are weighted.
     reference
         Gold standard with a group ``posterior``; its Monte Carlo error e enters estimates and intervals.
     estimands
@@ -65,19 +65,19 @@ def risk(
         Points t of that axis, ascending. Default: `n_grid` log-spaced points, from the first at which every replicate
         has a draw to the end of the shortest replicate.
     average_over
-        Names of estimands of which the average over coordinates is wanted, one label in place of one per coordinate.
-        The average is taken before intervals are: coordinates share chains and are no independent replicates.
+        Names of estimands to average over their coordinates: one label in place of one per coordinate. The average is
+        taken before the intervals, because coordinates share chains and are not independent replicates.
     confidence, n_bootstrap, random_seed
         Parametric bootstrap over replicates, joint over estimands and t; each draw moves the reference by a normal
         error of standard deviation e, correlated between coordinates as the reference's batch means are.
     include_tuning
-        Start each clock at the cost of the chain's tuning steps, where the trace tells it: users pay for them.
+        Start each clock at the cost of the chain's tuning steps, if the trace records it: users pay for them.
     clock
-        Seconds, where a trace of another library does not tell them: of each draw, shape (draw,) or (chain, draw); or
-        of the kept draws of a chain in all, one number or one for each chain, which are spread over the draws by the
-        gradients that the trace counts, or evenly. For several traces a list of these. None: as the traces say.
+        Seconds, if a trace of another library does not record them: of each draw, shape (draw,) or (chain, draw); or of
+        all kept draws of a chain, one number or one for each chain, which are spread over the draws by the gradients
+        that the trace counts, or evenly. For several traces a list of these. None: as recorded.
     warmup_seconds
-        What a chain spent before its first kept draw, one number or one for each chain; for several traces a list.
+        Seconds of a chain before its first kept draw, one number or one for each chain; for several traces a list.
 
     Returns
     -------
@@ -89,28 +89,28 @@ def risk(
     Raises
     ------
     InvalidInputError
-        If an argument, a trace's records or an estimand's result cannot be used.
+        If an argument, a trace's records or an estimand's result is invalid.
     GoldStandardError
         If the reference lacks an estimand's coordinates, or its error cannot be estimated.
 
     Warns
     -----
     ApproxMCMCWarning
-        With one replicate: bias and variance cannot be told apart and are NaN.
+        With one replicate: bias and variance cannot be separated and are NaN.
 
     Notes
     -----
-    ``bias_sq`` and ``risk`` are unbiased: the variance of the mean over replicates and e^2 are taken off, so they may
-    be negative; keep the sign in averages. ``risk = bias_sq + variance`` holds to rounding. Where e^2 is more than a
-    few per cent of the risk, the curve shows the reference as much as the sampler. Finite-time bias includes the
-    burn-in.
+    ``bias_sq`` and ``risk`` are unbiased: the variance of the mean over replicates and e^2 are subtracted, so both may
+    be negative; keep the sign in averages. ``risk = bias_sq + variance`` holds to rounding. If e^2 is more than a few
+    per cent of the risk, the curve shows the error of the reference as much as the sampler's. Finite-time bias includes
+    the burn-in.
 
-    A law that was fitted (Laplace, ADVI, Pathfinder; see `approxmcmc.foreign`) has one point, where its fit ends: all
-    its risk is bias, but for what differs between fits. A single fit has variance 0, and its interval is that of the
-    reference's error: the mean of its draws counts as its mean, so they should be paired, or many.
+    A fitted distribution (Laplace, ADVI, Pathfinder; see `approxmcmc.foreign`) has one point, at the end of its fit:
+    all its risk is bias, except for differences between fits. A single fit has variance 0, and its interval is that of
+    the reference's error. The mean of its draws counts as its mean, so use antithetic pairs of draws, or many draws.
 
-    Intervals treat running means as normal. Where they are, nominal 95 % cover 93 to 100 % from 5 replicates on, alone
-    and averaged over coordinates (simulated). With 2 to 4 they are too wide to be of use.
+    Intervals treat running means as normal. If they are, nominal 95 % intervals cover 93 to 100 % from 5 replicates on,
+    for single coordinates and for averages (simulated). With 2 to 4 replicates they are too wide to be useful.
 
     References
     ----------
@@ -131,7 +131,7 @@ def risk(
     points = common_grid(clocks, n_grid) if grid is None else _checked_grid(grid, over)
     if len(clocks) == 1 and not is_approximation(traces[0]):
         warnings.warn(
-            "Risk over one chain: squared bias and variance cannot be told apart and are NaN, intervals too. "
+            "Risk over one chain: squared bias and variance cannot be separated and are NaN, intervals too. "
             "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
             ApproxMCMCWarning,
             stacklevel=3,  # past the decorator
@@ -164,18 +164,18 @@ def errors_of(
 ) -> tuple[np.ndarray, Reference, tuple[str, ...]]:
     """Return running means minus reference, (replicate, grid point, coordinate), the reference, and the labels.
 
-    A single law that was fitted comes twice.
+    A single fitted distribution comes twice.
     """
     running = running_means(traces, name, function, clocks, points)
     gold = evaluate_reference(name, function, reference, running.layout)
     errors = running.means - gold.mean
     if len(errors) == 1 and is_approximation(traces[0]):
-        errors = np.repeat(errors, 2, axis=0)  # a second fit would be the same: the variance between them is 0
+        errors = np.repeat(errors, 2, axis=0)  # the variance between two equal fits is 0
     return errors, gold, running.layout.labels
 
 
 def coordinate(errors: np.ndarray, gold: Reference, k: int) -> tuple[np.ndarray, Reference]:
-    """Return the errors and the reference of coordinate k alone."""
+    """Return the errors and the reference of coordinate k only."""
     only = slice(k, k + 1)
     return errors[..., only], Reference(gold.mean[only], gold.mcse[only], gold.sd[only], gold.directions[:, only])
 
@@ -212,7 +212,7 @@ def _averaged_names(average_over: Sequence[str] | None, functions: Mapping[str, 
     names = {average_over} if isinstance(average_over, str) else set(average_over or ())
     if unknown := names - set(functions):
         raise InvalidInputError(
-            f"`average_over` needs names of estimands, which are {sorted(functions)}; found {sorted(unknown)} besides."
+            f"`average_over` needs names of estimands, which are {sorted(functions)}; unknown: {sorted(unknown)}."
         )
     return names
 

@@ -1,6 +1,6 @@
-"""Running means on a common grid of time, or of data touched: what each replicate knew by then.
+"""Running means on a common grid of time, or of data touched, for each replicate.
 
-Every chain of every trace is one replicate with a clock of its own: the cumulative sum of its per-draw costs, after
+Every chain of every trace is one replicate with its own clock: the cumulative sum of its per-draw costs, starting at
 the cost of its tuning. At grid point t its running mean is taken over the draws completed by t.
 """
 
@@ -15,14 +15,15 @@ from approxmcmc.diagnostics.estimands import Estimand, Layout, evaluate
 from approxmcmc.diagnostics.records import group, stat_attribute, tuning_totals
 from approxmcmc.errors import InvalidInputError
 
-# What the clock adds up, and the unit of the axis, by the name of the axis.
+# The record that the clock adds up, and the unit of the axis, by the name of the axis.
 AXES = {"time": ("perf_counter_diff", "s"), "datapoints_touched": ("datapoints_touched", "1")}
 
 
 class Completions(NamedTuple):
     """When each draw of a replicate was complete, ascending, and until when its running mean is known.
 
-    That of a chain ends with its last draw. A law that was fitted is known from the end of the fit on, for ever.
+    The running mean of a chain ends with its last draw. A fitted distribution is known from the end of the fit on,
+    without end.
     """
 
     ends: np.ndarray
@@ -30,7 +31,7 @@ class Completions(NamedTuple):
 
     @classmethod
     def of_chain(cls, ends: np.ndarray) -> "Completions":
-        """Return the clock of a chain, given when its draws were complete."""
+        """Return the clock of a chain from the completion times of its draws."""
         return cls(ends, float(ends[-1]) if len(ends) else -np.inf)
 
 
@@ -38,7 +39,7 @@ NEVER = Completions(np.empty(0), -np.inf)  # of a chain whose cost is unknown: n
 
 
 class RunningMeans(NamedTuple):
-    """Running means of one estimand, shape (replicate, grid point, coordinate), and what the coordinates are.
+    """Running means of one estimand, shape (replicate, grid point, coordinate), and the layout of the coordinates.
 
     A mean is NaN before the replicate's first draw and after its last.
     """
@@ -50,7 +51,7 @@ class RunningMeans(NamedTuple):
 def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[Completions]:
     """Return, for each replicate, the time (or data) spent by the end of each draw.
 
-    The fit of an approximation is all that it costs, whether or not tuning is included.
+    The cost of an approximation is that of its fit, whether or not tuning is included.
     """
     if over not in AXES:
         raise InvalidInputError(f"`over` needs one of {sorted(AXES)}; found {over!r}.")
@@ -72,37 +73,37 @@ def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: 
 
 
 def knows(traces: Sequence[xr.DataTree], over: str) -> bool:
-    """Whether all traces tell what an axis adds up; an axis that there is not counts as known, for its own error."""
+    """Return whether all traces record what an axis adds up; True for an unknown axis, which raises its own error."""
     return over not in AXES or all(AXES[over][0] in group(trace, "sample_stats") for trace in traces)
 
 
 def is_approximation(trace: xr.DataTree) -> bool:
-    """Whether the draws stand for a law that was fitted, all there when the fit is; see `foreign.chain_trace`."""
+    """Return whether the draws come from a fitted distribution, all available at once; see `foreign.chain_trace`."""
     return bool(stat_attribute(trace, "approximation", 0.0))
 
 
 def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
-    """Log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate.
+    """Return log-spaced points from the first at which every replicate has a draw to the end of the shortest replicate.
 
-    Laws that were fitted have one point, where the last of them is complete.
+    Fitted distributions have one point, where the last of them is complete.
     """
     if n_grid < 1:
         raise InvalidInputError(f"`n_grid` needs at least 1 point, found {n_grid}.")
     if min(len(clock.ends) for clock in clocks) == 0:
         raise InvalidInputError(
-            "Risk needs a draw in every chain; a trace has none, as after a stop in the tuning phase. Leave it out."
+            "Risk needs a draw in every chain; a trace has no draws, as after a stop during tuning. Leave it out."
         )
     first, last = max(float(clock.ends[0]) for clock in clocks), min(clock.until for clock in clocks)
     last = first if np.isinf(last) else last
     if not 0 < first <= last:
         raise InvalidInputError(
-            f"The replicates need a common stretch of the axis, with a positive start: the slowest has its first draw "
+            f"The replicates need a common interval of the axis, with a positive start: the slowest has its first draw "
             f"at {first:g}, the shortest ends at {last:g}. Pass `grid`, or leave out the replicate that differs."
         )
     if first == last or n_grid == 1:
         return np.array([last])
     grid = np.geomspace(first, last, n_grid)
-    grid[0], grid[-1] = first, last  # exactly, whatever the rounding of the powers in between
+    grid[0], grid[-1] = first, last  # exactly, despite the rounding of the powers in between
     return grid
 
 
@@ -134,7 +135,7 @@ def _weights(trace: xr.DataTree) -> np.ndarray | None:
 
 
 def _running_mean(values: np.ndarray, clock: Completions, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return means (grid, coordinate) of values (draws, coordinate): one pass, a sum per stretch of the grid."""
+    """Return means (grid, coordinate) of values (draws, coordinate) in one pass: one sum per grid interval."""
     completed = np.searchsorted(clock.ends, grid, side="right")
     totals = np.empty((len(grid), values.shape[1]))
     weight_totals = np.empty(len(grid))

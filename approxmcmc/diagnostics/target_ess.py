@@ -1,4 +1,4 @@
-"""Do draws hold the effective ones that a run was asked for? Measured while it runs, and told when it is done."""
+"""Did a run reach its target ESS? Measured during the run, reported at its end."""
 
 import math
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from approxmcmc.diagnostics.convergence import BULK, MOST_DRAWS, R_HAT, TAIL, Sa
 
 
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
-    """Return what measures flat draws, ``measure(draws, enough)``, draws of shape (chains, draws, dim).
+    """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
 
-    It is the smallest bulk or tail ESS of the parameters that move, judged on 2500 draws per chain, or on
-    `judged_at_least` where that is more. A bulk ESS below `enough` is an answer, since tails take twice as long. 0
-    where no parameter moves, or with fewer than the 4 draws that it takes.
+    It returns the smallest bulk or tail ESS of the parameters that move, computed from 2500 draws per chain, or from
+    `judged_at_least` if that is more. A bulk ESS below `enough` is returned at once, because tail ESS takes twice as
+    long. 0 if no parameter moves, or with fewer than 4 draws.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
         sample = _judged(variables, draws, most_draws)
         if not sample.labels:
             return 0.0
-        with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand at different values
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values
             least = float(np.min(BULK.of(sample.draws)))
             if least >= enough:
                 least = min(least, float(np.min(TAIL.of(sample.draws))))
@@ -41,7 +41,7 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 
 
 def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
-    """Return what says whether flat draws, shape (chains, draws, dim), have an R-hat that `convergence` passes.
+    """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
 
 
 def _judged(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
-    """Return flat draws, shape (chains, draws, dim), as they are judged by variable."""
+    """Return flat draws, shape (chains, draws, dim), in the form in which `convergence` checks them."""
     values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
     dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
     arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}
@@ -71,7 +71,7 @@ def _judged(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
 
 
 def effective(posterior: xr.Dataset) -> list[Finding]:
-    """Say whether the run reached the effective draws that it was asked for, and what ended it before; if it was."""
+    """Report whether the run reached its target ESS, if it had one, and what ended it earlier."""
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []
@@ -80,7 +80,7 @@ def effective(posterior: xr.Dataset) -> list[Finding]:
     if ess >= wanted:
         return [Finding("target ESS", "ok", told, "", ess, wanted)]
     cause, more = {
-        "": ("the cap draws= came first", "raise draws"),
+        "": ("the limit draws= came first", "raise draws"),
         "time_limit": ("the time limit came first", "give it more time"),
         "interrupt": ("the run was interrupted", ""),
     }.get(attrs["stopped"], ("the run failed", ""))

@@ -1,4 +1,4 @@
-"""Did trajectories of NUTS go where the posterior is? Divergences, and trajectories that were cut short."""
+"""Did NUTS trajectories reach the whole posterior? Divergences, and trajectories that were cut short."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ OFTEN = 0.05  # of the draws: trees cut short cost time, not exactness
 
 
 def trajectories(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
-    """Return what the records of trajectories tell; nothing for a sampler that makes none.
+    """Return the findings on trajectories; empty for a sampler without trajectories.
 
-    A divergence is a trajectory whose energy error exceeds 1000: the step size is too large for the curvature there,
-    and the draws may miss the region (Betancourt 2017). One is reported.
+    A divergence is a trajectory with an energy error above 1000: the step size is too large for the curvature there,
+    and the draws may miss the region (Betancourt 2017). One divergence is enough to warn.
     """
     found = []
     if "diverging" in stats:

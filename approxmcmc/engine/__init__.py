@@ -1,1 +1,1 @@
-"""What all stand on: files, then the compiler, then the terms of a likelihood; beside them checks and messages."""
+"""The base of all rooms: files, the compiler, and the terms of a likelihood; also checks and messages."""

@@ -1,4 +1,4 @@
-"""Arguments that are arrays, or a normal approximation that holds them, such as what `laplace` returns."""
+"""Arguments that are arrays, or normal approximations with such arrays, such as the result of `laplace`."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def mode_of(given: Any) -> np.ndarray:
-    """Return the point that was given, or the mode of the approximation; a float64 copy."""
+    """Return the given point, or the mode of the approximation; a float64 copy."""
     return _copy(given, "mode")
 
 
 def cov_of(given: Any) -> np.ndarray:
-    """Return the matrix or vector that was given, or the covariance of the approximation; a float64 copy."""
+    """Return the given matrix or vector, or the covariance of the approximation; a float64 copy."""
     return _copy(given, "cov")
 
 

@@ -1,4 +1,4 @@
-"""Looking at settings, and showing numbers in messages."""
+"""Checks of settings, and numbers in messages."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 def is_integer(value: Any, *, whole_floats: bool = False) -> bool:
-    """Return whether a value is an int or NumPy's, and no bool; with `whole_floats` 5.0 is one, too."""
+    """Return whether a value is an int (Python's or NumPy's), but not a bool; with `whole_floats` also for 5.0."""
     if isinstance(value, (float, np.floating)):
         return whole_floats and value % 1 == 0
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -23,7 +23,7 @@ def checked_integer(
     Raises
     ------
     InvalidInputError
-        For anything else; the message names the setting, `needed` says what it must be.
+        For anything else; the message names the setting and says what it must be (`needed`).
     """
     if not (is_integer(value, whole_floats=whole_floats) and value >= least):
         owner = f"{who}: " if who else ""
@@ -32,7 +32,7 @@ def checked_integer(
 
 
 def show(theta: np.ndarray) -> str:
-    """Return a parameter vector as messages show it."""
+    """Return a parameter vector as text for messages."""
     return np.array2string(theta, precision=6, threshold=20)
 
 

@@ -1,11 +1,11 @@
-"""Libraries that only some tasks need. Where one is missing, the error names the extra that brings it."""
+"""Libraries needed only by some tasks. If one is missing, the error names the extra that installs it."""
 
 import contextlib
 from collections.abc import Iterator
 
 from approxmcmc.errors import MissingExtraError
 
-# What a plain installation leaves out, by extra: the names under which it is imported and installed.
+# The libraries that a plain installation leaves out, by extra: import name and package name.
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
     "foreign": {"jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
@@ -21,14 +21,14 @@ EXTRAS = {
 
 @contextlib.contextmanager
 def extra(name: str, purpose: str) -> Iterator[None]:
-    """Import libraries of an extra inside.
+    """Import libraries of an extra inside this context.
 
     Parameters
     ----------
     name
         One of `EXTRAS`.
     purpose
-        What they are needed for, as the message begins.
+        The task that needs them, used as the beginning of the message.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def extra(name: str, purpose: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = EXTRAS[name].get((error.name or "").partition(".")[0])
-        if missing is None:  # a fault of the library, not of the installation
+        if missing is None:  # an error inside the library, not a missing installation
             raise
         message = f'{purpose} needs {missing}, which is not installed: pip install "approxmcmc[{name}]"'
         raise MissingExtraError(message, name=error.name) from error

@@ -1,9 +1,8 @@
-"""Messages of the package, on the logger ``approxmcmc``: INFO for what a user should know, DEBUG for what takes time.
+"""Messages of the package, on the logger ``approxmcmc``: INFO for what a user should know, DEBUG for slow tasks.
 
-Where nobody has set up logging, INFO and above is written to standard error: the first message sees to it, nothing
-happens at import. Silence it, or ask for more, with ``logging.getLogger("approxmcmc").setLevel(logging.WARNING)`` or
-``logging.DEBUG``. What is wrong with a run or with a file is a warning of a category (`approxmcmc.errors`), and no
-message.
+If logging is not configured, INFO and above goes to standard error: the first message sets this up, not the import.
+Change the level with ``logging.getLogger("approxmcmc").setLevel(logging.WARNING)`` or ``logging.DEBUG``. Problems of a
+run or a file are warnings with a category (`approxmcmc.errors`), not messages.
 """
 
 import logging
@@ -15,7 +14,7 @@ LOGGER = logging.getLogger("approxmcmc")
 
 
 class _ToStandardError(logging.StreamHandler[TextIO]):
-    """Write to what is standard error at that time: notebooks and tests put another one in its place."""
+    """Write to the current standard error, which notebooks and tests replace."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -28,7 +27,7 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
 
 
 def first_clause(text: str) -> str:
-    """Return a message up to its first semicolon, colon or full stop: what is the matter, without what to do.
+    """Return a message up to its first semicolon, colon or full stop: the problem, without the advice.
 
     >>> first_clause("the model has no observed variable; give one variable observed=")
     'the model has no observed variable'
@@ -37,12 +36,12 @@ def first_clause(text: str) -> str:
 
 
 def tell(message: str, *values: object) -> None:
-    """Log at INFO what a user should know; `values` fill the message's ``%s``."""
+    """Log at INFO a message for the user; `values` fill the message's ``%s``."""
     _log(logging.INFO, message, *values)
 
 
 def detail(message: str, *values: object) -> None:
-    """Log at DEBUG what takes time."""
+    """Log a slow task at DEBUG."""
     _log(logging.DEBUG, message, *values)
 
 

@@ -1,4 +1,4 @@
-"""Scalar functions for likelihoods, free of overflow and of branches, so that loops over data vectorise.
+"""Scalar functions for likelihoods, without overflow and without branches, so that loops over data vectorise.
 
 ``log1p(exp(-|x|))`` costs 9.5 ns through the C library; the polynomial form below costs 1.35 ns in a vectorised loop
 and is right to 1e-14 relative. User functions may call :func:`softplus`, :func:`log_sigmoid` and :func:`log1mexp`.
@@ -24,8 +24,8 @@ LOG_2_LOW = 1.90821492927058770002e-10
 ROUND_TO_INTEGER = 6755399441055744.0
 SQRT_2_MINUS_1 = math.sqrt(2.0) - 1.0
 
-# Fused multiply-add and nothing else: it makes the polynomials 1.5 times as fast, and their rounding smaller. To
-# reassociate would break the reductions of the argument.
+# Only fused multiply-add is allowed: it makes the polynomials 1.5 times as fast, and their rounding smaller.
+# Reassociation would break the reductions of the argument.
 contracted = functools.partial(compiled, fastmath={"contract"})
 
 
@@ -44,7 +44,7 @@ def _double(typing_context: Any, x: Any) -> Any:
 @contracted
 def _exp_of_negative(x: float) -> float:
     """Return exp(x) for x <= 0: Taylor polynomial on [-log(2)/2, log(2)/2], times a power of two."""
-    x = -700.0 if x < -700.0 else x  # exp(-700) = 1e-304 stands in for everything below
+    x = -700.0 if x < -700.0 else x  # exp(-700) = 1e-304 replaces all smaller values
     shifted = x * LOG2_E + ROUND_TO_INTEGER
     exponent = _bits(shifted) << 52
     k = shifted - ROUND_TO_INTEGER
@@ -84,7 +84,7 @@ def _log1p_of_fraction(e: float) -> float:
 
 
 def _choose(fast: Any, plain: Any) -> Any:
-    """Return the bit-twiddling form for compiled code, the C library's form where the JIT is off."""
+    """Return the bit-level form for compiled code, the C library's form without the JIT."""
     return plain if config.DISABLE_JIT else fast
 
 
@@ -94,7 +94,7 @@ log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
 
 @compiled
 def softplus(x: float) -> float:
-    """Return log(1 + exp(x)). NaN stays NaN; softplus(inf) = inf; below x = -700 the answer is 1e-304, not less."""
+    """Return log(1 + exp(x)). NaN stays NaN; softplus(inf) = inf; below x = -700 the result is 1e-304, not smaller."""
     return (0.0 if x < 0.0 else x) + log1p_of_fraction(exp_of_negative(-abs(x)))
 
 

@@ -1,8 +1,8 @@
 """Random streams: one family per chain, one generator per purpose.
 
-Chain k depends on the seed and on k alone: not on the number of chains, threads or chunks. Proposals, acceptance
-uniforms, data order, audits and starting points have a generator each, so that an audit never shifts the chain, and
-two tests that read different data still see the same proposals and the same uniforms.
+Chain k depends only on the seed and on k: not on the number of chains, threads or chunks. Proposals, acceptance
+uniforms, data order, audits and starting points have separate generators, so an audit never shifts the chain, and two
+tests that read different data still see the same proposals and the same uniforms.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     Parameters
     ----------
     random_seed
-        An int (chain k uses spawn key k), a sequence of different ints (chain k uses entry k alone), a Generator (one
+        An int (chain k uses spawn key k), a sequence of different ints (chain k uses only entry k), a Generator (one
         integer is drawn from it), a SeedSequence (its first 128 bits), or None (fresh entropy, returned so that it can
         be stored).
     chains
@@ -30,8 +30,8 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     Raises
     ------
     InvalidInputError
-        When it is none of these, negative, or a sequence of another length or with an entry twice: such chains would be
-        the same.
+        When it is none of these, negative, or a sequence of the wrong length or with a repeated entry, which would make
+        two chains equal.
     """
     if random_seed is None:
         random_seed = np.random.SeedSequence().entropy
@@ -60,9 +60,14 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     )
 
 
+def chain_seeds(random_seed: Any, chains: int) -> list[int]:
+    """Return one integer for each chain, for samplers of other libraries; see :func:`seed_sequences`."""
+    return [int(sequence.generate_state(1)[0]) for sequence in seed_sequences(random_seed, chains)[0]]
+
+
 def streams(sequence: np.random.SeedSequence) -> Streams:
     """Return the generators of one chain."""
-    # spawn_key by hand: SeedSequence.spawn would count calls, and a second use of one sequence would differ.
+    # spawn_key is set explicitly: SeedSequence.spawn counts calls, and a second use of one sequence would differ.
     children = [
         np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))
         for purpose in range(len(Streams._fields))

@@ -1,4 +1,4 @@
-"""Normal laws that are fitted to a posterior, as chains of independent draws that are all there when the fit is."""
+"""Normal distributions fitted to a posterior, as chains of independent draws, all available after the fit."""
 
 import dataclasses
 import time
@@ -27,7 +27,7 @@ def fitted_trace(
     gradients: float | None = None,
     stopped: str = "",
 ) -> xr.DataTree:
-    """Return draws of N(mean, L L'), in the model's unconstrained vector, or without a twin in the target's theta."""
+    """Return draws of N(mean, L L') as the model's unconstrained vectors, or without a PyMC model as thetas."""
     vectors = mean + matched_normals(n_draws, len(mean), seed) @ cholesky.T
     return chain_trace(
         sampler,
@@ -44,10 +44,10 @@ def fitted_trace(
 
 
 def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
-    """Return standard normal draws in pairs z, -z whose covariance is the identity to rounding, where n_draws > 2 dim.
+    """Return standard normal draws in pairs z, -z with covariance the identity to rounding, if n_draws > 2 dim.
 
-    The law that was fitted is to be judged, and not the noise of drawing from it: averages of odd and of quadratic
-    functions have none.
+    They measure the fitted distribution without the noise of drawing from it: averages of odd and of quadratic
+    functions have no noise.
     """
     half = np.random.default_rng(seed).standard_normal((-(-n_draws // 2), dim))
     if len(half) > dim:
@@ -57,15 +57,15 @@ def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaplaceApproximation(LibrarySampler):
-    """The normal law at the posterior's mode with the curvature there, as a sampler of a study.
+    """The normal distribution at the posterior's mode with the curvature there, as a sampler of a study.
 
-    Guarantee: biased; the error of means and variances is of order 1 / n_obs where the posterior is smooth and has one
-    mode. Deterministic but for its draws.
+    Guarantee: biased; the error of means and variances is of order 1 / n_obs if the posterior is smooth and has one
+    mode. Deterministic except for its draws.
 
     Parameters
     ----------
     n_draws
-        Draws of the fitted law that stand for it.
+        Draws of the fitted distribution.
 
     Raises
     ------
@@ -85,11 +85,11 @@ class LaplaceApproximation(LibrarySampler):
     n_draws: int = 4000
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Find the mode and draw; the time limit is not heeded."""
+        """Find the mode and draw; the time limit is ignored."""
         from approxmcmc.targets import laplace
 
         began = time.perf_counter()
-        laplace(target)  # compiles
+        laplace(target)  # compile before the clock starts
         first, began = time.perf_counter() - began, time.perf_counter()
         fit = laplace(target)
         spent = time.perf_counter() - began

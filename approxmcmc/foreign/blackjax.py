@@ -12,7 +12,7 @@ from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
 class BlackjaxNUTS(JaxSampler):
     """The no-U-turn sampler of blackjax on all data, after its window adaptation.
 
-    Guarantee: asymptotically exact. The gradients of the warm-up are those of its draws.
+    Guarantee: asymptotically exact. The warm-up counts only the gradients of its draws.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ class BlackjaxNUTS(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxMCLMC(JaxSampler):
-    """Microcanonical Langevin Monte Carlo of blackjax on all data: energy is kept, and nothing is rejected.
+    """Microcanonical Langevin Monte Carlo of blackjax on all data: it conserves energy, and rejects nothing.
 
     Guarantee: biased by its step size, which its warm-up sets by the variance of the energy error.
 
     Parameters
     ----------
     tune
-        Steps from which the warm-up sets step size, momentum decoherence length and mass matrix.
+        Steps of the warm-up that sets step size, momentum decoherence length and mass matrix.
     thin
         Steps for each kept draw.
 
@@ -126,17 +126,17 @@ class BlackjaxSGLD(JaxSampler):
 
     .. math:: \theta' = \theta + h \, \hat\nabla \log \pi(\theta) + \sqrt{2 h} \, \xi,
 
-    the gradient estimated on rows that are drawn with replacement. Guarantee: biased, by the step size and by the noise
-    of the gradient; both inflate variances.
+    with a gradient estimated on rows drawn with replacement. Guarantee: biased, by the step size and by the noise of
+    the gradient; both inflate variances.
 
     Parameters
     ----------
     step_size
-        h, in squared units of theta. A tenth of twice the smallest posterior variance is a careful choice.
+        h, in squared units of theta. A tenth of twice the smallest posterior variance is a safe choice.
     batch_size
-        Rows of a step.
+        Rows per step.
     tune
-        Steps that are dropped.
+        Steps dropped before the first kept draw.
     thin
         Steps for each kept draw.
 
@@ -163,7 +163,7 @@ class BlackjaxSGLD(JaxSampler):
     thin: int = 10
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a step on a fresh minibatch."""
+        """Return a step on a new minibatch."""
         import blackjax
 
         dynamics = blackjax.sgld(_gradient_estimator(self, density))
@@ -175,20 +175,20 @@ class BlackjaxSGHMC(JaxSampler):
     """Stochastic gradient Hamiltonian Monte Carlo of blackjax: ten steps with friction on one minibatch.
 
     Guarantee: biased, by the step size (its Euler steps inflate variances in the first order) and by the noise of the
-    gradient. The momentum is drawn afresh for each draw.
+    gradient. The momentum is drawn anew for each draw.
 
     Parameters
     ----------
     step_size
-        Of the momentum's steps, in squared units of theta.
+        Step size of the momentum updates, in squared units of theta.
     batch_size
-        Rows of a draw; all its steps read the same.
+        Rows per draw; all its steps read the same rows.
     num_integration_steps
-        Steps of a draw.
+        Steps per draw.
     tune
-        Draws that are dropped.
+        Draws dropped before the first kept draw.
     thin
-        Draws made for each that is kept.
+        Draws made per kept draw.
 
     Raises
     ------
@@ -214,7 +214,7 @@ class BlackjaxSGHMC(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a trajectory on a fresh minibatch."""
+        """Return a trajectory on a new minibatch."""
         import blackjax
 
         steps = self.num_integration_steps
@@ -223,7 +223,7 @@ class BlackjaxSGHMC(JaxSampler):
 
 
 def _gradient_estimator(sampler: Any, density: Density) -> Any:
-    """Return the gradient of the log density as minibatches estimate it."""
+    """Return the minibatch estimate of the gradient of the log density."""
     import jax
 
     density.refuse_whole(type(sampler).__name__)

@@ -1,4 +1,4 @@
-"""Pathfinder of blackjax, on the target's log density in JAX: one normal law and its draws."""
+"""Pathfinder of blackjax, on the target's log density in JAX: one normal distribution and its draws."""
 
 import dataclasses
 import time
@@ -16,16 +16,16 @@ from approxmcmc.foreign.twin import twin_of
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxPathfinder(LibrarySampler):
-    """Pathfinder of blackjax: the best of the normal laws along the way of a quasi-Newton search.
+    """Pathfinder of blackjax: the best normal distribution along the path of a quasi-Newton search.
 
-    Guarantee: biased, as far as the posterior is no normal law.
+    Guarantee: biased, unless the posterior is normal.
 
     Parameters
     ----------
     max_iterations
-        Of the search.
+        Largest number of iterations of the search.
     n_draws
-        Draws of the fitted law that stand for it.
+        Draws of the fitted distribution.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class BlackjaxPathfinder(LibrarySampler):
     n_draws: int = 4000
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from what was fitted; the time limit is not heeded."""
+        """Fit, and draw from the fitted distribution; the time limit is ignored."""
         with extra("foreign", type(self).__name__):
             import blackjax
             import jax

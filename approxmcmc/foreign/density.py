@@ -1,7 +1,7 @@
 """A target's log density as JAX functions, translated from its PyMC model by PyTensor.
 
-The likelihood, row by row as `approxmcmc.interop` reads it, becomes a function of chosen rows, which minibatch samplers
-need. A model whose rows cannot be told apart is translated as a whole, for samplers that read all data.
+The likelihood, read row by row by `approxmcmc.interop`, becomes a function of chosen rows, which minibatch samplers
+need. A model that cannot be separated into rows is translated as a whole, for samplers that read all data.
 """
 
 import os
@@ -12,7 +12,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.foreign.twin import once, twin_of
 
-# One thread, as every other sampler of a study has; XLA reads this when it first compiles.
+# One thread, like every other sampler of a study; XLA reads this when it first compiles.
 FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
@@ -20,7 +20,7 @@ class Density(NamedTuple):
     """JAX functions of the model's unconstrained vector.
 
     ``log_prior(theta)``; ``log_terms(theta, rows)`` with one number for each row; ``log_density(theta)`` on all data.
-    `data` are the arrays of all rows, of which minibatches are taken. `why_whole` says why there are no terms.
+    `data` holds the arrays of all rows, for minibatches. `why_whole` says why there are no terms.
     """
 
     log_density: Callable[..., Any]
@@ -31,16 +31,16 @@ class Density(NamedTuple):
     why_whole: str
 
     def batch(self, key: Any, size: int) -> tuple[Any, ...]:
-        """Return rows that are drawn with replacement."""
+        """Return rows drawn with replacement."""
         import jax
 
         rows = jax.random.randint(key, (size,), 0, self.n_obs)
         return tuple(array[rows] for array in self.data)
 
     def refuse_whole(self, who: str) -> None:
-        """Refuse a model that was translated as a whole."""
+        """Raise if the model was translated as a whole."""
         if self.log_terms is None:
-            raise IncompatibleError(f"{who} reads rows of the data, and the model has none: {self.why_whole}")
+            raise IncompatibleError(f"{who} needs single rows, and the model has none: {self.why_whole}")
 
 
 @once
@@ -54,7 +54,7 @@ def density_of(target: Target) -> Density:
     from approxmcmc.interop.model import ModelOfPyMC
     from approxmcmc.interop.prior import log_prior_of
 
-    jax.config.update("jax_enable_x64", True)  # PyTensor's translation needs it, and every other sampler has it
+    jax.config.update("jax_enable_x64", True)  # PyTensor's translation needs it, and every other sampler uses it
     twin = twin_of(target)
     try:
         source = ModelOfPyMC(twin.model, None, scale_effects=False)

@@ -1,4 +1,4 @@
-"""Chains of JAX kernels: compiled apart, advanced in chunks of about a tenth of a second, each chunk on the clock."""
+"""Chains of JAX kernels: compiled before the clock starts, run and timed in chunks of about a tenth of a second."""
 
 import abc
 import functools
@@ -23,10 +23,10 @@ CLOCK = "chunks of draws timed, spread within by their gradients"
 
 
 class JaxKernel(NamedTuple):
-    """What a library's sampler does, as functions that JAX compiles.
+    """A library's sampler as functions that JAX compiles.
 
     ``warm(key, theta) -> (state, gradients)`` warms a chain up, ``step(key, state) -> (state, gradients)`` makes a
-    step, ``position(state)`` is its theta. Gradients are counted, each on `rows` data.
+    step, ``position(state)`` returns its theta. Gradients are counted, each on `rows` data.
     """
 
     warm: Callable[..., Any]
@@ -36,7 +36,7 @@ class JaxKernel(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Draws, shape (n, dim) in the model's unconstrained vector, the gradients of each, and the seconds of all."""
+    """Draws, shape (n, dim) in the model's unconstrained vector, the gradients of each, and the total seconds."""
 
     draws: np.ndarray
     gradients: np.ndarray
@@ -44,7 +44,7 @@ class Chunk(NamedTuple):
 
 
 class JaxProgram:
-    """A kernel with its warm-up, both compiled ahead of the clock for one target and its sampler's settings."""
+    """A kernel and its warm-up, both compiled ahead of time for one target and its sampler's settings."""
 
     def __init__(self, kernel: JaxKernel, dim: int, thin: int) -> None:
         import jax
@@ -79,7 +79,7 @@ class JaxProgram:
 
 
 class JaxChain:
-    """A chain in flight."""
+    """A running chain."""
 
     def __init__(self, warm: Any, advance: Any, seed: int, theta: np.ndarray) -> None:
         import jax
@@ -94,7 +94,8 @@ class JaxChain:
         """Make n draws, at most `CAPACITY`."""
         import jax
 
-        # Randomness is that of the number of the step: chunks, which depend on the clock, do not change draws.
+        # The random key depends on the step's number, so the size of chunks, which depends on the clock, changes no
+        # draw.
         done, wanted, began = jax.numpy.asarray(self._done), jax.numpy.asarray(n), time.perf_counter()
         self._state, draws, counts = jax.block_until_ready(self._advance(self._state, self._key, done, wanted))
         seconds, self._done = time.perf_counter() - began, self._done + n
@@ -102,9 +103,9 @@ class JaxChain:
 
 
 class JaxSampler(LibrarySampler):
-    """A sampler that is a kernel of JAX functions; a member writes `kernel` alone.
+    """A sampler made of JAX functions; a subclass implements only `kernel`.
 
-    Settings that every member has: `tune`, the steps of its warm-up, and `thin`, steps for each kept draw.
+    Every subclass has the settings `tune`, the steps of its warm-up, and `thin`, the steps per kept draw.
     """
 
     tune: int
@@ -112,10 +113,10 @@ class JaxSampler(LibrarySampler):
 
     @abc.abstractmethod
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return what the library's sampler does on a log density; called once for a target."""
+        """Return the library's sampler for a log density; called once per target."""
 
     def program(self, target: Target) -> JaxProgram:
-        """Return the compiled sampler; kept, so that the next chain of a study need not compile again."""
+        """Return the compiled sampler; cached, so that the next chain of a study does not compile again."""
         with extra("foreign", type(self).__name__):
             return _program(self, target)
 

@@ -17,7 +17,7 @@ from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
 from approxmcmc.foreign.settings import LibrarySampler
 from approxmcmc.foreign.twin import twin_of
 
-CHUNK = 100  # iterations of ADVI between two looks at the clock
+CHUNK = 100  # iterations of ADVI between two readings of the clock
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class NumPyroNUTS(JaxSampler):
     target_accept: float = 0.8
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return NUTS, which adapts in its first `tune` steps and never after."""
+        """Return NUTS, which adapts in its first `tune` steps only."""
         from numpyro.infer import NUTS
 
         nuts = NUTS(potential_fn=lambda theta: -density.log_density(theta), target_accept_prob=self.target_accept)
@@ -77,14 +77,14 @@ class NumPyroHMCECS(JaxSampler):
     """Energy-conserving subsampling of numpyro: NUTS on a minibatch likelihood, with a Taylor proxy at the mode.
 
     Guarantee: biased; the estimate of the likelihood is perturbed, by an error that falls with the square of the batch
-    size. The search for the mode and the proxy, one pass with second derivatives, are set-up and not on the clock.
+    size. The search for the mode and the proxy, one pass with second derivatives, count as set-up, outside the clock.
 
     Parameters
     ----------
     batch_size
         Rows of the minibatch.
     num_blocks
-        Blocks of the minibatch, one of which is drawn afresh before each step.
+        Blocks of the minibatch; one of them is drawn anew before each step.
     tune
         Warm-up draws.
     thin
@@ -113,7 +113,7 @@ class NumPyroHMCECS(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return HMC-ECS, which adapts in its first `tune` steps and never after."""
+        """Return HMC-ECS, which adapts in its first `tune` steps only."""
         import jax
         from numpyro.infer import HMCECS, NUTS, init_to_value
 
@@ -124,7 +124,7 @@ class NumPyroHMCECS(JaxSampler):
         model = functools.partial(_model, density, self.batch_size, len(mode["theta"]))
         inner = NUTS(model, init_strategy=init_to_value(values=mode))
         ecs = HMCECS(inner, num_blocks=self.num_blocks, proxy=HMCECS.taylor_proxy(mode))
-        at_mode = ecs.init(jax.random.key(0), self.tune, None, (), {})  # not to be traced: the proxy is held by `ecs`
+        at_mode = ecs.init(jax.random.key(0), self.tune, None, (), {})  # outside JAX tracing: `ecs` stores the proxy
 
         def start(key: Any, theta: Any) -> Any:
             moved = at_mode.hmc_state._replace(z={"theta": theta})
@@ -141,19 +141,19 @@ class NumPyroHMCECS(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NumPyroADVI(LibrarySampler):
-    """Automatic differentiation variational inference of numpyro: the best normal law with independent coordinates.
+    """Automatic differentiation variational inference of numpyro: the best normal with independent coordinates.
 
-    Guarantee: biased; variances come out too small where parameters are correlated, and no number of iterations mends
-    that. Optimises on all data, by Adam.
+    Guarantee: biased; variances are too small if parameters are correlated, however many iterations are made. Optimises
+    on all data, by Adam.
 
     Parameters
     ----------
     iterations
-        Steps of the optimiser; fewer where the time ends before.
+        Steps of the optimiser; fewer if the time limit comes first.
     learning_rate
-        Of Adam.
+        Learning rate of Adam.
     n_draws
-        Draws of the fitted law that stand for it.
+        Draws of the fitted distribution.
 
     Raises
     ------
@@ -177,7 +177,7 @@ class NumPyroADVI(LibrarySampler):
     n_draws: int = 4000
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from what was fitted; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.contracts.ForeignSampler`."""
         with extra("foreign", type(self).__name__):
             import jax
             from numpyro.infer import SVI, Trace_ELBO, init_to_value
@@ -235,7 +235,7 @@ def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> C
 
 
 def _model(density: Density, batch_size: int | None, dim: int) -> None:
-    """Write the log density as a numpyro model of one vector, whose normal law is there to be drawn, and taken off."""
+    """Write the log density as a numpyro model of one vector, with a normal prior that is subtracted again."""
     import numpyro
     from numpyro import distributions as dist
 

@@ -17,15 +17,15 @@ from approxmcmc.nuts import by_nutpie
 class NutpieNUTS(LibrarySampler):
     """The no-U-turn sampler of nutpie on all data.
 
-    Guarantee: asymptotically exact. nutpie times no single draw: its total, warm-up included, is spread over the steps
-    by their leapfrog steps, each of which is one gradient on all data.
+    Guarantee: asymptotically exact. nutpie does not time single draws: its total, warm-up included, is spread over the
+    draws by their leapfrog steps, each of which is one gradient on all data.
 
     Parameters
     ----------
     tune
         Warm-up draws.
     adaptation
-        Of the mass matrix: ``"diag"``, ``"low_rank"`` or ``"draw_diag"``.
+        Kind of the mass matrix: ``"diag"``, ``"low_rank"`` or ``"draw_diag"``.
     target_accept
         Acceptance rate that the step size is tuned to.
 

@@ -56,17 +56,17 @@ class PyMCNUTS(LibrarySampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PyMCADVI(LibrarySampler):
-    """Automatic differentiation variational inference of PyMC: the best normal law with independent coordinates.
+    """Automatic differentiation variational inference of PyMC: the best normal with independent coordinates.
 
-    Guarantee: biased; variances come out too small where parameters are correlated, and no number of iterations mends
-    that. Optimises on all data.
+    Guarantee: biased; variances are too small if parameters are correlated, however many iterations are made. Optimises
+    on all data.
 
     Parameters
     ----------
     iterations
-        Steps of the optimiser; fewer where the time ends before.
+        Steps of the optimiser; fewer if the time limit comes first.
     n_draws
-        Draws of the fitted law that stand for it.
+        Draws of the fitted distribution.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class PyMCADVI(LibrarySampler):
     n_draws: int = 4000
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from what was fitted; see :class:`approxmcmc.contracts.ForeignSampler`."""
+        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.contracts.ForeignSampler`."""
         import pymc as pm
 
         twin = twin_of(target)
@@ -96,12 +96,12 @@ class PyMCADVI(LibrarySampler):
         def note(approximation: Any, loss: Any, i: int) -> None:
             ends.append(time.perf_counter())
             if seconds is not None and ends[-1] - ends[0] >= seconds:
-                raise StopIteration  # PyMC keeps what was fitted
+                raise StopIteration  # PyMC keeps the fit made so far
 
         began = time.perf_counter()
         with twin.model, silent("pymc"):
             start = twin.point(twin.unconstrain(initial))
-            inference = pm.ADVI(start=start, random_seed=seed % 2**32)  # NumPy's older generator takes no more
+            inference = pm.ADVI(start=start, random_seed=seed % 2**32)  # largest seed of NumPy's older generator
             approximation = inference.fit(self.iterations, callbacks=[note], progressbar=False)
         spent = (ends[-1] - ends[0]) * len(ends) / max(len(ends) - 1, 1)  # the first step compiles
         mean, sd = (
@@ -125,16 +125,16 @@ class PyMCADVI(LibrarySampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PyMCPathfinder(LibrarySampler):
-    """Pathfinder of pymc-extras: the best of the normal laws along the way of a quasi-Newton search.
+    """Pathfinder of pymc-extras: the best normal distribution along the path of a quasi-Newton search.
 
-    Guarantee: biased. The library times the fit as a whole, compilation included, which stands on the clock.
+    Guarantee: biased. The library times the fit as a whole; the time includes compilation.
 
     Parameters
     ----------
     n_paths
-        Searches; several are joined by Pareto-smoothed importance sampling.
+        Number of searches; several are combined by Pareto-smoothed importance sampling.
     n_draws
-        Draws that stand for the fitted law.
+        Draws of the fitted distribution.
 
     Raises
     ------
@@ -157,13 +157,13 @@ class PyMCPathfinder(LibrarySampler):
     n_draws: int = 1000
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from what was fitted; the time limit is not heeded."""
+        """Fit, and draw from the fitted distribution; the time limit is ignored."""
         try:
             import pymc_extras
         except ModuleNotFoundError as error:
             raise MissingExtraError(
-                "PyMCPathfinder needs pymc-extras, which is not installed, and which no extra of approxmcmc brings "
-                "since it holds PyMC back: pip install pymc-extras",
+                "PyMCPathfinder needs pymc-extras, which is not installed; no extra of approxmcmc includes it, "
+                "because it pins an older PyMC: pip install pymc-extras",
                 name=error.name,
             ) from error
         twin = twin_of(target)

@@ -1,4 +1,4 @@
-"""What the settings of all samplers of other libraries must be."""
+"""Validation of the settings of all samplers of other libraries."""
 
 import dataclasses
 import math
@@ -10,10 +10,10 @@ from approxmcmc.errors import InvalidInputError
 
 
 class LibrarySampler(ForeignSampler):
-    """A sampler whose settings are counts, positive numbers and words; subclasses are dataclasses of them."""
+    """A sampler with settings that are counts, positive numbers or words; subclasses are dataclasses of them."""
 
     def __post_init__(self) -> None:
-        """Refuse a count that is none, and a number that is not positive.
+        """Raise unless counts are positive integers and numbers are positive.
 
         Raises
         ------

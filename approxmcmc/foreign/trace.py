@@ -1,4 +1,4 @@
-"""What a foreign sampler returns: one chain with its clock, in the form of the library's own traces."""
+"""The result of a foreign sampler: one chain with its clock, in the form of the library's own traces."""
 
 from collections.abc import Mapping
 
@@ -37,14 +37,14 @@ def chain_trace(
     Parameters
     ----------
     sampler, target
-        Who drew, and from what.
+        The sampler and the target of the chain.
     draws
         Kept draws: an array of flat thetas of the target, shape (n, dim), or arrays of shape (n, ...) by variable.
     seconds
-        Of each kept draw, shape (n,); or of all together, which is spread over the draws in proportion to `gradients`,
-        or evenly where these are not known.
+        Seconds of each kept draw, shape (n,); or of all together, which are spread over the draws in proportion to
+        `gradients`, or evenly if these are unknown.
     warmup_seconds, compile_seconds
-        Spent before the first kept draw: in steps, and for compilation.
+        Seconds before the first kept draw: in steps, and for compilation.
     gradients
         Gradients of the log density in each kept draw, shape (n,).
     rows_per_gradient
@@ -52,14 +52,14 @@ def chain_trace(
     warmup_gradients, warmup_steps
         Totals of the warm-up.
     clock
-        How draws were timed, in words, for reports; where `seconds` is one number that is said for you.
+        How draws were timed, in words, for reports; set automatically if `seconds` is one number.
     stopped
-        ``"time_limit"`` where that ended the chain.
+        ``"time_limit"`` if the chain ended at its time limit.
     stats
         More records of each draw, such as ``diverging``.
     approximation
-        Whether the draws are independent draws of a law that was fitted to the posterior: all are there when the fit
-        is, and stay as they are. The risk of their averages is then one point.
+        Whether the draws are independent draws of a distribution fitted to the posterior, all available after the fit.
+        The risk of their averages is then one point.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def nuts_trace(sampler: ForeignSampler, target: Target, raw: RawDraws) -> xr.Dat
     Raises
     ------
     KeyboardInterrupt
-        When the chain was interrupted: a part of it is no cell of a study.
+        When the chain was interrupted: an incomplete chain is not a valid cell of a study.
     """
     if raw.stopped == "interrupt":
         raise KeyboardInterrupt(f"NUTS was stopped after {raw.posterior.sizes['draw']} draws")

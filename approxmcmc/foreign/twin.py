@@ -1,4 +1,4 @@
-"""The PyMC model of a target, and the way between the target's theta and the model's unconstrained vector."""
+"""The PyMC model of a target, and the map between the target's theta and the model's unconstrained vector."""
 
 import functools
 import time
@@ -11,16 +11,16 @@ from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.nuts.raw import NUTSJob
 
-KEPT = 3  # compiled forms of targets: a study meets one target many times over
+KEPT = 3  # compiled forms of targets: a study uses each target many times
 
 
 class Twin:
-    """A target's PyMC model, whose variables have the target's names.
+    """A target's PyMC model; its variables have the target's names.
 
     Raises
     ------
     IncompatibleError
-        Where the target has no such model, or one with discrete variables or other names.
+        If the target has no such model, or one with discrete variables or other names.
     """
 
     def __init__(self, target: Target) -> None:
@@ -56,11 +56,11 @@ class Twin:
         return int(self.theta.type.shape[0])
 
     def unconstrain(self, initial: np.ndarray) -> np.ndarray:
-        """Return the unconstrained vector of a theta of the target; what theta lacks is where the model starts."""
+        """Return the unconstrained vector of a theta of the target; other variables are at the model's start."""
         return self.variables.pack(self.free_values(initial))
 
     def free_values(self, initial: np.ndarray) -> dict[str, np.ndarray]:
-        """Return what a theta of the target says of the model's free variables, by name."""
+        """Return the values of the model's free variables at a theta of the target, by name."""
         named = self.target.variables.unpack(np.asarray(initial, dtype=np.float64)[None])
         free = {variable.name for variable in self.model.free_RVs}
         return {name: value[0] for name, value in named.items() if name in free}
@@ -81,14 +81,14 @@ class Twin:
 
 @functools.lru_cache(maxsize=KEPT)
 def twin_of(target: Target) -> Twin:
-    """Return the twin of a target; it is made on first use, and kept."""
+    """Return the twin of a target; it is made on first use, and cached."""
     return Twin(target)
 
 
 def chain_of(
     target: Target, *, seconds: float | None, draws: int, tune: int, seed: int, initial: np.ndarray
 ) -> NUTSJob:
-    """Return a run of one chain of NUTS on the twin, as `ForeignSampler.run` is asked for one."""
+    """Run one chain of NUTS on the twin, with the arguments of `ForeignSampler.run`."""
     twin = twin_of(target)
     return NUTSJob(
         model=twin.model,
@@ -108,9 +108,9 @@ def chain_of(
 
 
 def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:
-    """Return `make` with a memory for some targets: what it made, and the seconds that this took the first time.
+    """Return `make` with a cache for a few targets: the result, and the seconds that it took the first time.
 
-    Every cell of a study can so report what its user would wait for, also where the process has compiled before.
+    So every cell of a study can report the waiting time of a user, even if the process has compiled before.
     """
 
     @functools.lru_cache(maxsize=KEPT)

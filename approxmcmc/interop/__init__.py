@@ -1,1 +1,1 @@
-"""Models written elsewhere, as targets; `pymc` is imported by who needs it."""
+"""Models written elsewhere, as targets; `pymc` is imported only where it is needed."""

@@ -1,8 +1,8 @@
-r"""Where a graph is affine in theta, and the fewest affine quantities through which it sees theta.
+r"""Which graphs are affine in theta, and the fewest affine quantities through which a graph depends on theta.
 
-A node is affine by what it computes, never by trying it out: sums, products with what does not depend on theta, and
-whatever moves entries about (indexing, reshaping, stacking). A function that is linear only where somebody looked,
-such as a clip at 30, is none.
+Affinity is deduced from the operations, never tested numerically: sums, products with terms that do not depend on
+theta, and operations that move entries (indexing, reshaping, stacking). A function that is linear only on the tested
+points, such as a clip at 30, does not count.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ MOVING = (
 )
 STACKING = ("Join", "MakeVector", "IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1")
 MULTIPLYING = ("Dot", "Gemv", "BatchedDot", "Matmul", "MatMul")
-SHAPES = ("Shape", "Shape_i")  # of what depends on theta: they do not
+SHAPES = ("Shape", "Shape_i")  # shapes never depend on theta
 
 
 class Ratio(NamedTuple):
@@ -50,7 +50,7 @@ def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
     found: dict[Any, Any] = {theta: AFFINE}
 
     def kind(variable: Any) -> Any:
-        return found.get(variable, CONSTANT)  # a leaf that is not theta
+        return found.get(variable, CONSTANT)  # a leaf other than theta
 
     for node in toposort(graphs):
         inputs = [kind(variable) for variable in node.inputs]
@@ -106,21 +106,21 @@ def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
 
 
 def _name(operation: Any) -> str:
-    """Return the name of an operation; of one that is repeated along axes, that of what is repeated."""
+    """Return the name of an operation; of one repeated along axes, the name of the repeated operation."""
     return type(getattr(operation, "core_op", operation)).__name__
 
 
 def _bare(graph: Any) -> Any:
-    """Return a graph of one number as what it was before it was given axes."""
+    """Return a scalar graph without the axes added to it."""
     while graph.owner is not None and _name(graph.owner.op) in ("DimShuffle", "ExpandDims", "Squeeze"):
         graph = graph.owner.inputs[0]
     return graph
 
 
 def picked_first(graph: Any, theta: Any) -> Any:
-    """Return a graph in which entries of vectors are picked before they are worked on: f(a, b)[i] as f(a, b[i]).
+    """Return a graph that indexes vectors before it applies functions: f(a, b)[i] becomes f(a, b[i]).
 
-    (tau * z)[group] is no affine quantity, and tau * z[group] holds two, one number a row each.
+    (tau * z)[group] is not affine, but tau * z[group] is made of two affine quantities, one number a row each.
     """
     kind = kinds([graph], theta)
 
@@ -141,10 +141,10 @@ def picked_first(graph: Any, theta: Any) -> Any:
 
 
 def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list[Any]:
-    """Return the affine quantities through which a graph sees theta.
+    """Return the affine quantities through which a graph depends on theta.
 
-    The first that are met on the way from the graph to theta; or what they are made of, where that is no more numbers:
-    y - mu is cut at mu, and effect[group] where it is. ``count(quantities)`` says how many predictors each stands for.
+    These are the first ones on the way from the graph to theta, or their parts if these are not more numbers: y - mu is
+    cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many predictors each one needs.
     """
     kind, found, seen = kinds([graph], theta), [], set()
     waiting = [graph]
@@ -165,7 +165,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
 
 def _weights_rows(node: Any, factors: list[Any]) -> bool:
-    """Whether a product has a factor for each row: what it multiplies by belongs to the design."""
+    """Return whether a product has a factor for each row, which then belongs to the design."""
     if _name(node.op) in MULTIPLYING:
         return True
     is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)
@@ -173,7 +173,7 @@ def _weights_rows(node: Any, factors: list[Any]) -> bool:
 
 
 def _chain(variable: Any, kind: dict[Any, Any]) -> list[Any]:
-    """Return an affine quantity and those that it is made of, as long as it is made of one."""
+    """Return an affine quantity and its parts, as long as it has a single part."""
     chain = [variable]
     while (node := chain[-1].owner) is not None:
         below = [one for one in node.inputs if kind.get(one, CONSTANT) != CONSTANT]

@@ -1,4 +1,4 @@
-"""What users give as a model: a target of the library, a PyMC model, or a formula of Bambi."""
+"""The models that users pass: a target of the library, a PyMC model, or a formula of Bambi."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import xarray as xr
 
 
 def as_target(given: Any) -> Any:
-    """Return the target of a model of PyMC or Bambi, anything else as it is; neither is imported to tell them apart."""
+    """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither."""
     if is_bambi(given):
         from approxmcmc.interop.bambi import pymc_model
 
@@ -19,7 +19,7 @@ def as_target(given: Any) -> Any:
 
 
 def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
-    """Return a trace in the variables of the model that the user gave: those of a formula, or as it is."""
+    """Return a trace in the variables of the user's model: those of a Bambi formula, else unchanged."""
     if not is_bambi(given):
         return trace
     from approxmcmc.interop.bambi import in_terms_of_formula
@@ -28,7 +28,7 @@ def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
 
 
 def is_bambi(given: Any) -> bool:
-    """Whether a model is a ``bambi.Model``."""
+    """Return whether a model is a ``bambi.Model``."""
     return _is_model_of(given, "bambi")
 
 

@@ -1,7 +1,7 @@
 """Models written as formulas with Bambi: the PyMC model inside, and traces in Bambi's own variables.
 
 Bambi centres the predictors and draws group effects as standard normal variables times a scale. Its `predict` and its
-plots read the intercept of the predictors as given and the effects themselves, so both are computed from the draws.
+plots use the intercept of the uncentred predictors and the effects themselves, so both are computed from the draws.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import xarray as xr
 
 
 def pymc_model(model: Any) -> Any:
-    """Return the PyMC model of a Bambi model, which is built if it was not."""
+    """Return the PyMC model of a Bambi model, building it if necessary."""
     if not model.built:
         model.build()
     return model.backend.model
@@ -31,7 +31,7 @@ def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
         posterior = posterior.merge(pm.compute_deterministics(drawn, model=inner, var_names=missing, progressbar=False))
     trace["posterior"] = xr.DataTree(posterior)
     attrs = {group: trace[group].attrs for group in trace.children}
-    # Bambi's own last step of `fit`: it has no public name.
+    # The last step of Bambi's own `fit`: it has no public name.
     trace = model.backend._clean_results(trace, omit_offsets=True, include_response_params=False)
     for group, before in attrs.items():
         trace[group].attrs = {**before, **trace[group].attrs}

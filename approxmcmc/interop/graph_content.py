@@ -1,4 +1,4 @@
-"""What a function of a model is, in a hash, before PyTensor compiles it: our disk is asked under that name first."""
+"""Hash the functions of a model before PyTensor compiles them, to look for the compiled code on disk first."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from approxmcmc.interop.model_hash import ADDRESS, UNREADABLE
 
 
 def content_of(identity: str, name: str, inputs: Sequence[Any], graphs: Sequence[Any]) -> str | None:
-    """Return the hash of a function that is derived from graphs, such as their gradient.
+    """Return the hash of a function derived from graphs, such as their gradient.
 
-    It covers the text of the graphs over numbered inputs, the model that holds their constants, the `name` of what is
-    derived, this package's code, and the versions and flags of the libraries that derive and compile. None where the
-    model has no hash, or the text an address in memory: the next process would not find it.
+    It covers the text of the graphs over numbered inputs, the model with their constants, the `name` of the derived
+    function, this package's code, and the versions and flags of the libraries that derive and compile. None if the
+    model has no hash, or the text contains a memory address, which the next process would not find again.
     """
     numbered = rebuild(graphs, {one: one.type(f"input_{k}") for k, one in enumerate(inputs)})
     text = str(debugprint(numbered, print_type=True, file="str"))

@@ -1,8 +1,8 @@
 """The terms of a PyMC model as functions of its linear predictors, compiled by PyTensor.
 
-Where the graph sees theta is replaced by predictors (`predictors`). What depends on data alone is computed once, such
-as log y!. A predictor that all rows share is one number to the graph of the terms, so that a scale is exponentiated
-once for a batch; derivatives are the graph's own.
+In the graph, theta is replaced by predictors (`predictors`). Parts that depend only on data, such as log y!, are
+computed once. A predictor that all rows share is one number in the graph of the terms, so a scale is exponentiated once
+for a batch; derivatives come from the graph.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +46,11 @@ class GraphLikelihood(RowLikelihood):
         self.n_predictors = found.design.n_predictors
         if any(one.row_axis is None and one.size > 1 for one in found.quantities):
             raise NoLinearPredictorError(
-                "its rows share parameters as a vector, such as cut points or the weights of a mixture, beside their "
+                "its rows share a vector of parameters, such as cut points or mixture weights, in addition to their "
                 "linear predictors"
             )
         cut = {one.variable: given for one, given in self.quantities}
-        # What is left of theta are its shapes: whatever else depends on it was cut.
+        # Only shapes of theta are left: everything else that depends on it was cut.
         [terms] = rebuild([found.terms], {found.theta: pt.zeros(found.design.dim), **cut})
         known = {given for _, given in self.quantities}
         terms = merge_branches(simplify(terms))
@@ -63,19 +63,19 @@ class GraphLikelihood(RowLikelihood):
         self._kernels: dict[str, Any] = {}
 
     def work(self) -> TermWork:
-        """Return what a row takes, by its graph."""
+        """Return the work of a row, counted from its graph."""
         found = operations_of_a_row(self._graph, len(self.columns[0]))
         return TermWork(found, GRADIENT * found, 0.0, "graph")
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
-        """Compile one of the batch functions, once for this object; on disk it is named by its graph and the model."""
+        """Compile one of the batch functions once; its name on disk comes from its graph and the model."""
         if name not in self._kernels:
             signature, content = self.signature(name, responses), self.content(name)
             self._kernels[name] = kept(getattr(self, name), signature, name="loop", content=content)
         return self._kernels[name]
 
     def content(self, name: str) -> str | None:
-        """Return what one of the batch functions is: the graph that it is derived from says it before that is done."""
+        """Return the hash of one of the batch functions, known from its graph before it is derived."""
         given = [one for _, one in self.quantities]
         graphs = [self._graph, self._graph_of_rows]
         return content_of(self._identity, name, [*given, *self._scalars.values(), *self._inputs], graphs)
@@ -85,16 +85,16 @@ class GraphLikelihood(RowLikelihood):
         return self._identity
 
     def terms(self) -> Callable[..., None]:
-        """Return the loop over rows, which PyTensor compiled."""
+        """Return the loop over rows, compiled by PyTensor."""
         return self._loop([self._graph], ["out[:n] = found[0]"])
 
     def slopes(self) -> Callable[..., None]:
-        """Return the slopes, likewise."""
+        """Return the slopes, compiled by PyTensor."""
         lines = [f"out[{k}, :n] = found[{k}]" for k in range(self.n_predictors)]
         return self._loop(self._slopes(), lines)
 
     def expansion(self) -> Callable[..., None]:
-        """Return value, slopes and second derivatives, likewise."""
+        """Return value, slopes and second derivatives, compiled by PyTensor."""
         lines = [f"out[:n, {k}] = found[{k}]" for k in range(self.n_numbers)]
         return self._loop(self._expansion(), lines)
 
@@ -114,7 +114,7 @@ class GraphLikelihood(RowLikelihood):
                     found = _forward(graph, one, given, k)
                 else:
                     found = _backward(graph, one, self._scalars.get(given, given), k)
-                return simplify(found + pt.zeros_like(graph))  # as long as the rows, where it is a constant
+                return simplify(found + pt.zeros_like(graph))  # a constant gets the length of the rows
             k -= one.size
         raise AssertionError
 
@@ -128,7 +128,7 @@ class GraphLikelihood(RowLikelihood):
         return closure(_caller(len(etas), tuple(lines), len(self.columns)), function)
 
     def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
-        """Return what stands for each quantity: the vectors of its predictors, put together."""
+        """Return the replacement of each quantity: the vectors of its predictors, joined."""
         pieces, place = {}, 0
         for one, given in self.quantities:
             own = etas[place : place + one.size]
@@ -158,10 +158,10 @@ def _typed(graph: Any, like: Any) -> Any:
 
 
 def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
-    """Return a graph with vectors over rows in the place of scalars, or None where that cannot be done node by node.
+    """Return a graph with vectors over rows in place of scalars, or None if it cannot be done node by node.
 
-    Its gradient then has a number for each row, by one sweep backwards; forward derivatives are graphs several times
-    as large.
+    Its gradient then gives a number for each row by one backward sweep; forward derivatives would be graphs several
+    times as large.
     """
     known, replaced = dict(scalars), {}
     nodes: list[Any] = list(toposort([graph]))
@@ -178,7 +178,7 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
 
 
 def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
-    """Return the derivatives in a quantity with rows, of which row i alone sees row i."""
+    """Return the derivatives in a quantity with rows, in which row i depends only on its row i."""
     slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
     return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
 
@@ -198,9 +198,9 @@ def _forward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
 def _with_columns(
     graph: Any, known: set[Any], inputs: Sequence[Any], data: Sequence[np.ndarray]
 ) -> tuple[Any, list[Any], tuple[np.ndarray, ...]]:
-    """Return a graph whose parts that depend on data alone are columns, computed now; and these inputs and columns.
+    """Return a graph with its data-only parts replaced by precomputed columns; and the inputs and columns.
 
-    A part that is the same in all rows becomes a constant, and with it what asks whether counts are positive.
+    A part with the same value in all rows becomes a constant, and so do checks such as whether counts are positive.
     """
     given, n_rows = set(inputs), len(data[0])
     nodes: list[Any] = list(toposort([graph]))
@@ -235,14 +235,14 @@ def _with_columns(
 
 
 def _used(graph: Any, inputs: Sequence[Any], data: Sequence[np.ndarray]) -> tuple[list[Any], tuple[np.ndarray, ...]]:
-    """Return the inputs that a graph reads, one at least, and their arrays."""
+    """Return the inputs that a graph reads, at least one, and their arrays."""
     read = set(ancestors([graph]))
     chosen = [k for k, one in enumerate(inputs) if one in read] or [0]
     return [inputs[k] for k in chosen], tuple(data[k] for k in chosen)
 
 
 def _caller(n_predictors: int, lines: tuple[str, ...], n_columns: int) -> Callable[..., Any]:
-    """Return what makes a batch function of a compiled graph, written out for so many predictors and columns."""
+    """Return a factory of a batch function around a compiled graph, for the given numbers of predictors and columns."""
     etas = "".join(f"eta[{k}][:n], " for k in range(n_predictors))
     body = "\n".join(f"        {line}" for line in lines)
     source = f"""

@@ -1,7 +1,7 @@
-"""The terms of a model as a graph of theta and some rows, which travels between processes and is compiled in each.
+"""The terms of a model as a graph of theta and some rows, sent to other processes and compiled in each.
 
-What PyTensor compiled stays behind: no kernel around it is kept on the disk. So each worker of a cluster compiles the
-graph for itself, once for all parts of the rows that it holds.
+Code compiled by PyTensor is not sent, and no kernel around it is cached on disk. So each worker of a cluster compiles
+the graph once, for all parts of the rows that it holds.
 """
 
 import copy
@@ -37,12 +37,12 @@ class GraphOfRows:
         return numba_function([self.theta, *self.inputs], [pt.grad(self.terms.sum(), self.theta)], self.example)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what is compiled."""
+        """Pickle without compiled functions."""
         return {name: vars(self)[name] for name in ("theta", "inputs", "terms", "example")}
 
 
 class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
-    """What a worker makes of a graph and the rows that it holds: terms and their gradients, without the prior."""
+    """Terms and gradients, without the prior, that a worker makes of a graph and its rows."""
 
     data: tuple[np.ndarray, ...]
 
@@ -51,7 +51,7 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
         self.variables = Variables({"theta": graph.example[0].shape})
 
     def with_rows(self, given: Mapping[str, Any], n_obs: int) -> Self:
-        """Return the terms of some rows, by the names of their arrays."""
+        """Return the terms of some rows, given as arrays by name."""
         other = copy.copy(self)
         arrays = (checked_array(rows, name, who="from_pymc", keep_float32=True) for name, rows in given.items())
         other.data, other.n_obs = tuple(arrays), n_obs
@@ -70,8 +70,8 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
         return self.graph.example[0]
 
     def content_hash(self) -> str:
-        """Refuse: it is a part of a posterior."""
-        raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; ask the target they come from")
+        """Raise: this is only a part of a posterior."""
+        raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; use the target they come from")
 
     def __repr__(self) -> str:
         """Name the model."""

@@ -1,4 +1,4 @@
-"""PyTensor graphs rebuilt: over other leaves, over a flat vector, in a stable form."""
+"""PyTensor graphs rebuilt with other leaves, over a flat vector, or in a numerically stable form."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ from pytensor.tensor.variable import TensorConstant
 
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 
-GRADIENT = 3.0  # times the operations of a graph: of reverse differentiation, at most 4 (Griewank and Walther 2008)
+GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
 DOT = 0.4  # operations of a multiply-add of BLAS
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
-    """Rebuild graphs over other leaves, shapes and all; assertions about static shapes are left out on the way.
+    """Rebuild graphs with other leaves, recomputing shapes; assertions about static shapes are dropped.
 
-    `clone_replace` does not do: where a static shape no longer fits it asserts the old one.
+    `clone_replace` does not work here: it asserts the old static shapes.
     """
     known = dict(replacements)
     for node in toposort(graphs):
@@ -42,7 +42,7 @@ def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]
 
 
 def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
-    """Apply a node's operation to the new inputs; operations that hold a graph of fixed shape are opened or remade."""
+    """Apply a node's operation to new inputs; operations that contain a graph of fixed shape are inlined or rebuilt."""
     inputs = [known.get(variable, variable) for variable in node.inputs]
     if is_signed(node.op) and hasattr(node.op, "rv_op"):
         parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
@@ -57,16 +57,17 @@ def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
 
 
 def is_signed(operation: Any) -> bool:
-    """Whether an operation is a random variable with a graph of its own that says which inputs are its parameters."""
+    """Return whether an operation is a random variable with its own graph that marks which inputs are parameters."""
     return isinstance(operation, SymbolicRandomVariable) and operation.extended_signature is not None
 
 
 def simplify(graph: Any) -> Any:
-    """Rewrite a graph to what is stable and has a stable gradient, without checks of parameters.
+    """Rewrite a graph to a numerically stable form with a stable gradient, without checks of parameters.
 
-    Checks (0 <= p <= 1) read all rows and cost 3 to 18 times the likelihood itself; NaN says the same.
+    Checks (0 <= p <= 1) read all rows and cost 3 to 18 times the likelihood itself; without them invalid values give
+    NaN.
     """
-    # Twice: log(1 - sigmoid) must become a softplus before PyTensor 3.2 canonicalises it to a form that stays unstable.
+    # Twice: log(1 - sigmoid) must become a softplus before PyTensor 3.2 canonicalises it to an unstable form.
     stable = rewrite_graph(graph, include=("stabilize",))
     return rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter"))
 
@@ -75,8 +76,8 @@ def merge_branches(graph: Any) -> Any:
     """Rebuild switch(c, f(a), f(b)) as f(switch(c, a, b)), which computes f once; f may have other inputs in common.
 
     The Bernoulli density switch(y, -softplus(-eta), -softplus(eta)) is the case that matters: compiled code evaluates
-    both branches, and the softplus is most of the cost of a row. The graph must be stabilised before: log(sigmoid) and
-    log(1 - sigmoid) would be merged under the logarithm, and overflow.
+    both branches, and the softplus is most of the cost of a row. Stabilise the graph first: otherwise log(sigmoid) and
+    log(1 - sigmoid) are merged under the logarithm, and overflow.
     """
 
     def choose(condition: Any, yes: Any, no: Any) -> Any:
@@ -113,7 +114,7 @@ def over_flat(
 ) -> list[Any]:
     """Rebuild graphs of the value variables as graphs of the flat vector.
 
-    Where `scales` has a graph for a value variable, the vector holds their product.
+    If `scales` has a graph for a value variable, the vector holds their product.
     """
     pieces, position = {}, 0
     for value in values:
@@ -134,7 +135,7 @@ def leaves(graphs: Sequence[Any]) -> list[Any]:
 
 
 def is_shared(leaf: Any) -> bool:
-    """Whether a leaf can change its value."""
+    """Return whether the value of a leaf can change."""
     return isinstance(leaf, SharedVariable)
 
 
@@ -144,7 +145,7 @@ def value_of(leaf: Any) -> Any:
 
 
 def evaluate(variable: Any) -> Any:
-    """Return the value of a variable without parameters, by code that nobody compiles for it."""
+    """Return the value of a variable without parameters, without compiling."""
     if isinstance(variable, SharedVariable | TensorConstant):
         return value_of(variable)
     return variable.eval(mode="FAST_COMPILE")
@@ -156,10 +157,10 @@ def sum_trailing(terms: Any) -> Any:
 
 
 def operations_of_a_row(graph: Any, n_rows: int) -> float:
-    """Return the scalar operations of a graph for each of its rows: an exponential is ten, see `engine.compiler`.
+    """Return the scalar operations of a graph per row; an exponential counts as ten, see `engine.compiler`.
 
-    An axis of unknown length is the one with rows, and so is one of `n_rows`; what has neither is computed once for
-    all.
+    An axis of unknown length or of length `n_rows` counts rows; parts without such an axis are computed once for all
+    rows.
     """
     return sum(_operations(node, n_rows) for node in toposort([graph]))
 

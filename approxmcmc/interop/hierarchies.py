@@ -1,13 +1,13 @@
-r"""Group effects in the coordinates in which many rows per group leave little of the prior.
+r"""Choose coordinates of group effects for groups with many rows, where the prior matters little.
 
-A hierarchy is mostly written with standard normal z and effects sigma z (non-centred; Papaspiliopoulos, Roberts and
-Skoeld 2007). Many rows know sigma z_j almost exactly, and z_j = (sigma z_j) / sigma then bends with sigma: a ridge that
-no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
+A hierarchy is usually written with standard normal z and effects sigma z (non-centred; Papaspiliopoulos, Roberts and
+Skoeld 2007). Many rows determine sigma z_j almost exactly, and z_j = (sigma z_j) / sigma then bends with sigma: a ridge
+that no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 
 .. math:: \log p(a, \sigma) = \log p(z = a / \sigma, \sigma) - J \log|\sigma|,
 
-J the length of z. It is the same posterior whatever else the model does with z and sigma; draws come back as z. Where
-the groups hardly differ sigma may go to 0, and a with it, without a mode: there the model's own coordinates are kept.
+J the length of z. It is the same posterior whatever else the model does with z and sigma; draws are returned as z. If
+the groups hardly differ, sigma and a may go to 0 without a mode: then the model's own coordinates are kept.
 """
 
 import math
@@ -24,7 +24,7 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.graphs import evaluate
 
-ROWS_PER_GROUP = 100  # below, the prior may hold more of an effect than its rows do, and z is the better coordinate
+ROWS_PER_GROUP = 100  # below, the prior may determine an effect more than its rows, and z is the better coordinate
 AXES = ("DimShuffle", "ExpandDims")
 VARIANCE_RATIO = 10.0  # below, groups hardly differ: sigma may be 0, and sigma * z has no mode there
 DIFFERENCE = 1e-4
@@ -32,9 +32,9 @@ INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)  # no
 
 
 class Effects(NamedTuple):
-    """A vector of standard normal variables of a model, the scale that multiplies it, and why samplers move what.
+    """A vector of standard normal variables of a model, the scale that multiplies it, and why it is or is not scaled.
 
-    `effect` and `scale` are random variables; `scale` is None where samplers move the vector itself.
+    `effect` and `scale` are random variables; `scale` is None if samplers move the vector itself.
     """
 
     effect: Any
@@ -43,10 +43,10 @@ class Effects(NamedTuple):
 
 
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
-    """Judge every standard normal vector of a model: one positive variable has to scale it, and many rows know it.
+    """Choose a coordinate for every standard normal vector of a model: scaled if one positive variable multiplies it.
 
-    ``score()`` compiles the gradient of the log-likelihood in the flat vector of the model; it is asked for where the
-    graph does not decide.
+    Scaling also needs many rows per entry. ``score()`` compiles the gradient of the log-likelihood in the flat vector
+    of the model; it is called only if the graph does not decide.
     """
     users: dict[Any, list[Any]] = {}
     for variable in ancestors([*model.observed_RVs, *model.deterministics]):
@@ -59,26 +59,26 @@ def _judged(model: Any, effect: Any, n_rows: int, users: dict[Any, list[Any]], s
     factors = set(_factors(effect, users))
     positive = [factor for factor in factors if isinstance(model.rvs_to_transforms.get(factor), LogTransform)]
     if len(factors) != 1 or not positive:
-        found = "nothing" if not factors else ", ".join(factor.name or "an expression" for factor in factors)
-        return Effects(
-            effect, None, f"{effect.name} is moved as it is: one positive variable must scale it, not {found}"
-        )
+        names = ", ".join(sorted(factor.name or "an expression" for factor in factors))
+        why = f"it is multiplied by {names}, not by one positive variable" if factors else "no variable multiplies it"
+        return Effects(effect, None, f"{effect.name} is sampled unscaled: {why}")
     rows, other = n_rows // _length(model, effect), f", not as {positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
-        few = f"{rows} rows for each entry are under {ROWS_PER_GROUP}"
-        return Effects(effect, None, f"{effect.name} is moved as it is{other}: {few}")
+        few = f"there are {rows} rows for each entry, fewer than {ROWS_PER_GROUP}"
+        return Effects(effect, None, f"{effect.name} is sampled unscaled{other}: {few}")
     ratio = variance_ratio(model, effect, score())
-    told = f"its entries differ by {ratio:.3g} times the variance that rows leave them (limit {VARIANCE_RATIO:g})"
+    told = f"its entries vary by {ratio:.3g} times their variance given the rows (limit {VARIANCE_RATIO:g})"
     if not ratio > VARIANCE_RATIO:
-        return Effects(effect, None, f"{effect.name} is moved as it is{other}: {told}")
-    return Effects(effect, positive[0], f"{effect.name} is moved as {positive[0].name} * {effect.name}: {told}")
+        return Effects(effect, None, f"{effect.name} is sampled unscaled{other}: {told}")
+    return Effects(effect, positive[0], f"{effect.name} is sampled as {positive[0].name} * {effect.name}: {told}")
 
 
 def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Return F = var(e_j) mean(I_j), e_j = s_j / I_j one Newton step for each entry from the initial point.
+    """Return F = var(e_j) mean(I_j), with e_j = s_j / I_j one Newton step for each entry from the initial point.
 
-    Score s and information I are those of the rows; I is a difference of scores, since no row knows two entries. For
-    normal rows F is that of a one-way analysis of variance: about 1 where groups do not differ. NaN for one entry.
+    Score s and information I are those of the rows; I is a difference of scores, because no row depends on two entries.
+    For normal rows F is that of a one-way analysis of variance: about 1 if groups do not differ. NaN for a single
+    entry.
     """
     start, place = model.initial_point(), 0
     for value in (model.rvs_to_values[variable] for variable in model.free_RVs):
@@ -101,7 +101,7 @@ def _length(model: Any, variable: Any) -> int:
 
 
 def _is_standard_normal(variable: Any) -> bool:
-    """Whether a free variable is a vector of independent N(0, 1)."""
+    """Return whether a free variable is a vector of independent N(0, 1)."""
     node = variable.owner
     if node is None or not isinstance(node.op, NormalRV) or variable.ndim == 0:
         return False
@@ -110,7 +110,7 @@ def _is_standard_normal(variable: Any) -> bool:
 
 
 def _number(graph: Any) -> float | None:
-    """Return the one number that a constant graph holds, else None."""
+    """Return the number in a constant scalar graph, else None."""
     if any(variable.owner is None and not isinstance(variable, Constant) for variable in ancestors([graph])):
         return None
     values = np.unique(evaluate(graph))
@@ -118,7 +118,7 @@ def _number(graph: Any) -> float | None:
 
 
 def _factors(variable: Any, users: dict[Any, list[Any]]) -> list[Any]:
-    """List the scalars that multiply a variable, or what is picked out of it."""
+    """List the scalars that multiply a variable, or entries picked from it."""
     found: list[Any] = []
     for node in users.get(variable, []):
         if type(node.op).__name__ in INDEXING and node.inputs[0] is variable:
@@ -129,7 +129,7 @@ def _factors(variable: Any, users: dict[Any, list[Any]]) -> list[Any]:
 
 
 def _scalar(graph: Any) -> Any:
-    """Return a graph of one number as what it was before it was given axes."""
+    """Return a scalar graph without the axes added to it."""
     while graph.owner is not None and type(graph.owner.op).__name__ in AXES:
         graph = graph.owner.inputs[0]
     return graph if graph.ndim == 0 else graph.flatten()[0]

@@ -1,11 +1,11 @@
-"""Models whose rows see theta through a few linear predictors, found in the graph: they run in the library's fast form.
+"""Models with rows that depend on theta through a few linear predictors: found in the graph, run in the fast form.
 
     y_i ~ F(x_i1' theta, ..., x_iK' theta),
 
-whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, beside
-parameters that all rows share, such as a scale. Where K = 1 and the law is one that the library knows, the terms are
-its own; else PyTensor compiles them as functions of the predictors. Either way they are compared with PyMC's, all at
-once and in random groups of rows.
+whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, and
+parameters that all rows share, such as a scale. If K = 1 and the library knows the distribution, it uses its own terms;
+else PyTensor compiles them as functions of the predictors. Either way they are compared with PyMC's, all at once and in
+random groups of rows.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ StructuredTarget = LinearTarget | PredictorsTarget
 
 
 class Terms(NamedTuple):
-    """The term of a law as a function of predictor and responses, its derivatives, and these responses."""
+    """The term of a distribution as a function of predictor and responses, its derivatives, and the responses."""
 
     term: Callable[..., float]
     derivatives: Callable[..., tuple[float, float]]
@@ -58,7 +58,7 @@ class Terms(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A law of PyMC's, the link of its first parameter, and what makes of X, y and a scale a target, or terms alone."""
+    """A distribution of PyMC, the link of its first parameter, and factories of a target, or of terms only."""
 
     name: str
     link: type | None
@@ -70,7 +70,7 @@ class LogisticOfPyMC(TargetOfPyMC, LogisticRegression):
     """A logistic regression, found in a PyMC model."""
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior, where the model's data are still those that were read."""
+        """Compile terms and prior, after checking that the model's data are unchanged."""
         self.source.refuse_changed_data()
         return super().compile()
 
@@ -79,7 +79,7 @@ class LinearOfPyMC(TargetOfPyMC, GLMTarget):
     """Another generalised linear model, found in a PyMC model."""
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior, where the model's data are still those that were read."""
+        """Compile terms and prior, after checking that the model's data are unchanged."""
         self.source.refuse_changed_data()
         return super().compile()
 
@@ -94,13 +94,13 @@ class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
         self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior, where the model's data are still those that were read."""
+        """Compile terms and prior, after checking that the model's data are unchanged."""
         self.source.refuse_changed_data()
         return super().compile()
 
 
 def _poisson(eta: float, y: float) -> float:
-    """Return log p(y | eta) but for log y!."""
+    """Return log p(y | eta) without log y!."""
     return y * eta - math.exp(eta)
 
 
@@ -114,7 +114,7 @@ def _third_of_poisson(eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.n
 
 
 def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a normal law of this scale."""
+    """Return the terms of a normal distribution with this scale."""
     precision, constant = 1.0 / scale**2, -math.log(scale) - 0.5 * math.log(2.0 * math.pi)
 
     def term(eta: float, y: float) -> float:
@@ -127,7 +127,7 @@ def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
 
 
 def _terms_of_poisson(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a Poisson law, with log y! as a second response."""
+    """Return the terms of a Poisson distribution, with log y! as a second response."""
 
     def term(eta: float, y: float, constant: float) -> float:
         return y * eta - math.exp(eta) - constant
@@ -164,12 +164,12 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     Raises
     ------
     NoLinearPredictorError
-        When it has none; the message says what was found instead.
+        When it has no such form; the message says what was found instead.
     """
     found = find_predictors(source)
     family = _family(source) if found.design.n_predictors == 1 else None
     normal = normal_design(source, found) if family is None else None
-    # Refused where what was found is not the law's predictor as a whole: an offset may be added outside of it.
+    # Rejected unless the predictor found is the distribution's whole predictor: an offset may be added outside of it.
     with contextlib.suppress(NoLinearPredictorError):
         if family is not None:
             return _checked(source, _of_family(source, found, family))
@@ -185,7 +185,7 @@ def _normal_rows(source: ModelOfPyMC, design: Design) -> StructuredTarget:
 
 
 def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
-    """Return a target with prior and names of the model, whose terms are those of the model."""
+    """Return a target with prior and names of the model, after comparing its terms with the model's."""
     target.source = source  # type: ignore[union-attr]  # all three classes have one
     target.prior = prior_of(source)
     target.variables = source.describe()
@@ -194,7 +194,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
 
 
 def describe(target: StructuredTarget) -> str:
-    """Say in a sentence what was found."""
+    """Return a sentence on the structure that was found."""
     source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # likewise
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior that PyTensor compiles"
     dim = int(source.theta.type.shape[0])
@@ -211,7 +211,7 @@ def describe(target: StructuredTarget) -> str:
 
 
 def _parts(design: Design) -> str:
-    """Say how many predictors differ from row to row, and how many all rows share."""
+    """Return how many predictors differ from row to row, and how many all rows share."""
     rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
     shared = design.n_predictors - len(rows)
     told = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
@@ -219,7 +219,7 @@ def _parts(design: Design) -> str:
 
 
 def _family(source: ModelOfPyMC) -> Family | None:
-    """Return the law of the model where the library has it, with its own link."""
+    """Return the model's distribution if the library has it with the same link, else None."""
     if len(source.rows.variables) > 1:
         return None
     node = source.rows.variables[0].owner
@@ -240,7 +240,7 @@ def _family(source: ModelOfPyMC) -> Family | None:
 
 
 def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
-    """Return the scale of a normal law where it is one number."""
+    """Return the scale of a normal distribution if it is one number."""
     if set(source.values) & set(ancestors([scale])):
         return None
     found = np.unique(evaluate(scale))
@@ -248,7 +248,7 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
 
 
 def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> StructuredTarget:
-    """Return a target whose terms are the library's own: a plain design matrix, or one with codes or offsets."""
+    """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
     y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
     if family.link is None:
         node = source.rows.variables[0].owner
@@ -267,7 +267,7 @@ def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
 
 
 def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | float:
-    """Return the constants of rows by which PyMC's terms are larger; refuse more, in any group of rows."""
+    """Return the constants by which PyMC's terms are larger; raise if any group of rows differs by more."""
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
     compiled, own = target.compile(), np.empty(target.n_obs)
@@ -282,10 +282,10 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
             raise NoLinearPredictorError("its terms are not all finite")
         difference = expected - own
         before = difference if before is None else before
-        # Differences of terms lose what the terms have in digits.
+        # Differences of terms lose digits.
         allowed = 1e-8 * (1.0 + np.abs(before) + np.abs(expected))
         if not (np.abs(difference - before) <= allowed).all():
-            raise NoLinearPredictorError("its terms are not those of the predictors that were found")
+            raise NoLinearPredictorError("its terms differ from those of the predictors found")
     constants = np.where(np.abs(difference) <= allowed, 0.0, difference)
     return constants if constants.any() else 0.0
 

@@ -1,4 +1,4 @@
-"""What every target made of a PyMC model shares: its variables, its data, its hash, and the model itself."""
+"""Code shared by all targets made from a PyMC model: its variables, its data, its hash, and the model itself."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from approxmcmc.interop.variables import ModelVariables, describe_variables, fla
 
 
 class ModelOfPyMC:
-    """A model that was read: rows of its observed variables, the flat symbolic theta, and where that starts.
+    """A model after reading: rows of its observed variables, the flat symbolic theta, and its starting point.
 
     Raises
     ------
     IncompatibleError
-        When it is no model, or one whose likelihood is no sum over rows as far as this can be told at once.
+        When it is not a model, or its likelihood is visibly not a sum over rows.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ModelOfPyMC:
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         self.given = model
         refuse_unsuitable(model)
-        if _has_minibatches(model):  # only then: the copy has its variables in another order
+        if _has_minibatches(model):  # only then, because the copy has its variables in another order
             model = remove_minibatched_nodes(model)
         self.model = model
         self.start = model.initial_point()
@@ -50,7 +50,7 @@ class ModelOfPyMC:
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
-        self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # equal to no other, so never taken for one
+        self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # unique, so it never matches another model
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
         scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
         self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}
@@ -82,7 +82,7 @@ class ModelOfPyMC:
         for potential in model.potentials:
             if self.rows.are_read_by(potential):
                 raise IncompatibleError(
-                    f"from_pymc: the potential {potential.name!r} depends on the data, and nobody can tell which part "
+                    f"from_pymc: the potential {potential.name!r} depends on the data, and it is unknown which part "
                     "of it belongs to which row; write it as a likelihood (pm.CustomDist), or keep it to parameters"
                 )
             terms += model.replace_rvs_by_values([potential])
@@ -91,7 +91,7 @@ class ModelOfPyMC:
         return rebuild(terms, frozen)
 
     def refuse_changed_data(self) -> None:
-        """Refuse to go on where the model's data are no longer those that were read."""
+        """Raise if the model's data have changed since it was read."""
         changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
         if changed:
             raise InvalidInputError(
@@ -105,14 +105,14 @@ class ModelOfPyMC:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variables' names."""
+        """The observed data, under the variables' names."""
         if self.rows.is_given:
             return self._given(observed=True)
         return {rv.name: value for rv, value in zip(self.model.observed_RVs, self.rows.observed, strict=True)}
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but those that were observed themselves, as `pm.sample` has them."""
+        """The model's data containers without the observed ones, as in `pm.sample`."""
         data = [variable for variable in self.model.data_vars if variable not in self.rows.values]
         held = {variable.name: np.asarray(evaluate(variable)) for variable in data}
         observed = self._given(observed=True) if self.rows.is_given else {}
@@ -120,7 +120,7 @@ class ModelOfPyMC:
         return {name: rows for name, rows in {**held, **given}.items() if name not in observed}
 
     def _given(self, *, observed: bool) -> Mapping[str, np.ndarray]:
-        """Return the rows given in the place of the model's, those that were observed or the others."""
+        """Return the rows given in place of the model's, either the observed ones or the others."""
         below = set(leaves(self.rows.values))
         return {name: rows for leaf, (name, rows) in self.rows.by_leaf.items() if (leaf in below) == observed}
 
@@ -131,19 +131,19 @@ class ModelOfPyMC:
 
 
 class TargetOfPyMC:
-    """What a target made of a model answers in the model's words; mixed into targets that set `source`."""
+    """Methods shared by targets made from a model; a mixin for targets that set `source`."""
 
     source: ModelOfPyMC
     n_obs: int
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variables' names."""
+        """The observed data, under the variables' names."""
         return self.source.observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but those that were observed themselves, as `pm.sample` has them."""
+        """The model's data containers without the observed ones, as in `pm.sample`."""
         return self.source.constant_data
 
     def initial_point(self) -> np.ndarray:
@@ -151,19 +151,19 @@ class TargetOfPyMC:
         return self.source.initial_point()
 
     def content_hash(self) -> str:
-        """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
+        """Return a hash of model and data; unique if the model has operations that cannot be read."""
         self.source.refuse_changed_data()
         rows = [*self.source.rows.names, *self.source.rows.data] if self.source.rows.is_given else []
         return content_hash("PyMCTarget", self.source.hash, *(value.name for value in self.source.scales), *rows)
 
     @property
     def effects(self) -> list[Effects]:
-        """Which group effects are moved in what coordinates, and why."""
+        """Which group effects are sampled in what coordinates, and why."""
         return self.source.effects
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """In which coordinates group effects are moved, and why; for the trace's attributes."""
+        """The coordinates of group effects, and why, for the trace's attributes."""
         return {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
 
     def to_pymc(self) -> Any:
@@ -172,18 +172,18 @@ class TargetOfPyMC:
         Raises
         ------
         IncompatibleError
-            When the target's rows are not those of the model.
+            When the target's rows differ from the model's.
         """
         if self.source.rows.is_given:
             raise IncompatibleError(
-                f"{self!r}: the model holds {self.source.rows.n_rows} rows in the place of the {self.n_obs} given by "
-                "data=, so that it is another posterior; make gold standards by exact_chain_reference, which needs no "
+                f"{self!r}: the model holds {self.source.rows.n_rows} rows instead of the {self.n_obs} given by "
+                "data=, so it has another posterior; make gold standards by exact_chain_reference, which needs no "
                 "model"
             )
         return self.source.given
 
     def __repr__(self) -> str:
-        """Say what is observed, how many rows it has, and the free variables."""
+        """Return the observed variable, its number of rows, and the free variables as text."""
         return f"{type(self).__name__}({self.source.rows.name}: {self.n_obs} rows; {self.source.names})"
 
 

@@ -1,4 +1,4 @@
-"""The content of a PyMC model as a hash: what its posterior depends on, and nothing that differs between processes."""
+"""The content of a PyMC model as a hash: everything its posterior depends on, and nothing that varies by process."""
 
 import re
 import types
@@ -10,13 +10,13 @@ import numpy as np
 from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.engine.compiler.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
-UNREADABLE = "unreadable"  # how the name of a model without a hash begins
+UNREADABLE = "unreadable"  # prefix of the name of a model without a hash
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
 def model_hash(model: Any) -> str | None:
-    """Return a hash of a ``pm.Model``, equal in every process for models that are built alike.
+    """Return a hash of a ``pm.Model``, equal in every process for models built the same way.
 
     It covers the text of the graph of the log density (Jacobians of the transformations and potentials included) and
     of every deterministic, the bytes of all constants and shared data below them, and the names, dims and coords of
@@ -25,8 +25,8 @@ def model_hash(model: Any) -> str | None:
     Returns
     -------
     str or None
-        None when the graph holds what cannot be read off it: an operation written outside PyTensor and PyMC (a
-        black-box likelihood), or a random generator (a minibatch). Such a model is never cached.
+        None if parts of the graph cannot be read: an operation written outside PyTensor and PyMC (a black-box
+        likelihood), or a random generator (a minibatch). Such a model is never cached.
     """
     from pytensor.printing import debugprint
 
@@ -42,9 +42,9 @@ def model_hash(model: Any) -> str | None:
 
 
 def twin_id(target: TwinnedTarget) -> str | None:
-    """Return a hash of the code that makes a target's PyMC twin; None where it cannot be read.
+    """Return a hash of the code that makes a target's PyMC twin; None if it cannot be read.
 
-    A corrected twin must not meet draws of the old one, and the target's own content says nothing of its twin.
+    The target's own content does not include its twin, and a corrected twin must not be matched with old draws.
     """
     try:
         twin = (type(target).to_pymc, target.pymc_model)
@@ -75,7 +75,7 @@ def _walk(outputs: Iterable[Any]) -> tuple[list[Any], list[np.ndarray]]:
 
 
 def _is_trusted(operation: Any) -> bool:
-    """Whether an operation, and every function that it holds, is PyTensor's or PyMC's own."""
+    """Return whether an operation, and every function in it, belongs to PyTensor or PyMC."""
     functions = [value for value in vars(operation).values() if isinstance(value, types.FunctionType)]
     modules = [type(operation).__module__, *(function.__module__ or "" for function in functions)]
     return all(module.split(".")[0] in TRUSTED_PACKAGES for module in modules)

@@ -1,10 +1,10 @@
-"""Normal outcomes found in a PyMC model: a mean that is affine in theta, and a scale whose logarithm is.
+"""Normal outcomes found in a PyMC model: a mean that is affine in theta, and a scale with an affine logarithm.
 
     y_ij ~ N(mu_ij(theta), (s_ij exp(c_j' theta))^2),
 
-such as ``pm.Normal("y", X @ beta + a, sigma)`` with a positive sigma, which moves as log sigma; ``sigma * s`` with
-known s, a precision, or 1 / sqrt of one. What the scale is made of tells that its logarithm is affine; trying it out
-at some points would not.
+such as ``pm.Normal("y", X @ beta + a, sigma)`` with a positive sigma, which is sampled as log sigma; ``sigma * s`` with
+known s, a precision, or 1 / sqrt of one. That the logarithm of the scale is affine follows from its operations; testing
+it at some points would not prove it.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import Predictors, Quantity, design_of
 from approxmcmc.targets.predictors.design import Design, Predictor
 
-DIGITS = 12  # of the weights of log scales, which are mostly 1
+DIGITS = 12  # of the weights of log scales, most of which are 1
 
 
 def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
-    """Return the design of means and log scales of normal outcomes; None where the model is none of that."""
+    """Return the design of means and log scales of normal outcomes; None if the model has another form."""
     rows = source.rows
     node = rows.variables[0].owner
     if len(rows.variables) > 1 or type(node.op).__name__ != "NormalRV" or rows.variables[0].ndim > 2:
@@ -38,7 +38,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
 
 
 def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
-    """Return a design that begins with the J means: that of the terms, where these were cut at the means."""
+    """Return a design that begins with the J means: that of the terms, if these were cut at the means."""
     theta = np.random.default_rng(0).normal(size=found.design.dim)
     function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
     at_theta = np.asarray(function(theta)).T
@@ -49,7 +49,7 @@ def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Desi
 
 
 def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
-    """Whether a graph is a product of powers of exponentials of what is affine in theta, and of constants."""
+    """Return whether a graph is a product of powers of constants and of exponentials of affine functions of theta."""
     if kind.get(graph, CONSTANT) == CONSTANT:
         return True
     node = graph.owner
@@ -72,7 +72,7 @@ def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
 
 
 def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
-    """Return the design of J means, with J log scales in the place of what else there is."""
+    """Return the design of J means, with J log scales in place of the other predictors."""
     n_rows, dim = source.rows.n_rows, design.dim
     of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
 

@@ -1,9 +1,9 @@
-"""The linear predictors of a PyMC model: found in the graph of its terms, with the design that they have.
+"""The linear predictors of a PyMC model: found in the graph of its terms, with their design.
 
-The graph says which quantities are affine in theta (`affine`). What their designs are is read off them by asking: a
-quantity at a unit vector of theta is its column. A variable that picks out one entry for each row is known by three
-questions however many entries it has: at the vector of ones it answers with the weights of the rows, at a random vector
-with the entry that each row has picked, and a second random vector confirms that.
+The graph shows which quantities are affine in theta (`affine`). Their designs are found by evaluation: a quantity at a
+unit vector of theta gives its column. A variable with one entry picked for each row needs only three evaluations,
+however many entries it has: the vector of ones gives the weights of the rows, a random vector the entry that each row
+picks, and a second random vector confirms this.
 """
 
 from typing import Any, NamedTuple
@@ -20,20 +20,20 @@ from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 
 LARGEST_DESIGN = 4e9  # bytes
-MOST_PREDICTORS = 24  # rows of an expansion then hold 349 numbers
+MOST_PREDICTORS = 24  # with these, a row of an expansion has 349 numbers
 POINTS = 3  # at which a design is checked
 CLOSE = 1e-9
 ROUNDING = 1e-15  # some units in the last place
-MOST_LOOKED_AT = 1000  # rows, which mostly tell that a column is none that rows share
-FEW, SOME = 5, 7  # rows; two numbers of them tell which axis counts rows
+MOST_LOOKED_AT = 1000  # rows, usually enough to see that a column differs between rows
+FEW, SOME = 5, 7  # rows; two different numbers of rows show which axis counts rows
 
 
 class NoLinearPredictorError(ApproxMCMCError):
-    """The model has no structure that helps; the message says why."""
+    """The model has no useful structure; the message says why."""
 
 
 class Quantity(NamedTuple):
-    """An affine quantity of the graph, the axis that counts rows, None where it is the same for all, and its size."""
+    """An affine quantity of the graph, the axis that counts rows (None if it is the same for all), and its size."""
 
     variable: Any
     row_axis: int | None
@@ -41,9 +41,9 @@ class Quantity(NamedTuple):
 
 
 class Predictors(NamedTuple):
-    """Terms of rows as a graph of theta, the quantities through which it sees theta, and their design, in that order.
+    """Terms of rows as a graph of theta, the affine quantities in it, and their design, in the same order.
 
-    Of a quantity of several numbers for each row every number is a predictor.
+    If a quantity has several numbers for each row, every one is a predictor.
     """
 
     theta: Any
@@ -58,17 +58,17 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     Raises
     ------
     NoLinearPredictorError
-        When there are none, or too many to help; the message says what was found.
+        When there are none, or too many to be useful; the message says what was found.
     """
     if source.rows.n_rows <= SOME:
-        raise NoLinearPredictorError(f"{source.rows.n_rows} rows are too few to look")
+        raise NoLinearPredictorError(f"{source.rows.n_rows} rows are too few")
     [terms] = source.over_flat([source.rows.terms()])
     terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",))
     quantities = _quantities(source, terms)
     K, dim = sum(one.size for one in quantities), int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
         raise NoLinearPredictorError(
-            f"its rows see the parameters through {K} quantities of which none is linear in many, too many to help "
+            f"its rows depend on the parameters through {K} quantities, none linear in many: too many to be useful "
             f"(of {dim} parameters; at most {MOST_PREDICTORS})"
         )
     if not any(one.row_axis is not None for one in quantities):
@@ -77,7 +77,7 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
 
 
 def design_of(source: ModelOfPyMC, quantities: list[Quantity]) -> Design:
-    """Return the design of affine quantities, read off by asking; refused as in :func:`find_predictors`."""
+    """Return the design of affine quantities, found by evaluation; raises as :func:`find_predictors` does."""
     return _Asked(source, quantities).design()
 
 
@@ -109,7 +109,7 @@ def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
 
 
 class _Asked:
-    """Quantities that are asked for their values at points of theta, on all rows."""
+    """Quantities that can be evaluated at points of theta, on all rows."""
 
     def __init__(self, source: ModelOfPyMC, quantities: list[Quantity]) -> None:
         self.source, self.quantities, self.n_rows = source, quantities, source.rows.n_rows
@@ -123,7 +123,7 @@ class _Asked:
         self.origin = self.at(np.zeros(self.dim), raw=True)
 
     def at(self, theta: np.ndarray, *, raw: bool = False) -> np.ndarray:
-        """Return all predictors, less those at the origin; shape (K, n_rows)."""
+        """Return all predictors minus their values at the origin; shape (K, n_rows)."""
         values = self._function(theta, *self.source.rows.data)
         found = []
         for one, value in zip(self.quantities, values, strict=True):
@@ -163,7 +163,7 @@ class _Asked:
                 raise NoLinearPredictorError("its predictors are not linear in the parameters")
 
     def _parts(self, name: str, start: int, size: int) -> list[list[PredictorPart]]:
-        """Return what one variable adds to each predictor."""
+        """Return the contribution of one variable to each predictor."""
         rng = np.random.default_rng(1)
         vectors = np.vstack([np.ones(size), rng.uniform(1.0, 2.0, (2, size))])
         answers = np.array([self.at(self._place(vector, start)) for vector in vectors])
@@ -193,9 +193,9 @@ class _Asked:
 
 
 def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
-    """Return the number that a column holds in all rows but for rounding, None where there is none.
+    """Return the value that a column has in all rows, up to rounding; None if rows differ.
 
-    A column is a difference of a predictor from what it is at the origin, and as wrong as these two are.
+    A column is the difference of a predictor from its value at the origin, and has the rounding error of both.
     """
     some = slice(None, None, max(1, len(column) // MOST_LOOKED_AT))
     number = float(f"{np.median(column[some]):.12g}")
@@ -216,7 +216,7 @@ def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray
 
 
 def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> list[PredictorPart]:
-    """Return dense columns, by the entries that they multiply, but for those that all rows share."""
+    """Return dense columns, by the entries that they multiply, without those that all rows share."""
     numbers = {entry: _common(column, origin) for entry, column in columns.items()}
     shared = {entry: number for entry, number in numbers.items() if number}
     entries = [entry for entry, number in numbers.items() if number is None]
@@ -228,9 +228,10 @@ def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> lis
 
 
 def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[PredictorPart] | None:
-    """Return what a variable adds where each row picks at most one of its entries; None where that is not so.
+    """Return the contribution of a variable if each row picks at most one of its entries; else None.
 
-    `vectors` (3, size) are ones and two random vectors of numbers between 1 and 2, `answers` (3, n) the predictor's.
+    `vectors` (3, size) are ones and two random vectors of numbers between 1 and 2, `answers` (3, n) the predictor
+    there.
     """
     weights, once, again = answers
     if not answers.any():

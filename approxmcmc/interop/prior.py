@@ -1,4 +1,4 @@
-"""The prior of a PyMC model: independent normal laws where it is that, else its graph, which PyTensor compiles."""
+"""The prior of a PyMC model: independent normal priors if it has that form, else its graph, compiled by PyTensor."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from approxmcmc.targets.tall_data import Prior
 
 
 class PriorOfPyMC(Prior):
-    """A log prior that PyTensor compiles, such as that of a hierarchy."""
+    """A log prior compiled by PyTensor, such as that of a hierarchy."""
 
     def __init__(self, source: ModelOfPyMC) -> None:
         super().__init__(math.inf, None, who="PyMCTarget")
@@ -26,7 +26,7 @@ class PriorOfPyMC(Prior):
         self._kernels: dict[str, Any] = {}
 
     def normal(self, dim: int) -> None:
-        """Return None: it is no normal law, as far as anybody looked."""
+        """Return None: no normal form is known."""
 
     def compile(self, dim: int) -> Any:
         """Compile the graph, once for this object."""
@@ -35,7 +35,7 @@ class PriorOfPyMC(Prior):
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile its gradient, likewise."""
+        """Compile its gradient, once for this object."""
         if "gradient" not in self._kernels:
             self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]
@@ -61,7 +61,7 @@ def log_prior_of(source: ModelOfPyMC) -> Any:
 
 
 def prior_of(source: ModelOfPyMC) -> Prior:
-    """Return independent normal priors where all are, else the prior's graph."""
+    """Return independent normal priors if all are, else the prior's graph."""
     model = source.model
     means, scales = [], []
     if model.potentials or source.scales:

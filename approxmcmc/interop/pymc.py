@@ -1,13 +1,13 @@
 """A PyMC model as a target: its likelihood row by row, compiled by PyTensor, called from the chain's kernel.
 
-The graph of the observed variables is rebuilt over the rows asked for: every constant and every shared array with an
-axis as long as the data becomes an input that is indexed by the row numbers, and only then the log density is taken.
-So a call costs what its rows cost, and nothing of size N is ever evaluated in a step. (Indexing the full
-log-likelihood instead costs O(N) a call: PyTensor does not push the index down.)
+The graph of the observed variables is rebuilt over the requested rows: every constant and every shared array with an
+axis as long as the data becomes an input that is indexed by the row numbers, and only then the log density is formed.
+So a call costs only its rows, and nothing of size N is evaluated in a step. (Indexing the full log-likelihood instead
+costs O(N) a call: PyTensor does not push the index down.)
 
-This room alone stands on the semi-private surface of PyTensor and PyMC: in `model` the removal of minibatches, in
-`rows` and `graphs` the rebuilding of random variables, in `kernels` the dispatcher of what PyTensor's numba linker
-compiled.
+Only this room uses semi-private parts of PyTensor and PyMC: in `model` the removal of minibatches, in `rows` and
+`graphs` the rebuilding of random variables, in `kernels` the dispatcher of functions compiled by PyTensor's numba
+linker.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
 
-# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on some rows alone.
+# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
 NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 
 
@@ -54,67 +54,67 @@ def from_pymc(
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
-        Whether the trace holds the model's deterministics that have no axis as long as the data; the graph is then
-        read as it stands.
+        Whether the trace includes the model's deterministics without an axis as long as the data; the graph is then
+        compiled without looking for structure.
     structure
-        Whether to look for linear predictors, see Notes. False reads the graph as it stands.
+        Whether to look for linear predictors, see Notes. False compiles the graph unchanged.
     scale_effects
         Whether samplers move sigma * z in place of a vector z of standard normal variables that one positive variable
-        sigma multiplies, where there are 100 rows or more for each entry of z, and these differ by over 10 times the
-        variance that the rows leave them. Draws come back as z either way.
+        sigma multiplies. This needs at least 100 rows for each entry of z, and entries that vary by more than 10 times
+        their variance given the rows. Draws are returned as z either way.
     integrate
-        Whether effects of groups are integrated out, see the page on hierarchies: "auto" where that is possible, True
-        raises where it is not, False never. The posterior of what is left is the same.
+        Whether to integrate out effects of groups, see the page on hierarchies: "auto" if possible, True raises if not,
+        False never. The posterior of the other parameters is the same.
     latents
-        Which effects that were integrated out `sample` puts into the trace: "auto" all of them, if groups times draws
-        are at most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`.
+        Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
+        most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`.
     data
-        Rows in the place of those that the model holds, by the names of its data containers: sources
-        (`approxmcmc.sources`), such as columns of Parquet files, or arrays, which may be mapped. For data that do not
-        fit in memory: write the model for a handful of rows, and hand over all of them here.
+        Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
+        as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
+        model for a few rows, and pass all rows here.
 
     Returns
     -------
     PyMCTarget, LinearTarget, PredictorsTarget, IntegratedOfPyMC
-        Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws come back
+        Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws are returned
         constrained, under the model's names, dims and coords, as from ``pm.sample``. The attribute ``effects`` and the
-        trace's attribute ``group_effects`` say which group effects are moved in what coordinates, and why.
+        trace's attribute ``group_effects`` say which group effects are sampled in what coordinates, and why.
 
     Raises
     ------
     IncompatibleError
-        When the likelihood is no sum over rows, or cannot be read row by row, or `integrate=True` finds no effects to
-        integrate out; the message names the variable, the reason and the way out.
+        When the likelihood is not a sum over rows, or cannot be read row by row, or `integrate=True` finds no effects
+        to integrate out; the message names the variable, the reason and a solution.
     InvalidInputError
-        When `row_dim` names no dim of the model, a row has no finite log-likelihood, or `data` does not fit the model;
+        When `row_dim` is not a dim of the model, a row has no finite log-likelihood, or `data` does not fit the model;
         the message names the row, or the array.
 
     Notes
     -----
-    Most likelihoods see theta through a few linear predictors, such as `X @ beta`, an intercept, `effect[group]`,
-    offsets and sums of these, and through single parameters that all rows share, such as a scale or a shape. Then
-    an expansion takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass, K predictors in all, where the graph as it
-    stands takes 1 + d + d (d + 1) / 2 and 2 + 2 d; codes of categories cost one addition. One predictor of a Bernoulli
-    (logit), a Poisson (log) or a normal law of known scale has terms of the library's own, and PyTensor compiles
-    nothing but a prior that is not normal; without codes and offsets it is a generalised linear model of the library,
-    whose `lp` is that of the model up to a constant. Otherwise PyTensor compiles the terms as functions of the
+    Most likelihoods depend on theta through a few linear predictors, such as `X @ beta`, an intercept, `effect[group]`,
+    offsets and sums of these, and through single parameters that all rows share, such as a scale or a shape. With K
+    predictors an expansion then takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass; the plain graph takes 1 + d +
+    d (d + 1) / 2 numbers and 2 + 2 d passes. Codes of categories cost one addition. For one predictor of a Bernoulli
+    (logit), a Poisson (log) or a normal distribution of known scale the library has its own terms, and PyTensor
+    compiles only a prior that is not normal; without codes and offsets it is a generalised linear model of the library,
+    with an `lp` equal to that of the model up to a constant. Otherwise PyTensor compiles the terms as functions of the
     predictors. `explain` says what was found, and why not more.
 
-    Otherwise PyTensor compiles the terms of all rows. At construction these, evaluated in random groups, are compared
-    with the full log-likelihood at three points: a coupling of rows that the graph hides is found there.
+    Otherwise PyTensor compiles the terms of all rows. At construction these are evaluated in random groups of rows and
+    compared with the full log-likelihood at three points: this finds dependence between rows that the graph hides.
 
-    Many rows per group know sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
+    Many rows per group determine sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
     follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
-    the factor ``sigma ** -J`` of the Jacobian, J the length of z, and is the same posterior whatever else the model
-    does with z. Where groups hardly differ it has no mode, and the model's own coordinates are kept.
+    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior whatever else the model does with
+    z. If groups hardly differ it has no mode, and the model's own coordinates are kept.
 
-    With `data` the graph is read off the model's own rows, and its terms are evaluated on all rows given, in blocks, at
-    three points. Every array with rows must be named; float32 stays float32, and becomes what the model takes row by
-    row. The graph is compiled as it stands and group effects stay as they are, as with `structure=False` and
-    `scale_effects=False`: for a linear predictor of many parameters on such data write a `PredictorTarget`, whose
-    expansions take fewer numbers a row. `to_pymc` refuses: the model holds other rows.
+    With `data` the graph is read from the model's own rows, and its terms are evaluated on all given rows, in blocks,
+    at three points. Every array with rows must be named; float32 arrays are kept, and converted to the model's type row
+    by row. The graph is compiled unchanged and group effects are sampled unscaled, as with `structure=False` and
+    `scale_effects=False`: for a linear predictor of many parameters on such data write a `PredictorTarget`, with
+    expansions of fewer numbers a row. `to_pymc` raises, because the model holds other rows.
 
-    The model's data are read now. After ``pm.set_data`` make a new target: the old one refuses to run.
+    The model's data are read now. After ``pm.set_data`` make a new target: the old one raises.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def from_pymc(
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
-    """Say in a sentence what is found in a model, or in a target, and what a step will read.
+    """Describe in a sentence the structure found in a model or target, and what a step reads.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     Raises
     ------
     IncompatibleError
-        When the model is refused altogether.
+        When the model cannot be read row by row.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, StructuredTarget):
         return f"{rows}: {describe(found)}; it runs in the fast form; {explain_rows(found)}{effects}"
-    slow = "the graph is compiled as it stands, and expansions take numbers of order dim^2 a row"
+    slow = "the graph is compiled unchanged, and expansions take numbers of order dim^2 a row"
     return f"{rows}: {found}; {slow}{effects}"
 
 
@@ -200,12 +200,12 @@ def _integrated(model: Any) -> IntegratedOfPyMC | str:
 
 
 def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
-    """Return the model in the fast form, or why there is none."""
+    """Return the model in the fast form, or why it has none."""
     try:
         return structured_target(source)
     except NoLinearPredictorError as error:
         return str(error)
-    except InvalidInputError:  # data that cannot be: the general way names the row
+    except InvalidInputError:  # invalid data: the general way names the row
         return "its data are not all finite"
-    except NOT_UNDERSTOOD as error:  # the general way does without, or names the reason
+    except NOT_UNDERSTOOD as error:  # the general way needs no structure, or names the reason
         return f"its graph was not understood ({first_line(error)})"

@@ -1,7 +1,7 @@
-"""The target that evaluates the graph of a PyMC model as it stands, on the rows asked for.
+"""The target that evaluates the graph of a PyMC model unchanged, on the requested rows.
 
-What it was made of is compared with the whole model first: terms read in random groups of rows must be those that the
-full log-likelihood has, or the model couples rows, and is refused.
+It is first compared with the whole model: terms read in random groups of rows must equal those of the full
+log-likelihood; otherwise the model couples rows, and the target raises.
 """
 
 import contextlib
@@ -71,11 +71,11 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         return source.describe(wanted if deterministics else [])
 
     def without_rows(self) -> TermsOfGraph:
-        """Return the graph of the terms: of all that passes over the rows need, what travels."""
+        """Return the graph of the terms, which is all that workers need for passes over the rows."""
         return TermsOfGraph(self._graph, self.n_obs, repr(self))
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
-        """Return the terms of some of the rows that the model holds."""
+        """Return the terms of some of the model's rows."""
         with self._on_rows_alone():
             return np.asarray(self._graph.function(theta, *(array[rows] for array in self.source.rows.own))[0])
 
@@ -104,8 +104,8 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
                 self._refuse_rows(np.isnan(expected) & (point == 0), "has the log-likelihood NaN at the initial point")
                 impossible &= expected == -np.inf
             whole = self._terms_of(theta, slice(None))
-            # One graph agrees with itself to rounding; with PyMC's, which is written otherwise, to 1e-6 where a law is
-            # truncated.
+            # A graph agrees with itself to rounding; with PyMC's graph, written differently, to 1e-6 for truncated
+            # distributions.
             if not _are_close(whole, expected, 1e-6, 1e-6):
                 self._refuse_coupling()
             for index in random_groups(n_rows, rng):
@@ -119,7 +119,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
             yield self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
 
     def _check_given(self) -> None:
-        """Evaluate all rows that were given, in blocks, by code that checks the bounds of arrays."""
+        """Evaluate all given rows, in blocks, by code that checks the bounds of arrays."""
         inputs = [self._theta, *self.source.rows.inputs]
         function = pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
         undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
@@ -141,12 +141,12 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     def _refuse_coupling(self) -> None:
         raise IncompatibleError(
             f"from_pymc: the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
-            "out (a cumulative sum, a mean over the data, centring inside the model): it is no sum of independent "
+            "out (a cumulative sum, a mean over the data, centring inside the model): it is not a sum of independent "
             "terms. Compute such quantities before the model, and pass them as data"
         )
 
     def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:
-        """Refuse data that no parameter explains, naming the first row and the arrays that are not finite there."""
+        """Raise on data that no parameter explains, naming the first row and the arrays that are not finite there."""
         if not bad.any():
             return
         row = int(np.flatnonzero(bad)[0])
@@ -156,24 +156,24 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
         raise InvalidInputError(
             f"from_pymc: row {row} of the observed variable {self.source.rows.name!r} {fault}, and "
-            f"{int(bad.sum()) - 1} others: {cause} Leave out or mend such rows, or give the variables an "
+            f"{int(bad.sum()) - 1} others: {cause} Leave out or correct such rows, or give the variables an "
             "initval at which they can occur"
         )
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes, by its graph."""
+        """The work of a term, counted from its graph."""
         found = operations_of_a_row(self._graph.terms, self.n_obs)
         stored = sum(array.nbytes for array in self.data) / self.n_obs
         return TermWork(found, GRADIENT * found, stored, "graph")
 
     def compile(self) -> CompiledTarget:
-        """Hand the compiled likelihood and prior to the chain; compiled once."""
+        """Return the compiled likelihood and prior; compiled once."""
         self.source.refuse_changed_data()
         return self._compiled
 
     def compile_gradient(self) -> CompiledGradient:
-        """Hand the compiled gradients to the proposal; compiled once."""
+        """Return the compiled gradients; compiled once."""
         self.source.refuse_changed_data()
         return self._compiled_gradient
 

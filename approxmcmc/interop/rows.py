@@ -22,11 +22,11 @@ from approxmcmc.interop.graphs import (
     value_of,
 )
 
-CHECKED_ROWS = 64  # of a group that is evaluated apart
+CHECKED_ROWS = 64  # rows of a group that is evaluated separately
 
 
 def refuse_unsuitable(model: Any) -> None:
-    """Refuse what can be told without looking at the data.
+    """Raise on models that are unsuitable whatever their data.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def refuse_unsuitable(model: Any) -> None:
 
 
 def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
-    """Refuse free variables with one entry for each row.
+    """Raise on free variables with one entry for each row.
 
     Raises
     ------
@@ -83,8 +83,8 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
 class Rows:
     """The likelihood of the model's observed variables as a graph over chosen rows: a row's term is their sum.
 
-    `given` are rows by name, in the place of those that the model holds; the graph is read off the model's own. A row
-    of float32 becomes what the model takes when it is read.
+    `given` are rows by name, in place of the model's; the graph is read from the model's own rows. A float32 row is
+    converted to the model's type when it is read.
     """
 
     def __init__(self, model: Any, row_dim: str | None, given: Mapping[str, np.ndarray] | None = None) -> None:
@@ -104,7 +104,7 @@ class Rows:
         own: list[np.ndarray] = []
         self.replacements: dict[Any, Any] = {}
         self.by_leaf: dict[Any, tuple[str, np.ndarray]] = {}
-        self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of those given
+        self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of the given ones
         for leaf in leaves([*self.parameters, *self.values]):
             axis = self._row_axis(leaf)
             if axis is not None:
@@ -127,7 +127,7 @@ class Rows:
         self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
 
     def _name(self, leaf: Any) -> str:
-        """Return what the user calls an array with rows: a container, or an observed variable that holds its data."""
+        """Return the user's name of an array with rows: a container, or an observed variable that holds its data."""
         observed = dict(zip(self.values, self.model.observed_RVs, strict=True))
         if leaf in observed and not is_shared(leaf):
             return str(observed[leaf].name)
@@ -135,16 +135,16 @@ class Rows:
 
     @property
     def observed(self) -> list[np.ndarray]:
-        """What was observed, for each variable."""
+        """The observed data of each variable."""
         return [np.asarray(evaluate(value)) for value in self.values]
 
     def _count(self, name: str, observed: Any) -> int:
         shape = np.shape(evaluate(observed))
         if not shape:
-            raise IncompatibleError(f"from_pymc: the observed variable {name!r} is one number, it has no rows")
+            raise IncompatibleError(f"from_pymc: the observed variable {name!r} is a single number without rows")
         if shape[0] < 2:
             raise IncompatibleError(
-                f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and nothing can be left out: "
+                f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and no row can be left out: "
                 "give the data as rows, or use pm.sample"
             )
         dims, known = self.dims.get(name), sorted({one for names in self.dims.values() for one in names if one})
@@ -161,7 +161,7 @@ class Rows:
         return int(shape[0])
 
     def _unscaled(self, observed: Any) -> Any:
-        """Return the observed variable without the factor total_size / N, which is 1 on all rows."""
+        """Return the observed variable without the factor total_size / N, which must be 1 on all rows."""
         if not isinstance(observed.owner.op, MinibatchRandomVariable):
             return observed
         variable, *total = observed.owner.inputs
@@ -181,13 +181,13 @@ class Rows:
         if len(axes) > 1:
             raise IncompatibleError(
                 f"from_pymc: the array {leaf.name or 'without a name'} has shape {np.shape(value_of(leaf))}, and "
-                f"{self.name!r} has {self.n_rows} rows: which axis counts rows cannot be told. Make it a pm.Data with "
+                f"{self.name!r} has {self.n_rows} rows: it is ambiguous which axis counts rows. Make it a pm.Data with "
                 "dims, and name the dim of the rows by row_dim="
             )
         return axes[0] if axes else None
 
     def are_read_by(self, graph: Any) -> bool:
-        """Whether a graph depends on what was observed, or on an array with rows."""
+        """Return whether a graph depends on observed data, or on an array with rows."""
         observed = {*self.model.observed_RVs, *self.values}
         return bool((self.leaves | observed) & set(ancestors([graph]))) or any(
             self._row_axis(leaf) is not None for leaf in leaves([graph])
@@ -225,7 +225,7 @@ class Rows:
     def _not_separate(self, name: str, reason: str) -> IncompatibleError:
         return IncompatibleError(
             f"from_pymc: the rows of the observed variable {name!r} have no log densities of their own "
-            f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is no sum of "
+            f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is not a sum of "
             "independent terms. Such models need all data at every step: use pm.sample"
         )
 
@@ -246,24 +246,24 @@ class Rows:
 
 
 def _one_count(counts: dict[str, int]) -> int:
-    """Return the number of rows, which all observed variables must have."""
+    """Return the number of rows, which must be equal for all observed variables."""
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
         raise IncompatibleError(
             f"from_pymc: the observed variables have different numbers of rows ({told}), and a row must be one term. "
-            "Observe them over the same rows; where one is known for fewer things than another, such as once for each "
+            "Observe them over the same rows; if one has fewer values than another, such as one for each "
             "group, repeat it as data, write it as a pm.Potential of parameters, or use pm.sample"
         )
     return next(iter(counts.values()))
 
 
 def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis: int) -> np.ndarray:
-    """Return the rows that stand for an array of the model's, checked.
+    """Return the rows given for an array of the model, checked.
 
     Raises
     ------
     InvalidInputError
-        When there are none, or others than the model's.
+        When they are missing, or do not fit the model's.
     """
     if name not in given:
         raise InvalidInputError(
@@ -281,7 +281,7 @@ def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis
 
 
 def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[np.ndarray, ...]) -> int:
-    """Return the number of rows that all arrays have."""
+    """Return the number of rows, which all arrays must have."""
     if unknown := sorted(set(given) - set(names)):
         raise InvalidInputError(f"from_pymc: data names {unknown}, the model's arrays with rows are {names}")
     lengths = {name: len(array) for name, array in zip(names, data, strict=True)}
@@ -291,7 +291,7 @@ def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[n
 
 
 def _size_of(node: Any) -> Any:
-    """Return the size parameter of a random variable, None where it has none or is another node."""
+    """Return the size parameter of a random variable; None if it has none or the node is another operation."""
     return node.op.size_param(node) if isinstance(node.op, RandomVariable) or is_signed(node.op) else None
 
 
@@ -301,7 +301,7 @@ def sum_of(terms: list[Any]) -> Any:
 
 
 def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return groups of one row, of some, and of many: a coupling may hide from one size, and always from all rows."""
+    """Return groups of one row, of some, and of many: dependence between rows may be invisible at one group size."""
     order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
     stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))

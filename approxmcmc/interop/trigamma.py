@@ -1,10 +1,10 @@
-r"""The trigamma function as a graph of powers: PyTensor's numba linker has none, and calls Python for it.
+r"""The trigamma function as a graph of powers, because PyTensor's numba linker lacks it and would call Python.
 
 .. math:: \psi'(x) = \sum_{k=0}^{9} \frac{1}{(x + k)^2} + \psi'(x + 10), \qquad
           \psi'(z) \approx \frac{1}{z} + \frac{1}{2 z^2} + \sum_{j=1}^{7} \frac{B_{2j}}{z^{2j+1}},
 
-its recurrence and its asymptotic series, with the Bernoulli numbers B. For x > 0, where log densities ask for it, the
-first term left out is below 1e-15 of the whole.
+its recurrence and its asymptotic series, with the Bernoulli numbers B. For x > 0, the range of log densities, the first
+omitted term is below 1e-15 of the whole.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def trigamma(x: Any) -> Any:
 
 
 def with_compiled_trigamma(graphs: Sequence[Any]) -> list[Any]:
-    """Return graphs with the series in the place of PyTensor's operation."""
+    """Return graphs with the series in place of PyTensor's operation."""
     nodes: list[Any] = list(toposort(graphs))
     met = [node for node in nodes if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, TriGamma)]
     return rebuild(graphs, {node.outputs[0]: trigamma(node.inputs[0]) for node in met})

@@ -16,12 +16,12 @@ from approxmcmc.interop.graphs import over_flat
 
 @dataclasses.dataclass(frozen=True)
 class ModelVariables(Variables):
-    """The constrained variables that a flat unconstrained theta stands for.
+    """The constrained variables represented by a flat unconstrained theta.
 
     Parameters
     ----------
     unconstrained
-        What theta itself holds, under PyMC's names: ``tau_log__``, ``w_simplex__`` (one number fewer than ``w``).
+        The content of theta, under PyMC's names: ``tau_log__``, ``w_simplex__`` (one number fewer than ``w``).
     constrain, unconstrain
         The two maps; `constrain` takes many thetas, shape (n, dim).
     """
@@ -32,7 +32,7 @@ class ModelVariables(Variables):
 
     @property
     def size(self) -> int:
-        """Length of theta, which is not the number of constrained values where a variable lies on a simplex."""
+        """Length of theta, which differs from the number of constrained values if a variable lies on a simplex."""
         return self.unconstrained.size
 
     def labels(self) -> list[str]:
@@ -47,7 +47,7 @@ class ModelVariables(Variables):
         return {name: value.reshape((*theta.shape[:-1], *value.shape[1:])) for name, value in values.items()}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map constrained values to theta; what they leave out is taken from the model's initial point."""
+        """Map constrained values to theta; missing ones are taken from the model's initial point."""
         assert self.unconstrain is not None
         return self.unconstrain(values)
 
@@ -69,7 +69,7 @@ def describe_variables(
 ) -> ModelVariables:
     """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`.
 
-    Where `scales` has a graph for a value variable, theta holds their product.
+    If `scales` has a graph for a value variable, theta holds their product.
     """
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
     wanted = [*model.free_RVs, *deterministics]
@@ -117,7 +117,7 @@ def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
 def multiplier(
     theta: Any, values: Sequence[Any], start: Mapping[str, Any], scales: Mapping[Any, Any]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return what multiplies the parts of a flat vector that `scales` names; a scale depends on none of these."""
+    """Return the multiplier of the parts of a flat vector named in `scales`; a scale depends on none of these parts."""
     if not scales:
         return lambda point: point
     function = pytensor.function([theta], over_flat(list(scales.values()), theta, values, start), mode="FAST_COMPILE")

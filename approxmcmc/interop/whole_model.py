@@ -1,4 +1,4 @@
-"""PyMC models whose likelihood cannot be read row by row: targets that only a sampler of whole models takes."""
+"""PyMC models with a likelihood that cannot be read row by row: targets only for samplers of whole models."""
 
 import functools
 import uuid
@@ -17,9 +17,9 @@ from approxmcmc.interop.rows import first_line
 
 
 def target_of(model: Any) -> Target:
-    """Return the target by which a PyMC model is sampled: the one hook for all ways to read a model.
+    """Return the target that samples a PyMC model: the one entry point for all ways to read a model.
 
-    It is what :func:`from_pymc` makes of the model, and where that refuses, a `WholeModel` with the reason.
+    This is the result of :func:`from_pymc`, or if that raises, a `WholeModel` with the reason.
     """
     try:
         return from_pymc(model)
@@ -30,9 +30,9 @@ def target_of(model: Any) -> Target:
 
 
 class WholeModel(TwinnedTarget, Target):
-    """A PyMC model as it stands: its log density is one function, not a sum over rows that can be read apart.
+    """A PyMC model with a log density that is one function, not a sum over rows that can be read separately.
 
-    NUTS samples it. Whatever needs single terms refuses it, with the reason.
+    NUTS samples it. Code that needs single terms raises, with the reason.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class WholeModel(TwinnedTarget, Target):
 
     @functools.cached_property
     def observed_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
-        """What was observed, under the variables' names, as `pm.sample` stores it."""
+        """The observed data, under the variables' names, as `pm.sample` stores them."""
         from pymc.backends.arviz import find_observations
 
         return _arrays(find_observations(self.model))
@@ -87,7 +87,7 @@ class WholeModel(TwinnedTarget, Target):
         return self.model
 
     def content_hash(self) -> str:
-        """Return a hash of model and data; of a model whose operations cannot be read, one that no other target has."""
+        """Return a hash of model and data; unique if the model has operations that cannot be read."""
         return content_hash("WholeModel", model_hash(self.model) or self._unreadable)
 
     @functools.cached_property
@@ -95,23 +95,24 @@ class WholeModel(TwinnedTarget, Target):
         return f"{UNREADABLE} {uuid.uuid4()}"
 
     def initial_point(self) -> NoReturn:
-        """Refuse: a flat theta is for samplers that read terms."""
+        """Raise: only samplers that read terms need a flat theta."""
         self.compile()
 
     def compile(self) -> NoReturn:
-        """Refuse, with the reason why there are no terms."""
+        """Raise, with the reason why there are no terms."""
         raise IncompatibleError(
-            f"{type(self).__name__}({', '.join(self.variables.shapes)}) only runs with NUTS, amc.sample(model); what "
+            f"{type(self).__name__}({', '.join(self.variables.shapes)}) only runs with NUTS, amc.sample(model); code "
+            "that "
             f"reads single terms or audits decisions needs a likelihood that is a sum over rows: {self.why_no_terms}"
         )
 
     def __repr__(self) -> str:
-        """Name the free variables, and say in a clause why there are no terms."""
+        """Return the free variables, and why there are no terms, as text."""
         return f"{type(self).__name__}({', '.join(self.variables.shapes)}; {first_clause(self.why_no_terms)})"
 
 
 def _arrays(found: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return data as arrays; a missing value is NaN."""
+    """Return data as arrays; missing values become NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return {

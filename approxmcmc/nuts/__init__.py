@@ -2,3 +2,7 @@
 
 `settings` holds the component `NUTS`, `run` what both libraries share, `by_nutpie` and `by_pymc` the two of them.
 """
+
+from approxmcmc.nuts.settings import NUTS
+
+__all__ = ["NUTS"]

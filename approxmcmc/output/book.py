@@ -1,7 +1,7 @@
-"""The book of a run: what was asked for, what was made of it, and where it stands, in one file.
+"""The book of a run: its settings, what was derived from them, and its current state, in one file.
 
-A run goes on only where target, sampler, seed, settings and versions are those that began it; otherwise both sides of
-each difference are told.
+A run resumes only if target, sampler, seed, settings and versions are those that it began with; otherwise the error
+shows both sides of each difference.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ from approxmcmc.sampling.initial import as_points
 
 @dataclasses.dataclass
 class Book:
-    """The file of a run: what was asked for, how the run was made of it, and where it stands.
+    """The file of a run: its settings, what was derived from them, and its current state.
 
-    `asked` must be the same when the run goes on. `made` is what followed from it when the run began: the sampler and
-    the tuning steps, which may have been chosen, the rate of audits, the starting points.
+    `asked` must be equal when the run resumes. `made` is what followed from it when the run began: the sampler and the
+    tuning steps, which may have been chosen, the rate of audits, the starting points.
     """
 
     path: Path
@@ -40,15 +40,15 @@ class Book:
     trace: xr.DataTree | None = None
 
     def checkpoints(self) -> Checkpoints:
-        """Return what keeps the checkpoints of this run."""
+        """Return the object that writes the checkpoints of this run."""
         return Checkpoints(self.write)
 
     def write(self, snapshot: Snapshot, trace: xr.DataTree | None = None) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace)
 
     def close(self, snapshot: Snapshot, trace: xr.DataTree) -> None:
-        """Put the trace of a run that has ended into the file."""
+        """Write the trace of a finished run into the file."""
         try:
             self.write(snapshot, trace)
         except OSError as error:
@@ -56,7 +56,7 @@ class Book:
 
 
 def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: Any) -> dict[str, Any]:
-    """Return all that the draws of a run depend on, JSON-ready."""
+    """Return everything that the draws of a run depend on, JSON-ready."""
     return {
         "target": described(target),
         "sampler": None if sampler is None else plain(sampler.to_dict()),
@@ -67,25 +67,25 @@ def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: A
 
 
 def described(target: Target) -> dict[str, Any]:
-    """Return the kind, the size and the content of a target; all its data are read."""
+    """Return the kind, size and content hash of a target; reads all its data."""
     return {"kind": type(target).__name__, "n_obs": plain(target.n_obs), "content": target.content_hash()}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions on which the bits of draws depend."""
+    """Return the versions that affect the bits of draws."""
     library = f"{version('approxmcmc')}, code {code_version()}"
     return {"approxmcmc": library, **{name: version(name) for name in ("numpy", "numba")}}
 
 
 def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> Book:
-    """Return the book of a run: a new one, or that of the run which the file holds, with `any_seed` whatever its seed.
+    """Return the book of a run: a new one, or that of the run in the file; `any_seed` accepts a run with any seed.
 
     Raises
     ------
     FileNotFoundError, IsADirectoryError
-        When the folder does not exist, or `path` is one.
+        When the folder does not exist, or `path` is a folder.
     InvalidInputError
-        When the file holds another run, or none.
+        When the file holds another run, or no checkpoint.
     """
     if not isinstance(path, (str, os.PathLike)) or str(path) == "" or "\0" in str(path):
         raise InvalidInputError(f"checkpoint must be the name of a file, or None, found {path!r}")
@@ -94,7 +94,7 @@ def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_see
         raise FileNotFoundError(f"checkpoint: the folder {path.parent} does not exist. Create it first")
     if path.is_dir():
         raise IsADirectoryError(f"checkpoint: {path} is a folder. Name a file, as {path / 'run.nc'}")
-    remove_leftovers(path)  # a run that was killed as it wrote its first one leaves nothing else
+    remove_leftovers(path)  # a process killed during its first write leaves only this file
     if not path.exists():
         return Book(path, asked)
     known = read_checkpoint(path)
@@ -110,17 +110,17 @@ def book_of(path: Path, known: Checkpoint) -> Book:
 
 
 def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint that differs from what is asked for, with both sides of each difference."""
+    """Raise if a checkpoint differs from the current call; the error shows both sides of each difference."""
     if lines := differences_of(stored, plain(asked)):
         shown = "\n".join(f"  {line}" for line in lines)
         raise InvalidInputError(
-            f"{path} is the checkpoint of another run, and runs do not mix. It was -> it is now:\n{shown}\n"
-            "Ask as before to go on, name another file, or remove this one"
+            f"{path} is the checkpoint of another run, and runs do not mix. In the file -> in this call:\n{shown}\n"
+            "Repeat the original call to resume, name another file, or remove this one"
         )
 
 
 def plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
+    """Return a value in the form in which JSON returns it."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -133,7 +133,7 @@ def plain(value: Any) -> Any:
 
 
 def _start_described(initvals: Any, variables: Variables, chains: int) -> str | None:
-    """Return a hash of starting values; those of a law are its draws on the chain's stream, and the law is hashed."""
+    """Return a hash of starting values; a distribution is hashed itself, because it is drawn on the chain's stream."""
     if initvals is None:
         return None
     if callable(getattr(initvals, "draw", None)):

@@ -1,23 +1,23 @@
-"""Checkpoints on disk: what a run needs to go on, as one group of a netCDF file, beside the trace once there is one.
+"""Checkpoints on disk: what a run needs to resume, as one group of a netCDF file, beside the trace once it is finished.
 
-    checkpoint                 about: a text of JSON, with all that is no array
-    checkpoint/chain_0 ...     records (draws, counts, values); what a chain remembers, as one row of bytes
-    posterior, sample_stats    the trace, once the run has ended
+    checkpoint                 about: JSON text, everything but the arrays
+    checkpoint/chain_0 ...     records (draws, counts, values); the chain's state, as one row of bytes
+    posterior, sample_stats    the trace of a finished run
 
-All is data: numbers and text, no code and no pickle. A checkpoint takes a processor that chains may lack. So it is not
-compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of a processor, and not 0.3 s.
-Nor is the trace: compression saves 15 of 57 MB, and takes 0.60 s in place of 0.25.
+The file holds only data: numbers and text, no code and no pickle. Writing a checkpoint takes CPU time from the chains.
+So it is not compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of CPU time
+instead of 0.3 s. The trace is not compressed either: compression saves 15 of 57 MB, and takes 0.60 s instead of 0.25 s.
 
-Columns that the trace of a run that has ended shares with its records are stored once. Records are tables with a row
-for each draw: its coordinates, and counts and values with a column for each of their names. A trace has the first m of
-the n rows, and the columns that its sampler fills; the others hold one number as a rule. So of a table is written
+Columns that the trace of a finished run shares with its records are stored once. Records are tables with a row for each
+draw: its coordinates, and counts and values with a column for each of their names. A trace has the first m of the n
+rows, and the columns that its sampler fills; the others usually hold one number. So a table is stored as
 
-    mark     (columns,)         for each column: 0 in the trace, 1 one number, 2 neither
+    mark     (columns,)         for each column: 0 in the trace, 1 a single number, 2 neither
     first    (columns,)         the first row
-    own      (m, those of 2)    what is neither
-    rest     (n - m, columns)   rows that the trace was cut by
+    own      (m, columns marked 2)  their values
+    rest     (n - m, columns)   rows cut off from the trace
 
-and put together again it is what it was, bit by bit. Of 150 MB, two chains of 60 000 draws of 50 parameters, 71 stay.
+and is rebuilt bit by bit. Of 150 MB, two chains of 60 000 draws of 50 parameters, 71 MB remain.
 """
 
 import itertools
@@ -40,13 +40,13 @@ FORMAT = 2
 IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2
 PARTS = ("mark", "first", "own", "rest")
 Piece = tuple[int, np.ndarray]
-"""Columns that a trace knows of a table: the number of the first, and their rows."""
+"""Columns of a table that a trace also holds: the index of the first, and their rows."""
 
 GROUPS = {"": ("posterior", "sample_stats"), "warmup_": ("warmup_posterior", "warmup_sample_stats")}
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: what the run was asked for, how it stands, and its trace, None where it has not ended."""
+    """The content of a file: settings of the run, its state, and its trace (None if it has not finished)."""
 
     about: Mapping[str, Any]
     snapshot: Snapshot
@@ -56,12 +56,12 @@ class Checkpoint(NamedTuple):
 def write_checkpoint(
     path: Path, about: Mapping[str, Any], snapshot: Snapshot, trace: xr.DataTree | None = None
 ) -> None:
-    """Write a checkpoint, whole or not at all; `about` is JSON-ready.
+    """Write a checkpoint atomically; `about` is JSON-ready.
 
     Raises
     ------
     OSError
-        When the system refuses to write.
+        When the file cannot be written.
     """
     split = [_split(chain) for chain in snapshot.chains]
     numbers, arrays = [one[0] for one in split], [one[1] for one in split]
@@ -82,12 +82,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises
     ------
     InvalidInputError
-        When the file holds none, or one that cannot be read.
+        When the file is not a checkpoint, or cannot be read.
     """
     tree = read_tree(path)
     if CHECKPOINT not in tree.children:
         raise InvalidInputError(
-            f"{path} holds no checkpoint, only {sorted(tree.children)}: it was not written by a run with checkpoint=. "
+            f"{path} holds no checkpoint, only {sorted(tree.children)}: it was not written by `sample(..., "
+            "checkpoint=)`. "
             "Name another file"
         )
     group = tree[CHECKPOINT]
@@ -108,12 +109,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             raise
-        raise InvalidInputError(f"{path} holds a checkpoint that is not whole ({error!r}); remove it") from error
+        raise InvalidInputError(f"{path} holds an incomplete checkpoint ({error!r}); remove it") from error
     return Checkpoint(text["about"], snapshot, trace)
 
 
 def _split(chain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return a chain's snapshot as what JSON takes, and arrays."""
+    """Split a chain's snapshot into its JSON part and its arrays."""
     arrays = {name: value for name, value in chain.items() if isinstance(value, np.ndarray)}
     memory = chain["memory"]
     kept = {name: np.ascontiguousarray(leaf) for name, leaf in memory.items() if isinstance(leaf, np.ndarray)}
@@ -130,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 
 def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return a chain's snapshot again."""
+    """Rebuild a chain's snapshot from its two parts."""
     chain = {**plain, **arrays}
     memory, place = chain.pop("numbers"), 0
     for name, kind, size in chain.pop("layout"):
@@ -141,7 +142,7 @@ def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[st
 
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """Return arrays as variables with dimensions of their own."""
+    """Return arrays as variables, each with its own dimensions."""
     variables = {
         name: xr.Variable([f"{name}_{k}" for k in range(array.ndim)], array, encoding={"_FillValue": None})
         for name, array in arrays.items()
@@ -152,7 +153,7 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
 def without_the_trace(
     arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a chain's snapshot with each table in four parts; `order` is that of the variables."""
+    """Return the arrays of a chain's snapshot with each table in four parts; `order` lists the variables."""
     left = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
         table = left.pop(name)
@@ -172,7 +173,7 @@ def with_the_trace(
 
 
 def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, tuple[int, list[Piece]]]:
-    """Return how many rows of a chain's tables its trace holds, and those of their columns that it knows."""
+    """Return how many rows of a chain's tables its trace holds, and which of their columns."""
     found: dict[str, tuple[int, list[Piece]]] = {}
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:
@@ -188,7 +189,7 @@ def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, t
 
 
 def _side_by_side(variables: Sequence[np.ndarray]) -> list[Piece]:
-    """Return draws of variables as columns of draws of a vector."""
+    """Return draws of variables as columns of one table of draws."""
     flat = [values.reshape(len(values), math.prod(values.shape[1:])).astype(float, copy=False) for values in variables]
     ends = itertools.accumulate(values.shape[1] for values in flat)
     return [(end - values.shape[1], values) for end, values in zip(ends, flat, strict=True)]
@@ -219,5 +220,5 @@ def _join_table(
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """Return numbers as they are stored: NaN equals itself, and -0.0 is not 0.0."""
+    """Return the bits of numbers, so that NaN equals itself and -0.0 differs from 0.0."""
     return array.view(np.int64)

@@ -1,4 +1,4 @@
-"""Plain arrays become one trace: an ``xarray.DataTree`` with the groups and attributes that ArviZ users expect."""
+"""Turn plain arrays into a trace: an ``xarray.DataTree`` with the groups and attributes that ArviZ users expect."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def build_trace(
         ``<name>_shape``, ``<name>_dtype`` and ``<name>_content_hash`` (:func:`approxmcmc.contracts.content_hash`)
         instead.
     keep_warmup
-        Whether ``warmup_posterior`` and ``warmup_sample_stats`` are written, if the run kept them.
+        Whether to write ``warmup_posterior`` and ``warmup_sample_stats``, if the run kept them.
     settings
         The sampler's settings, stored as JSON in the attribute ``inference_library_settings``.
 
@@ -45,12 +45,12 @@ def build_trace(
     -------
     xarray.DataTree
         Groups ``posterior`` and ``sample_stats`` with dims (chain, draw, ...), the warm-up groups, and the data groups
-        that have something to hold. The root has no attributes. Attributes are of the types that netCDF stores.
+        that are not empty. The root has no attributes. Attributes are of types that netCDF can store.
 
     Raises
     ------
     InvalidInputError
-        If the draws or a record do not have the shape that `variables` and the number of draws ask for.
+        If the shape of the draws or of a record does not fit `variables` and the number of draws.
     """
     _check_shapes(result, variables)
     attrs = _attrs(result.attrs, result.tuning_totals, settings)
@@ -77,9 +77,9 @@ def named_trace(
     observed_data: Mapping[str, Any] | None = None,
     constant_data: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
-    """Turn draws that come by name, (chain, draw, ...) each, into a trace; the rest is as in :func:`build_trace`.
+    """Turn draws given by variable name, (chain, draw, ...) each, into a trace; the rest is as in :func:`build_trace`.
 
-    The warm-up groups are written where their draws are given.
+    The warm-up groups are written if their draws are given.
 
     Raises
     ------
@@ -207,9 +207,9 @@ def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
 
 
 def _dataset(arrays: Mapping[str, Any], *, attrs: Mapping[str, Any], **options: Any) -> xr.Dataset:
-    import arviz_base as az  # no chain has to wait for it
+    import arviz_base as az  # imported late, so that chains do not wait for it
 
-    # ArviZ's convention checks warn whenever there are more chains than draws; a run stopped early is that, rightly.
+    # ArviZ warns whenever there are more chains than draws, which is normal for a run stopped early.
     options.setdefault("sample_dims", ["chain", "draw"])
     library = sys.modules[__name__.partition(".")[0]]
     return az.dict_to_dataset(arrays, attrs=attrs, inference_library=library, check_conventions=False, **options)

@@ -1,4 +1,4 @@
-"""Traces on disk: one run is one flat netCDF file, written whole or not at all."""
+"""Traces on disk: one run is one flat netCDF file, written atomically."""
 
 import contextlib
 import errno
@@ -15,12 +15,12 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import sanitize_attrs
 
-# Rejected proposals repeat rows, which zlib at its lightest level already finds; level 4 takes three times as long for
-# a few per cent more.
+# Rejected proposals repeat rows, which zlib already compresses at its lowest level; level 4 takes three times as long
+# and saves a few per cent more.
 _COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 _DRAWS_PER_CHUNK = 10_000
 _SAMPLE_GROUPS = ("posterior", "sample_stats")
-CHECKPOINT = "checkpoint"  # the group with what a run needs to go on
+CHECKPOINT = "checkpoint"  # the group that a run needs to resume
 
 
 @naming_the_arguments
@@ -46,13 +46,13 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     FileNotFoundError, IsADirectoryError
         If the folder does not exist, or `path` is one.
     OSError
-        If the system refuses to write, as on a full disk.
+        If the file cannot be written, as on a full disk.
 
     Notes
     -----
-    Plain ``trace.to_netcdf(path)`` writes a file with the same content; this one is compressed (zlib 1 with shuffle,
-    chunks of one chain and up to 10 000 draws), survives a crash in the middle, and stores attributes which netCDF
-    refuses (bool, None, dict) in a form that it takes.
+    Plain ``trace.to_netcdf(path)`` writes a file with the same content. This one is compressed (zlib 1 with shuffle,
+    chunks of one chain and up to 10 000 draws), survives a crash during writing, and converts attributes that netCDF
+    cannot store (bool, None, dict).
 
     Examples
     --------
@@ -74,20 +74,20 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
 
 
 def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
-    """Write a tree to one netCDF file, whole or not at all, compressed or as fast as can be."""
+    """Write a tree to one netCDF file atomically, compressed or as fast as possible."""
     storable = _with_storable_attrs(tree)
     with whole_file(path) as temporary, without_a_cluster():
         try:
             storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable) if compressed else {})
-        except RuntimeError as error:  # all that netCDF4 says of a full disk is "NetCDF: HDF error"
+        except RuntimeError as error:  # all that netCDF4 says about a full disk is "NetCDF: HDF error"
             raise OSError(errno.EIO, f"netCDF could not write it ({error}); is the disk full?", str(path)) from error
 
 
 @contextlib.contextmanager
 def without_a_cluster() -> Iterator[None]:
-    """Let a file be written without Dask's scheduler: xarray asks one that is active for a lock, and fails without.
+    """Write a file without Dask's scheduler: xarray asks an active scheduler for a lock, and fails without it.
 
-    The file has a name that nobody else knows.
+    No lock is needed, because no other process knows the name of the file.
     """
     dask = sys.modules.get("dask")
     with contextlib.nullcontext() if dask is None else dask.config.set(scheduler="threads"):
@@ -106,8 +106,8 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
-        All groups of the file, but for what a checkpointed run needs to go on. An attribute that was a list of one
-        number comes back as the number.
+        All groups of the file except the checkpoint. An attribute that was a list of one number comes back as the
+        number.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
 
 
 def read_tree(path: Path) -> xr.DataTree:
-    """Read a netCDF file of groups into memory and close it; refuse any other file."""
+    """Read a netCDF file of groups into memory and close it; raise on any other file."""
     try:
         with xr.open_datatree(path, engine="netcdf4") as opened:
             return opened.load()
@@ -145,7 +145,7 @@ def read_tree(path: Path) -> xr.DataTree:
 
 
 def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:
-    """Return the trace alone of a file that a checkpointed run has left."""
+    """Return only the trace from the file of a checkpointed run."""
     return xr.DataTree.from_dict({name: group for name, group in tree.children.items() if name != CHECKPOINT})
 
 

@@ -1,4 +1,4 @@
-"""The draws of a trace as a target reads them: one flat theta per draw."""
+"""The draws of a trace in the target's form: one flat theta per draw."""
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,7 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
     Raises
     ------
     InvalidInputError
-        If it is no trace, lacks a variable of the target or has one of another shape, or is that of a Bambi formula.
+        If it is not a trace, lacks a variable of the target, has one of another shape, or comes from a Bambi formula.
     """
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         groups = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__

@@ -1,4 +1,4 @@
-"""What a trace tells of the run that made it: its sampler, its target, and what tuning had settled on."""
+"""What a trace records about the run that made it: its sampler, its target, and the result of tuning."""
 
 import json
 from collections.abc import Mapping
@@ -8,44 +8,54 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 
 SAMPLER, TARGET = "inference_library_settings", "target_content_hash"
-TUNED = "adapted_"  # begins the names of attributes that tell what tuning has settled on
+TUNED = "adapted_"  # prefix of the attributes that hold the result of tuning
 
 
 def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) -> None:
-    """Refuse a trace that says that another sampler, or another target, made it.
+    """Raise if a trace was made by another sampler or on another target.
 
     Raises
     ------
     InvalidInputError
-        When it does; a trace that tells nothing is taken at the user's word.
+        When it was; a trace without a record of its origin is accepted.
     """
     attrs = trace["posterior"].attrs
     asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
     if json.loads(attrs.get(SAMPLER, "null")) not in (None, asked):
         raise InvalidInputError(
-            f"{who}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; name that sampler, or None to "
-            "judge the draws alone"
+            f"{who}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; pass that sampler, or None to "
+            "check only the draws"
         )
     if attrs.get(TARGET, target.content_hash()) != target.content_hash():
         raise InvalidInputError(
-            f"{who}: the trace was made on another target than {target!r}, or on other data; name the target that the "
-            "sampler had, or sampler=None to hold its draws against this one"
+            f"{who}: the trace was made on another target than {target!r}, or on other data; pass the target that the "
+            "sampler had, or sampler=None to check its draws against this target"
         )
 
 
 def without_origin(trace: xr.DataTree) -> xr.DataTree:
-    """Return a copy that does not tell its sampler and target, for who knows better what they are."""
+    """Return a copy without the records of its sampler and target, for callers that know better."""
     found = trace.copy()
     for name in (SAMPLER, TARGET):
         found["posterior"].attrs.pop(name, None)
     return found
 
 
+def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
+    """Return the stream by which the first chain of a run shuffled its data, anew; None for draws from elsewhere."""
+    seed = trace["posterior"].attrs.get("seed")
+    if seed is None:
+        return None
+    first = int(seed) if np.ndim(seed) == 0 else [int(np.ravel(seed)[0])]
+    return streams(seed_sequences(first, 1)[0][0]).order
+
+
 def adapted_by_chain(trace: xr.DataTree) -> list[Mapping[str, float]]:
-    """Return what tuning had settled on in each chain, by name; chains selected after the run keep their labels."""
+    """Return the result of tuning in each chain, by name; chains selected after the run keep their labels."""
     posterior = trace["posterior"].to_dataset()
     tuned = {
         str(name).removeprefix(TUNED): np.atleast_1d(values)

@@ -1,4 +1,4 @@
-"""Every variable that a trace's ``sample_stats`` may hold: one table, read by the code that writes and by the docs.
+"""Every variable that a trace's ``sample_stats`` may hold: one table for the writing code and for the docs.
 
 Values are per kept draw and summed over the steps that thinning dropped, unless the meaning says otherwise; so sums
 over draws are totals, and rates are ratios of sums, never means of ratios.
@@ -20,7 +20,7 @@ class StatVariable:
     long_name
         A short label, as axes and table heads show it.
     meaning
-        What exactly is counted or measured.
+        What is counted or measured, exactly.
     units
         ``"1"`` for counts and probabilities, ``"s"`` for seconds.
     """
@@ -33,7 +33,7 @@ class StatVariable:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Attributes that the variable carries in the trace."""
+        """Attributes of the variable in the trace."""
         return {"units": self.units, "long_name": self.long_name}
 
 
@@ -55,7 +55,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "datapoints_touched",
         "int64",
         "data points touched",
-        "Factor terms read: distinct within one decision, one proposal minibatch and one z-update, then added up; a "
+        "Terms read: distinct within one decision, one proposal minibatch and one z-update, then added up; a "
         "Gibbs sweep adds its decisions, a thinned draw its dropped steps; cached data count as touched.",
     ),
     StatVariable(
@@ -63,7 +63,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "int64",
         "likelihood evaluations",
         "Evaluations of one term at one parameter value, as performed; a cache hit is free. The first pass over the "
-        "data, set-up and audits are booked elsewhere.",
+        "data, set-up and audits are counted elsewhere.",
     ),
     StatVariable(
         "gradient_evaluations",
@@ -117,7 +117,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "range_violations",
         "int64",
         "range violations",
-        "Decisions with terms further apart, or larger, than the bound that their test was told; they read all data.",
+        "Decisions with terms further apart, or larger, than the bound given to their test; they read all data.",
     ),
     StatVariable(
         "events",
@@ -129,20 +129,20 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "row_events",
         "int64",
         "events by rows",
-        "Those of the events that a row of the data made; the decisions made are the rows proposed.",
+        "Events caused by a row of the data; `decisions_made` counts the rows proposed.",
     ),
     StatVariable(
         "out_of_reach",
         "int64",
         "proposals out of reach",
-        "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density has fallen by "
-        "over 745 nats on the straight way there; the evaluations that this took are counted.",
+        "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density falls by "
+        "over 745 nats on the straight line there; the evaluations for this check are counted.",
     ),
     StatVariable(
         "dark_proposals",
         "int64",
         "dark data proposed",
-        "Dark data whose switch to bright Firefly proposed.",
+        "Dark rows that Firefly proposed to make bright.",
     ),
     StatVariable(
         "decisions_audited",
@@ -168,7 +168,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "audited error of the acceptance probability",
         "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision: "
-        "mean over replications of the subset. With an integer audit_every MinibatchBarker alone records it. NaN where "
+        "mean over replications of the subset. With an integer audit_every only MinibatchBarker records it. NaN where "
         "none was audited.",
     ),
     StatVariable(
@@ -207,7 +207,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "audited_kurtosis",
         "float64",
         "kurtosis of the terms",
-        "N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the same terms; 3 for the normal law.",
+        "N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the same terms; 3 for normal terms.",
     ),
     StatVariable(
         "log_ratio_variance",
@@ -226,7 +226,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "skewness_ratio",
         "float64",
         "skewness ratio",
-        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 on all data. Over 0.05 the normal law "
+        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 on all data. Over 0.05 the normality "
         "of the estimated log ratio is in doubt.",
     ),
     StatVariable(
@@ -234,7 +234,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "largest term ratio",
         "Largest |l - mean| / (s sqrt(n)) at the draw's last stop before all data were read, else 0; over 0.5 in many "
-        "draws, the population is heavy-tailed and the Student law of the statistic is in doubt.",
+        "draws, the population is heavy-tailed and Student's distribution of the statistic is in doubt.",
     ),
     StatVariable(
         "audited_mu_std",
@@ -260,7 +260,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "log_weight",
         "float64",
         "log importance weight",
-        "Log of target over proposal, both as they are (the target up to its normalising constant); -inf where the "
+        "Log of target over proposal, without normalising the weights (the target up to its constant); -inf where the "
         "target is 0.",
     ),
     StatVariable(
@@ -273,8 +273,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "expected_reads",
         "float64",
         "expected data read",
-        "Mean of the Poisson law of the data read, given the two states; all data where they were added up. The data "
-        "touched, less the rows of a core, are as many on average, or fewer where decisions stop early. Of piecewise "
+        "Mean number of data read (Poisson) given the two states; all data where the sum was exact. The data "
+        "touched, without the rows of a core, have this mean, or less if decisions stop early. For piecewise "
         "deterministic processes: given the path.",
     ),
     StatVariable(
@@ -282,7 +282,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "float64",
         "epsilon in force",
         "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay "
-        "outside the support and no test was asked.",
+        "outside the support and no test was run.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""ArviZ-style plots: risk, cost, decisions, the law and calibration of a test, core rows, bounds, biases."""
+"""ArviZ-style plots: risk, cost, decisions, calibration of a test, core rows, bounds, biases."""
 
 from approxmcmc.plots.bias import plot_bias
 from approxmcmc.plots.bound import plot_bound

@@ -1,4 +1,4 @@
-"""Biases of a run: what exact steps take off its means, and how far off the means are, each with an interval."""
+"""Biases of a run: how exact steps move its means, and how far off the means are, each with an interval."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_o
 
 PANELS = ("drift", "bias")
 NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lower", "drift_upper")
-DRAWN = 5  # estimands whose drift is drawn unless more are named
+DRAWN = 5  # estimands whose drift is drawn by default
 TICKS = 12  # labels that fit below a panel
 NOTICED = 0.05  # posterior sd, as in the verdicts
 FAINT: dict[str, Any] = {"color": "gray", "alpha": 0.4}
@@ -42,12 +42,12 @@ def plot_bias(
     Parameters
     ----------
     data
-        What :func:`bias` returned.
+        A result of :func:`bias`.
     var_names
-        Any of ``"drift"``, ``"bias"``: a panel each. None: both.
+        Which panels to draw: ``"drift"``, ``"bias"``, or both. None: both.
     coords
-        Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``. Without it the panel of biases shows all
-        estimands, and that of the drift the five that are most biased.
+        Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``. By default the panel of biases shows all
+        estimands, and that of the drift the five with the largest bias.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
@@ -66,13 +66,13 @@ def plot_bias(
     Raises
     ------
     InvalidInputError
-        When `data` is not what `bias` returns, or an estimand is not in it.
+        When `data` is not a result of `bias`, or lacks an estimand.
 
     Notes
     -----
-    A drift that has levelled off is the bias. One that still moves where its couplings end says that the exact chain
-    takes longer than they lasted: then the verdict is "not applicable". An estimand that is the same in all draws has
-    no unit and is left out.
+    A drift that has levelled off is the bias. If it still moves at the end of its couplings, the exact chain needs
+    longer than they lasted, and the verdict is "not applicable". An estimand with the same value in all draws has no
+    unit and is left out.
 
     Examples
     --------
@@ -124,13 +124,13 @@ def plot_bias(
 def _table(data: Any) -> xr.Dataset:
     missing = [name for name in NEEDED if not isinstance(data, xr.Dataset) or name not in data]
     if missing:
-        raise InvalidInputError(f"`plot_bias` needs what bias returns; found a {type(data).__name__} without {missing}")
+        raise InvalidInputError(f"`plot_bias` needs a result of bias; found a {type(data).__name__} without {missing}")
     kept = data.isel(estimand=np.flatnonzero(data["posterior_sd"].values > 0.0))
-    return kept.isel(step=np.flatnonzero(kept["step"].values >= 1))  # 0 steps move nothing
+    return kept.isel(step=np.flatnonzero(kept["step"].values >= 1))  # after 0 steps nothing has moved
 
 
 def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the estimands of the panel of biases, and those whose drift is drawn, the most biased first."""
+    """Return the estimands of the panel of biases, and those with a drift to draw, the most biased first."""
     known = [str(name) for name in table["estimand"].values]
     if "estimand" in coords:
         wanted = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]
@@ -142,7 +142,7 @@ def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], li
 
 
 def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:
-    """Return value, lower and upper of a figure in posterior standard deviations; NaN where nothing is known."""
+    """Return value, lower and upper limit in posterior standard deviations; NaN if unknown."""
     found = table[[name, f"{name}_lower", f"{name}_upper"]] / table["posterior_sd"]
     known = np.isfinite(found[f"{name}_upper"])
     return found.where(known).rename({name: "value", f"{name}_lower": "lower", f"{name}_upper": "upper"})
@@ -155,7 +155,7 @@ def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:
 def _axes(
     collection: PlotCollection, options: Options, names: Sequence[str], shown: Sequence[str], backend: str, last: float
 ) -> None:
-    """Name both axes; give the steps a logarithmic one where they span a decade, and the biases their estimands."""
+    """Name both axes; use a log axis for steps that span a decade, and label the biases by estimand."""
     shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "store_artist": False}
     for name in names if options.wanted("xlabel") else ():
         arguments = {"text": "exact steps" if name == "drift" else "estimand", **options.arguments("xlabel")}

@@ -1,4 +1,4 @@
-"""The distance of an approximate stationary law from the posterior, beside the bounds of the theory."""
+"""The distance of an approximate stationary distribution from the posterior, with the bounds of the theory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def plot_bound(
     Parameters
     ----------
     data
-        What :func:`check_bound` returned.
+        A result of :func:`check_bound`.
     var_names
         Bounds to show, such as ``["b3", "b4"]``; None: b1 to b5 and b3 with Delta_max, where they exist.
     plot_collection, backend, labeller, aes_by_visuals
@@ -50,13 +50,13 @@ def plot_bound(
     Raises
     ------
     InvalidInputError
-        When `data` is not a check, or names a bound that it does not hold.
+        When `data` is not a result of `check_bound`, or lacks a named bound.
 
     Notes
     -----
-    The legend gives each bound its label: rigorous, heuristic, or vacuous where it is 1 or more at every value. A
-    bound that does not exist has no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an
-    interval that reaches 0 ends a decade below all else.
+    The legend labels each bound: rigorous, heuristic, or vacuous if it is 1 or more at every value. A bound that does
+    not exist has no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an interval that reaches
+    0 ends a decade below everything else.
 
     Examples
     --------
@@ -104,12 +104,12 @@ def plot_bound(
 
 
 def _table(data: Any) -> tuple[xr.Dataset, str]:
-    """Return what check_bound found, sorted by its knob, and the name of the knob."""
+    """Return the result of check_bound, sorted by its knob, and the name of the knob."""
     table = data.dataset if isinstance(data, xr.DataTree) else data
     missing = [name for name in NEEDED if not isinstance(table, xr.Dataset) or name not in table]
     if missing:
         raise InvalidInputError(
-            f"`plot_bound` needs what check_bound returns; found {type(data).__name__} without {missing}."
+            f"`plot_bound` needs a result of check_bound; found {type(data).__name__} without {missing}."
         )
     knob = str(table.attrs["knob"])
     return table.sortby(knob), knob
@@ -131,7 +131,7 @@ def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.Data
 
 
 def _floor(*drawn: xr.DataArray) -> float:
-    """Return where an interval that reaches down to 0 ends: a decade below all that has a place on a log axis."""
+    """Return the lower end of an interval that reaches 0: a decade below everything else on the log axis."""
     values = np.concatenate([part.to_numpy().ravel() for part in drawn])
     values = values[values > 0.0]
     return 0.1 * float(values.min()) if values.size else 1e-6

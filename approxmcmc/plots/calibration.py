@@ -34,7 +34,7 @@ def plot_calibration(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Plot how often audited decisions were wrong against how often the theory of the test says they should be.
+    r"""Plot how often audited decisions were wrong against the probability that the theory of the test predicts.
 
     Parameters
     ----------
@@ -64,15 +64,15 @@ def plot_calibration(
     Raises
     ------
     InvalidInputError
-        When `data` is no trace, or its draws hold no single audited decision for which the test has a prediction.
+        When `data` is not a trace, or no draw has exactly one audited decision with a predicted error.
 
     Notes
     -----
     Each audit records the standardised mean :math:`\mu_{std} = (\Lambda - \log u) / \tau` of its decision on all data.
-    Where the log-likelihood terms are in the Gaussian regime, the probability to decide wrongly depends on the data
-    through it alone (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal
-    size; each group is a point, its mean probability against the share that was wrong, with the interval of Clopper
-    and Pearson. Points above the diagonal say that the test errs more often than its settings promise.
+    If the log-likelihood terms are in the Gaussian regime, the probability of a wrong decision depends on the data only
+    through it (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal size; each
+    group is a point, its mean probability against the share that was wrong, with the interval of Clopper and Pearson.
+    Points above the diagonal show that the test errs more often than its settings promise.
 
     References
     ----------
@@ -83,7 +83,7 @@ def plot_calibration(
     >>> amc.plot_calibration(trace, sampler.test)  # doctest: +SKIP
     """
     if names_of(var_names, (VARIABLE,)) != [VARIABLE]:
-        raise InvalidInputError(f"`plot_calibration` shows {VARIABLE!r} alone; found {var_names!r} in var_names.")
+        raise InvalidInputError(f"`plot_calibration` shows only {VARIABLE!r}; found {var_names!r} in var_names.")
     table = _table(data, test, **{"bins": BINS, "confidence": CONFIDENCE, **(stats or {})})
     options, labeller = Options(visuals), labeller or BaseLabeller()
     backend = chosen_backend(backend, plot_collection)
@@ -110,18 +110,18 @@ def plot_calibration(
 
 
 def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:
-    """Return expected and found shares of wrong decisions, with limits, by group of audits."""
+    """Return expected and observed shares of wrong decisions, with limits, by group of audits."""
     if not isinstance(data, xr.DataTree):
         raise InvalidInputError(f"`plot_calibration` needs a trace; found a {type(data).__name__}.")
     records = group_of(data, "sample_stats")
     if test is None or VARIABLE not in records:
         raise InvalidInputError("`plot_calibration` needs a trace with audits and the test that decided: sampler.test.")
     errors = test.expected_errors(records)
-    single = np.asarray(records["decisions_audited"]) == 1  # of several, the last alone left its standardised mean
+    single = np.asarray(records["decisions_audited"]) == 1  # of several audits only the last one is recorded
     judged = single & np.isfinite(errors) if errors is not None else np.zeros_like(single)
     if errors is None or not judged.any():
         raise InvalidInputError(
-            f"`plot_calibration`: no audited decision of this trace has a prediction by {test!r}. It needs a "
+            f"`plot_calibration`: {test!r} predicts no audited decision of this trace. Use a "
             "SequentialTTest, one decision a draw, and with tol > 0 audits at fixed intervals (audit_every=...)."
         )
     order = np.argsort(errors[judged], kind="stable")

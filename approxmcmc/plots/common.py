@@ -1,4 +1,4 @@
-"""What the plots share: the backend that is asked for, visuals that can be switched off, axes with names and scales."""
+"""Code shared by the plots: choice of the backend, optional visuals, axes with names and scales."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class Options:
         self._by_name = dict(visuals or {})
 
     def wanted(self, name: str) -> bool:
-        """Whether the visual is to be drawn."""
+        """Return whether to draw the visual."""
         return self._by_name.get(name, True) is not False
 
     def arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def new_panels(
     arguments.setdefault("cols", list(cols))
     if aes:
         arguments["aes"] = {**aes, **arguments.get("aes", {})}
-    # Other backends lay out their texts themselves, in sizes of their own.
+    # Other backends lay out and size their texts themselves.
     inches = {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if backend == "matplotlib" else {}
     arguments["figure_kwargs"] = {**figure, **inches, **arguments.get("figure_kwargs", {})}
     return PlotCollection.wrap(panels, backend=backend, **arguments)
@@ -94,7 +94,7 @@ def logarithmic(collection: PlotCollection) -> None:
 
 
 def _thin_tick_labels(axis: Any) -> None:
-    """Label 1, 2 and 5 of each decade where few decades are shown, else decades: Matplotlib's own labels overlap."""
+    """Label 1, 2 and 5 of each decade if few decades are shown, else decades: Matplotlib's own labels overlap."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

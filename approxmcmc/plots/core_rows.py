@@ -1,4 +1,4 @@
-"""Core rows: how much of each row's term a quadratic cannot follow over the posterior."""
+"""Core rows: the part of each row's term that a quadratic does not fit over the posterior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def plot_core_rows(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Plot how much of each row's log-likelihood term a quadratic leaves over, core rows and light rows apart.
+    r"""Plot the spread of each row's log-likelihood term around its quadratic, core rows and light rows apart.
 
     Parameters
     ----------
@@ -61,17 +61,17 @@ def plot_core_rows(
     Raises
     ------
     InvalidInputError
-        When `target` is no `CoreRows`, or `data` no trace of it with two draws or more.
+        When `target` is not a `CoreRows`, or `data` is not a trace of it with two draws or more.
 
     Notes
     -----
     The spread is the standard deviation over draws of the residual :math:`r_i = \log p(x_i \mid \theta) - w_i(\theta)`,
-    in nats: for light rows that is what a test samples, for core rows what it would have to sample if they were light.
-    With ``expand=False`` it is that of :math:`\log p(x_i \mid \theta)`. Rows stand in the order of their spread, widest
-    first; of more than 200, those at even distances of a logarithmic axis are drawn. A row that does not vary has no
-    place on it. It takes an expansion of all rows, as making the target did.
+    in nats. A test samples this for light rows, and would have to sample it for core rows if they were light. With
+    ``expand=False`` it is that of :math:`\log p(x_i \mid \theta)`. Rows are sorted by spread, widest first; of more
+    than 200 rows, those at even distances of a logarithmic axis are drawn. A row that does not vary is left out. The
+    plot expands all rows, as making the target did.
 
-    A core row that stands low is one of a wall: it forbids a half-space where no draw ever is.
+    A core row with a small spread belongs to a wall: it forbids a half-space that no draw enters.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def plot_core_rows(
 
 
 def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
-    """Return the spread over some draws of what an expansion of all rows leaves of each, by kind of row."""
+    """Return the spread over some draws of each row's residual from an expansion of all rows, by kind of row."""
     if not isinstance(target, CoreRows):
         raise InvalidInputError(f"`plot_core_rows` needs the CoreRows target of the trace; found {target!r}.")
     thetas = flat_draws(data, target).reshape(-1, target.variables.size)
@@ -109,7 +109,7 @@ def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
 
 
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each term over the thetas, by running sums: N numbers, whatever the draws."""
+    """Return the standard deviation of each term over the thetas, by running sums that need N numbers of memory."""
     compiled = target.compile()
     mean, squares = np.zeros(compiled.n_obs), np.zeros(compiled.n_obs)
     for count, theta in enumerate(thetas, start=1):

@@ -1,4 +1,4 @@
-"""Data used and wrong decisions against the knob that trades one for the other."""
+"""Data used and wrong decisions against epsilon, which trades one for the other."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,8 @@ def plot_cost(
     Parameters
     ----------
     data
-        A mapping of epsilon, or of any label, to the traces run with it; or the table that :func:`cost_table` makes of
-        one, as DataFrame or Dataset.
+        A mapping of epsilon, or of any label, to the traces run with it; or its :func:`cost_table`, as DataFrame or
+        Dataset.
     var_names
         Which of ``"data_fraction"``, ``"wrong_decision_rate"``: one panel each. None: both.
     plot_collection, backend, labeller, aes_by_visuals
@@ -49,7 +49,7 @@ def plot_cost(
         Keyword arguments, or False, for ``interval``, ``point``, ``line``, ``xticks``, ``title``, ``xlabel``,
         ``ylabel``.
     stats
-        ``{"confidence": 0.95}``: of the intervals, where `data` holds traces.
+        ``{"confidence": 0.95}``: level of the intervals, if `data` holds traces.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
@@ -91,7 +91,7 @@ def plot_cost(
             arguments = options.arguments(visual, color="C0", **default)
             plot_collection.map(function, visual, data=points_or_bars, ignore_aes=ignored(visual), **arguments)
     if ticks is not None and options.wanted("xticks"):
-        # Names under ticks overlap unless they are short; of the backends only matplotlib takes a rotation here.
+        # Names under ticks overlap unless they are short; of the backends only matplotlib can rotate them here.
         turned = {"rotation": 30, "ha": "right"} if backend == "matplotlib" else {}
         arguments = options.arguments("xticks", values=np.arange(len(ticks)), labels=ticks, **turned)
         plot_collection.map(draw.set_xticks, "xticks", ignore_aes=every_aes, store_artist=False, **arguments)
@@ -108,8 +108,8 @@ def cost_table(runs: Mapping[Any, Traces], *, confidence: float = 0.95) -> "pd.D
     runs
         Traces by epsilon, or by any label.
     confidence
-        Of the intervals: Clopper-Pearson over pooled audits; Student's t over chains for the data fraction, NaN with
-        one chain.
+        Level of the intervals: Clopper-Pearson over pooled audits; Student's t over chains for the data fraction, NaN
+        with one chain.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def _as_dataset(data: Any, names: Sequence[str], confidence: float) -> xr.Datase
 
 
 def _axis_positions(table: xr.Dataset) -> tuple[xr.Dataset, list[str] | None]:
-    """Sort numeric settings along the axis; give others a position and a tick each."""
+    """Sort numeric settings along the axis; give each other setting a position and a tick."""
     keys = np.asarray(table["epsilon"])
     if np.issubdtype(keys.dtype, np.number):
         return table.sortby("epsilon"), None

@@ -13,7 +13,7 @@ from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack, without_gaps
 
-DRAWN = 2000  # draws of a chain that are shown; of more, as many at equal distances
+DRAWN = 2000  # draws shown of a chain; longer chains are thinned to this number
 
 
 def plot_decisions(
@@ -35,7 +35,7 @@ def plot_decisions(
     data
         A trace.
     var_names
-        Records of ``sample_stats`` that count or time, such as ``"datapoints_touched"``, ``"decision_rounds"``: one
+        Records of ``sample_stats`` with counts or times, such as ``"datapoints_touched"``, ``"decision_rounds"``: one
         panel each. None: the data touched.
     coords
         Chains and draws to show, such as ``{"chain": 0, "draw": slice(0, 500)}``.
@@ -57,13 +57,13 @@ def plot_decisions(
     Raises
     ------
     InvalidInputError
-        When the trace does not hold a record, or `coords` leaves no draw.
+        When the trace lacks a record, or `coords` selects no draw.
 
     Notes
     -----
-    Only audited decisions can be marked, a share of all: where there is no cross, look at how many were audited
-    (:func:`cost_summary`). Chains of more than 2000 draws are thinned for the points, never for the crosses. For
-    `MinibatchBarker` a cross is a coupled flip, which is noise and no bias.
+    Only audited decisions can be marked, a share of all: if there is no cross, check how many were audited
+    (:func:`cost_summary`). In chains of more than 2000 draws the points are thinned, the crosses never. For
+    `MinibatchBarker` a cross is a coupled flip, which is noise, not bias.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.D
               for dim, label in coords.items() if dim in ("chain", "draw")}  # fmt: skip
     records = stats[kept].sel(chosen)
     if not records.sizes["draw"] or not records.sizes["chain"]:
-        raise InvalidInputError(f"`plot_decisions`: the coords {dict(coords)} leave no draw of {dict(stats.sizes)}.")
+        raise InvalidInputError(f"`plot_decisions`: the coords {dict(coords)} select no draw of {dict(stats.sizes)}.")
     return records
 
 
@@ -119,7 +119,7 @@ def _points(record: xr.DataArray) -> xr.DataArray:
 
 
 def _marked(record: xr.DataArray, wrong: xr.DataArray) -> xr.DataArray:
-    """Return the points of all chains at which a decision was wrong, one after another."""
+    """Return the points of wrong decisions, all chains in one list."""
     chain, at = np.nonzero(wrong.transpose("chain", "draw").values)
     values = record.transpose("chain", "draw").values[chain, at]
     points = np.stack([record["draw"].values[at], values])

@@ -41,7 +41,7 @@ def plot_risk(
     Parameters
     ----------
     risks
-        What :func:`approxmcmc.risk` returned, or a dict of sampler name -> that. Grids may differ.
+        A result of :func:`approxmcmc.risk`, or a dict of sampler name -> result. Grids may differ.
     var_names
         Any of ``"risk"``, ``"bias_sq"``, ``"variance"``: one column of panels each. None: the risk.
     coords
@@ -49,8 +49,8 @@ def plot_risk(
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
-        Keyword arguments, or False, for ``band`` (the interval), ``line``, ``point`` and ``interval`` (of a law that
-        was fitted), ``title``, ``xlabel``, ``ylabel``, ``legend``.
+        Keyword arguments, or False, for ``band`` (the interval), ``line``, ``point`` and ``interval`` (of a fitted
+        distribution), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``cols``, ``aes``, ``figure_kwargs``, ... Others that ``az.combine_plots`` passes
         have no effect.
@@ -62,9 +62,9 @@ def plot_risk(
 
     Notes
     -----
-    Unbiased estimates may be zero or negative, which a logarithmic axis cannot show: a line has a gap there. Bands end
-    at a tenth of the panel's smallest upper limit, so that one estimate close to zero does not stretch the axis. What
-    has one point, as a law that was fitted, is a marker with its interval.
+    Unbiased estimates may be zero or negative, which a logarithmic axis cannot show: the line has a gap there. Bands
+    end at a tenth of the panel's smallest upper limit, so that one estimate close to zero does not stretch the axis. A
+    fitted distribution has only one point, drawn as a marker with its interval.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _points(
     options: Options,
     by_visual: Mapping[str, Sequence[str]],
 ) -> None:
-    """Draw what has one point, which no line and no band can show: a marker, and a line from end to end."""
+    """Draw curves of one point, which a line and a band cannot show: a marker, and a line over the interval."""
     first = table.isel(point=[0])
     bands = {name: _band(first, name, first["x"]) for name in single}
     ends = {
@@ -163,7 +163,7 @@ def _table(
         points = np.arange(curves.sizes[axis])
         piece = curves[wanted].rename({axis: "point"}).drop_vars("point").assign_coords(point=points)
         pieces.append(piece.assign(x=("point", np.asarray(curves[axis]))))
-    # Estimands keep the order that they have in the first curve; a shorter grid is filled with NaN.
+    # Estimands keep their order in the first curve; a shorter grid is filled with NaN.
     table = xr.concat(pieces, dim=xr.Variable("sampler", list(by_sampler)), join="outer", coords="minimal")
     table = table.sel(estimand=list(pieces[0]["estimand"].values)).sel(coords)
     attrs = next(iter(by_sampler.values()))[axis].attrs
@@ -175,7 +175,7 @@ def _panels(table: xr.Dataset, names: Sequence[str], backend: str, pc_kwargs: Ma
     facets = [dim for dim in ("estimand",) if table.sizes.get(dim, 1) > 1]
     n_panels = len(names) * int(np.prod([table.sizes[dim] for dim in facets], dtype=int))
     columns = min(n_panels, int(pc_kwargs.get("col_wrap", 4)))
-    # The legend stands outside, beside the panels, and wants a width of its own.
+    # The legend is outside, beside the panels, and needs extra width.
     size = (3.6 * columns + 1.6, 3.2 * -(-n_panels // columns))
     panels = without_gaps(table[list(names)].isel(point=0, drop=True))
     cols = ("__variable__", *facets)

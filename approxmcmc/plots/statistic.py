@@ -1,4 +1,4 @@
-"""The law of the test statistic: where the t of a sequential test lies as it reads on, and where it decides."""
+"""The distribution of the test statistic: how the t of a sequential test evolves with the data read, and decides."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VARIABLE = "t-statistic"
 RECORD = "audited_mu_std"
 QUANTILES, PROBABILITY = (0.1, 0.5, 0.9), 0.9
-SHOWN = 1.5  # times the largest critical value: beyond it every path has stopped
+SHOWN = 1.5  # times the largest critical value: beyond them every path has stopped
 POINTS = 200
 
 
@@ -38,7 +38,7 @@ def plot_statistic(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Plot the law of the t-statistic against the share of data read, at decisions of a run, and where it decides.
+    r"""Plot the distribution of the t-statistic against the share of data read, with the critical values.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ def plot_statistic(
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. It combines with other
         plots of one panel without colours by chain (``az.combine_plots``), which give `test` as a keyword argument.
     visuals
-        Keyword arguments, or False, for ``band`` and ``line`` (the law and its mean), ``critical`` and ``look`` (the
-        values at which a look decides), ``title``, ``xlabel``, ``ylabel``, ``legend``.
+        Keyword arguments, or False, for ``band`` and ``line`` (the distribution and its mean), ``critical`` and
+        ``look`` (the values at which a look decides), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     stats
-        ``{"quantiles": (0.1, 0.5, 0.9), "probability": 0.9}``: which of the audited decisions are shown, from hard to
-        easy, and how much of the law a band holds.
+        ``{"quantiles": (0.1, 0.5, 0.9), "probability": 0.9}``: the audited decisions to show, from hard to easy, and
+        the probability that a band covers.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
@@ -68,7 +68,7 @@ def plot_statistic(
     Raises
     ------
     InvalidInputError
-        When `data` is no trace with audited decisions, or `test` is no `SequentialTTest` that stops early.
+        When `data` is not a trace with audited decisions, or `test` is not a `SequentialTTest` that stops early.
 
     Notes
     -----
@@ -77,9 +77,9 @@ def plot_statistic(
 
     .. math:: t \sim N\bigl(\mu_{std} \sqrt{\pi / (1 - \pi)}, \; 1\bigr),
 
-    drawn for :math:`\lvert \mu_{std} \rvert`, as if the test had read on. It decides at the first look at which t lies
-    beyond a critical value, rightly above and wrongly below. The legend gives the distance, the probability of a wrong
-    decision and the share of the data that it reads (`sequential_test_error`); with ``tol > 0`` the distance alone.
+    drawn for :math:`\lvert \mu_{std} \rvert`, as if the test did not stop. The test decides at the first look at which
+    t is beyond a critical value, rightly above and wrongly below. The legend gives the distance, the probability of a
+    wrong decision and the share of the data read (`sequential_test_error`); with ``tol > 0`` only the distance.
 
     References
     ----------
@@ -136,11 +136,11 @@ def _audited(data: Any, quantiles: Sequence[float]) -> tuple[int, np.ndarray]:
 
 
 def _boundary(test: Any, n_obs: int) -> xr.Dataset:
-    """Return critical values by the share of data read at each look but the last; upper ones, a gap, lower ones."""
+    """Return critical values by the share of data read at each look but the last: upper values, a gap, lower values."""
     if not isinstance(test, SequentialTTest) or test.reads_all(n_obs):
         raise InvalidInputError(
-            f"`plot_statistic` needs the SequentialTTest that decided, and one that stops before all {n_obs} data are "
-            f"read: sampler.test; found {test!r}."
+            f"`plot_statistic` needs the SequentialTTest of the run, and it must stop before all {n_obs} data are "
+            f"read: pass sampler.test; found {test!r}."
         )
     looks = test.looks(n_obs)
     critical, shares = test.state_for(n_obs).critical[: looks.size - 1], looks[:-1] / n_obs
@@ -150,7 +150,7 @@ def _boundary(test: Any, n_obs: int) -> xr.Dataset:
 
 
 def _law(distances: np.ndarray, boundary: xr.Dataset, test: Any, n_obs: int, probability: float) -> xr.Dataset:
-    """Return mean and limits of t by decision and share, up to where every path has stopped."""
+    """Return mean and limits of t by decision and share, up to the point where every path has stopped."""
     last, highest = float(boundary["share"].max()), float(boundary["critical"].max())
     share = xr.DataArray(np.linspace(0.0, last, POINTS), dims="point")
     labels = xr.DataArray(distances, {"decision": _labels(distances, test, n_obs)}, "decision")

@@ -1,4 +1,4 @@
-"""Where to go, and with what log q-ratio? One proposal per file."""
+"""Proposals: where to move, and the log q ratio of the move. One proposal per file."""
 
 from approxmcmc.proposals.adaptive_direction import AdaptiveDirection
 from approxmcmc.proposals.crank_nicolson import Independence, PreconditionedCrankNicolson

@@ -1,12 +1,12 @@
-"""Parallel adaptive direction sampling: a population of chains that show each other the way.
+"""Parallel adaptive direction sampling: a population of chains that propose along each other's differences.
 
 The members theta_1 ... theta_H take turns. Member h proposes
 
     theta' = theta_h + gamma (theta_h1 - theta_h2) + e,    e ~ N(0, scale^2 I),
 
 with h1 and h2 drawn from the others. The move is symmetric given the others, so the log q ratio is 0, and the target
-of the population is the product of H posteriors: each member's law is the posterior (Gilks, Roberts and George 1994;
-Caimo and Friel 2011).
+of the population is the product of H posteriors: each member has the posterior as its distribution (Gilks, Roberts and
+George 1994; Caimo and Friel 2011).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ TRIES = 100  # of a member's start
 
 @compiled
 def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.ndarray, members: np.ndarray) -> None:
-    """Put the members around theta, inside the support of the prior: from outside hardly a proposal would enter it."""
+    """Spread the members around theta, inside the prior's support: from outside hardly any proposal would enter it."""
     assign(members[0], theta)
     for h in range(1, members.shape[0]):
         for _ in range(TRIES):
@@ -41,7 +41,7 @@ def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.
 
 
 class PopulationState(NamedTuple):
-    """Factor on the difference, noise and spread; the members, shape (H, dim), and whose turn it is."""
+    """Factor on the difference, noise and spread; the members, shape (H, dim), and the index of the next one."""
 
     gamma: float
     scale: float
@@ -55,7 +55,7 @@ class PopulationState(NamedTuple):
 def propose(
     rng: np.random.Generator, state: PopulationState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Put theta back in its place, call up the next member into `theta`, and propose for it."""
+    """Store theta, load the next member into `theta`, and propose for it."""
     members, turn = state.members, state.turn
     n_members = members.shape[0]
     if turn[0] == NOBODY:
@@ -87,31 +87,32 @@ class AdaptiveDirection(Component, Proposal):
     gamma
         Factor on the difference.
     scale
-        Standard deviation of the noise that is added, in the units of theta.
+        Standard deviation of the added noise, in the units of theta.
     n_members
         Size H of the population, at least 3; None: 2 dim, and at least 3.
     spread
         Members start at the chain's starting point plus U(-spread, spread) in each coordinate, the first at the point
-        itself; drawn again where the prior is 0.
+        itself; a start with prior density 0 is drawn again.
 
     Raises
     ------
     InvalidInputError
         When a number is out of range.
     IncompatibleError
-        When the sampler is not of the exchange family: others keep what they know about theta from step to step, and
-        this proposal exchanges theta for the next member.
+        When the sampler is not of the exchange family: others cache values at theta from step to step, and this
+        proposal replaces theta by the next member.
 
     Notes
     -----
     One chain of the trace is one population. A step moves one member, in turn, and the draw is that member: draw t of a
-    trace without thinning is member t mod H, so that the draws of a chain run through the population. All H members
-    have the posterior as their law, and a chain's average uses all of them. Neighbouring draws are of different
-    members, so that R-hat, ESS and MCSE of the draws as they come are far too hopeful: look at
-    ``diagnostics.split_population(trace)``, where every member is a chain. A ``thin`` that shares a factor with H
-    shows only some members; ``thin=H`` follows a single one.
+    trace without thinning is member t mod H, so the draws of a chain cycle through the population. All H members have
+    the posterior as their distribution, and a chain's average uses all of them. Neighbouring draws belong to different
+    members, so R-hat, ESS and MCSE of the draws in their order are far too optimistic: use
+    ``diagnostics.split_population(trace)``, where every member is a chain. A ``thin`` that shares a factor with H keeps
+    only some members; ``thin=H`` keeps a single one.
 
-    Guarantee: as the sampler's. Differences make the moves follow the shape of the posterior, with no tuning phase.
+    Guarantee: that of the sampler. Differences make the moves follow the shape of the posterior, without a tuning
+    phase.
 
     References
     ----------
@@ -120,7 +121,7 @@ class AdaptiveDirection(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Exchange(amc.AdaptiveDirection(gamma=0.5, scale=0.05)).proposal.gamma
+    >>> amc.Exchange(amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05)).proposal.gamma
     0.5
     """
 
@@ -140,10 +141,10 @@ class AdaptiveDirection(Component, Proposal):
             checked_integer(self.n_members, "n_members", LEAST_MEMBERS, who="AdaptiveDirection", needed=needed)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes; its state is the population, and whose turn it is."""
+        """Compile the proposal; its state is the population and the index of the next member."""
         if not isinstance(target, DoublyIntractableTarget):
             raise IncompatibleError(
-                f"AdaptiveDirection moves a population, which Exchange on a doubly intractable target can follow; "
+                f"AdaptiveDirection moves a population, which only Exchange on a doubly intractable target supports; "
                 f"found {target!r}: use RandomWalk"
             )
         dim = target.variables.size

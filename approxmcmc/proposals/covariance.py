@@ -1,4 +1,4 @@
-"""What proposals with a covariance share: reading it, its Cholesky factor, and fast triangular kernels.
+"""Code shared by proposals with a covariance: validation, the Cholesky factor, and fast triangular kernels.
 
 Kernels take the *upper* factor U = L', C-contiguous: column j of L is then the row ``upper[j, j:]``, and both products
 below run over contiguous memory and vectorise without changing the order of any sum.
@@ -15,10 +15,10 @@ from approxmcmc.errors import InvalidInputError
 
 
 def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> np.ndarray:
-    """Return the lower Cholesky factor of a covariance, or say what is wrong with it."""
+    """Return the lower Cholesky factor of a covariance; raise if it is invalid."""
     if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all() or not np.allclose(cov, cov.T):
         raise InvalidInputError(
-            f"{who}: a matrix {name} is a covariance and must be symmetric and finite, found shape {cov.shape}"
+            f"{who}: the matrix {name} is a covariance: it must be symmetric and finite, found shape {cov.shape}"
         )
     try:
         return np.linalg.cholesky(cov)
@@ -30,7 +30,7 @@ def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> 
 
 
 def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
-    """Return the covariance that a preconditioner stands for: a matrix, a vector of sds, or a Laplace approximation."""
+    """Return the covariance given by a preconditioner: a matrix, a vector of sds, or a Laplace approximation."""
     cov = cov_of(preconditioner)
     if cov.ndim == 1 and cov.size and np.all(cov > 0.0) and np.all(np.isfinite(cov)):
         cov = np.diag(cov**2)
@@ -40,7 +40,7 @@ def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
 
 @compiled
 def add_column(upper: np.ndarray, j: int, factor: float, out: np.ndarray) -> None:
-    """Add factor times column j of L to `out`; over all j that is L z, with each z_j drawn where it is needed."""
+    """Add factor times column j of L to `out`; over all j this is L z, with each z_j drawn when it is needed."""
     row = upper[j]
     for i in range(j, out.shape[0]):
         out[i] += factor * row[i]
@@ -61,7 +61,7 @@ def whiten(upper: np.ndarray, center: np.ndarray, theta: np.ndarray, out: np.nda
 
 @compiled
 def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
-    """Write the Cholesky factor of `matrix` to `lower`; NaN where it is not positive definite."""
+    """Write the Cholesky factor of `matrix` to `lower`; NaN if it is not positive definite."""
     for j in range(matrix.shape[0]):
         for i in range(j, matrix.shape[0]):
             total = matrix[i, j]

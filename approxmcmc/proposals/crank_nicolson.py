@@ -6,8 +6,8 @@ It is reversible for N(c, Sigma), so that
 
     log q(theta|theta') - log q(theta'|theta) = log N(theta; c, Sigma) - log N(theta'; c, Sigma).
 
-With c and Sigma of the Laplace approximation the normal part of the posterior cancels, and a decision is left with what
-the approximation misses: nearly all of it is accepted, at any step length and any dimension.
+With c and Sigma of the Laplace approximation the normal part of the posterior cancels, so a decision depends only on
+the error of the approximation: nearly all proposals are accepted, at any step length and any dimension.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from approxmcmc.proposals.reflection import couple_noise
 
 
 class CrankNicolsonState(NamedTuple):
-    """The law N(c, L L'), the memory rho and sqrt(1 - rho^2); the last two points seen, and phi of both.
+    """The distribution N(c, L L'), the memory rho and sqrt(1 - rho^2); the last two points seen, and phi of both.
 
     phi = L^-1 (theta - c) is solved for only when another proposal of a mixture has moved the chain in between.
     """
@@ -43,7 +43,7 @@ class CrankNicolsonState(NamedTuple):
 
 @compiled
 def recall(state: CrankNicolsonState, theta: np.ndarray) -> None:
-    """Let ``state.phi`` be the whitened coordinates of theta."""
+    """Set ``state.phi`` to the whitened coordinates of theta."""
     if not equal(theta, state.here):
         if equal(theta, state.there):
             assign(state.phi, state.phi_there)
@@ -124,8 +124,8 @@ class PreconditionedCrankNicolson(Component, Proposal):
 
     Notes
     -----
-    Any c, Sigma and rho leave an exact chain exact; how many proposals are accepted depends on how near N(c, Sigma)
-    is to the posterior. Where the posterior has heavier tails than N(c, Sigma), rho = 0 can wait for long in a tail:
+    Any c, Sigma and rho leave an exact chain exact; the acceptance rate depends on how close N(c, Sigma) is to the
+    posterior. If the posterior has heavier tails than N(c, Sigma), rho = 0 can get stuck in a tail for long:
     mix it with a random walk, ``Mixture([PreconditionedCrankNicolson(0.0, fit), RandomWalk(2.38 / dim**0.5,
     preconditioner=fit)], weights=[0.9, 0.1])``. Cost: dim^2 / 2 multiplications.
 
@@ -136,11 +136,11 @@ class PreconditionedCrankNicolson(Component, Proposal):
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
-    >>> amc.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2)).rho
+    >>> amc.proposals.PreconditionedCrankNicolson(0.8, center=np.zeros(2), cov=np.eye(2)).rho
     0.8
     """
 
-    error_untested = "untested steps sample the normal law that they are built from"
+    error_untested = "untested steps sample the normal distribution that they are built from"
 
     rho: float
     center: Any
@@ -156,7 +156,7 @@ class PreconditionedCrankNicolson(Component, Proposal):
         object.__setattr__(self, "cov", cov)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes; its state remembers the whitened coordinates of two points."""
+        """Compile the proposal; its state caches the whitened coordinates of two points."""
         return crank_nicolson(self.rho, self.center, self.cov, target, who=type(self).__name__)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
@@ -191,7 +191,7 @@ class Independence(Component, Proposal):
     [[1.0, 0.0], [0.0, 4.0]]
     """
 
-    error_untested = "untested steps sample the normal law that they are built from"
+    error_untested = "untested steps sample the normal distribution that they are built from"
 
     mean: Any
     cov: Any = None
@@ -203,22 +203,22 @@ class Independence(Component, Proposal):
         object.__setattr__(self, "cov", cov)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes."""
+        """Compile the proposal."""
         return crank_nicolson(0.0, self.mean, self.cov, target, who="Independence")
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a draw of the proposal's law; shape (dim,)."""
+        """Return a draw of the proposal's distribution; shape (dim,)."""
         return np.asarray(self.mean + np.linalg.cholesky(self.cov) @ rng.standard_normal(self.mean.size))
 
 
 def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and covariance from two arrays or from one Laplace approximation, or say what is wrong."""
+    """Return mean and covariance from two arrays or from one Laplace approximation; raise if they are invalid."""
     if is_approximation(center):
         if cov is not None:
             raise InvalidInputError(f"{who}: a Laplace approximation gives the covariance too; leave cov out")
         center, cov = mode_of(center), cov_of(center)
     if cov is None:
-        raise InvalidInputError(f"{who}: give a covariance beside the center, or laplace(target) in place of both")
+        raise InvalidInputError(f"{who}: give a covariance with the center, or laplace(target) in place of both")
     center, cov = np.array(center, dtype=np.float64), np.array(cov, dtype=np.float64)
     if cov.ndim == 1 and np.all(cov > 0.0):
         cov = np.diag(cov**2)
@@ -232,11 +232,11 @@ def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarr
 
 
 def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Target, *, who: str) -> CompiledProposal:
-    """Compile what proposes by the equation on top of this file."""
+    """Compile the proposal of the equation at the top of this file."""
     dim = target.variables.size
     if center.size != dim:
         raise IncompatibleError(
-            f"{who}: the target has {dim} parameters, the proposal's law {center.size}; "
+            f"{who}: the target has {dim} parameters, the proposal {center.size}; "
             "build it from laplace(target) of this target"
         )
     upper = np.ascontiguousarray(np.linalg.cholesky(cov).T)

@@ -1,4 +1,4 @@
-r"""Stochastic-gradient Fisher scoring (SGFS): Langevin steps preconditioned by what minibatches tell of the curvature.
+r"""Stochastic-gradient Fisher scoring (SGFS): Langevin steps preconditioned by a curvature estimated on minibatches.
 
 With the running covariance :math:`V_t` of the gradients of single data, :math:`V_t = (1 - 1/t) V_{t-1} + \hat V/t`, the
 Fisher information of all data is estimated by :math:`\hat I = N V_t`, and
@@ -6,7 +6,7 @@ Fisher information of all data is estimated by :math:`\hat I = N V_t`, and
 .. math:: \theta' = \theta + 2 \left[\gamma \hat I + \tfrac{4}{\alpha} B\right]^{-1} (\hat g(\theta) + \eta),
           \qquad \eta \sim N(0, \tfrac{4}{\alpha} B).
 
-Large steps leave all the noise to the minibatch; the matrix in brackets turns it into the posterior's.
+For large steps all the noise comes from the minibatch; the matrix in brackets turns it into the posterior's.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ def _solve(lower: np.ndarray, vector: np.ndarray) -> None:
 
 
 class FisherScoringState(NamedTuple):
-    """The minibatch, alpha, B and its factor where they are given, else empty; steps made, V_t, and scratch."""
+    """The minibatch, alpha, B and its factor (empty if not given); steps made, V_t, and scratch."""
 
     minibatch: MinibatchGradient
     step_size: float
@@ -94,7 +94,7 @@ def move(
 
 
 def _explain(state: FisherScoringState) -> str:
-    """Say that a step is NaN because the estimated information, which B then is, has no inverse."""
+    """Explain that a step is NaN because the estimated information, used as B, is singular."""
     running, dim = state.running, len(state.running)
     if not np.isfinite(running).all():
         return ""
@@ -104,41 +104,41 @@ def _explain(state: FisherScoringState) -> str:
         return ""
     return (
         "StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank "
-        f"{rank} for {dim} parameters: predictors are 0 in all data drawn, or collinear. Give noise_matrix, or "
+        f"{rank} for {dim} parameters: predictors are 0 in all rows drawn, or collinear. Give noise_matrix, or "
         "draw more data"
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientFisherScoring(Component, Proposal):
-    """Propose by stochastic-gradient Fisher scoring; for :class:`AlwaysAccept` alone.
+    """Propose by stochastic-gradient Fisher scoring; only for :class:`AlwaysAccept`.
 
     Parameters
     ----------
     step_size
-        alpha, the *variance* of the noise where it is small, times the inverse of B; positive, of any size.
+        alpha, the *variance* of the noise if it is small, times the inverse of B; positive, of any size.
     batch_size
-        n, the data of the minibatch: drawn afresh for each step, without replacement.
+        n, the size of the minibatch, drawn anew for each step, without replacement.
     noise_matrix
-        B: a matrix, shape (dim, dim), or the square roots of a diagonal, shape (dim,). None: the estimated
-        information itself, which needs more data in a minibatch than parameters.
+        B: a matrix, shape (dim, dim), or the square roots of a diagonal, shape (dim,). None: the estimated information
+        itself, which needs more rows in a minibatch than parameters.
 
     Raises
     ------
     InvalidInputError
         When a number is out of range, or B not symmetric positive definite.
     IncompatibleError
-        When the target has no gradient, another dimension, or too few data, and with any test: the law of theta'
-        depends on the whole past of the chain, and no ratio of densities is known.
+        When the target has no gradient, another dimension, or too few data. With any test: theta' depends on the whole
+        past of the chain, so no ratio of densities is known.
     NotFiniteError
-        While sampling without `noise_matrix`, when the first minibatches say nothing of a parameter, as of a rare
-        binary predictor: the information that they estimate then has no inverse.
+        During sampling without `noise_matrix`, when the first minibatches carry no information on a parameter, such as
+        a rare binary predictor: the estimated information is then singular.
 
     Notes
     -----
-    Guarantee: none at fixed settings; biased. Where the posterior is normal, the prior weak and B the information, the
-    stationary law is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper belongs to minibatches
-    drawn with replacement; without it the gradient's noise is smaller by 1 - n/N.
+    Guarantee: none at fixed settings; biased. If the posterior is normal, the prior weak and B the information, the
+    stationary distribution is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper is for
+    minibatches drawn with replacement; without replacement the gradient's noise is smaller by 1 - n/N.
     Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
 
     References
@@ -148,7 +148,9 @@ class StochasticGradientFisherScoring(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.StochasticGradientFisherScoring(1.0, batch_size=100), amc.AlwaysAccept()).test
+    >>> amc.MetropolisHastings(
+    ...     amc.proposals.StochasticGradientFisherScoring(1.0, batch_size=100), amc.acceptance.AlwaysAccept()
+    ... ).test
     AlwaysAccept()
     """
 
@@ -167,14 +169,15 @@ class StochasticGradientFisherScoring(Component, Proposal):
         object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix, who=who))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Refuse: there is no density ratio."""
+        """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
-            "StochasticGradientFisherScoring has no density ratio, its matrix depends on the whole past of the chain; "
+            "StochasticGradientFisherScoring has no density ratio, because its matrix depends on the past of the "
+            "chain; "
             "pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what proposes."""
+        """Compile the proposal."""
         who, dim, B = "StochasticGradientFisherScoring", target.variables.size, self.noise_matrix
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size), who=who)

@@ -1,16 +1,16 @@
-r"""What noise friction still adds, where the gradients bring noise of their own.
+r"""How much noise friction still has to add if the gradients are noisy themselves.
 
 A kick by an estimated gradient of covariance V heats: it adds h^2 W to the covariance of the velocity, W = L' V L. In
 BAOAB, friction then adds N(0, S) with
 
 .. math:: S = (1 - c^2) I - \tfrac{(1 + c)^2}{4} h^2 W
 
-in the place of (1 - c^2) I. The positions of a linear-Gaussian chain are an autoregression of order 2, into which
-friction's noise enters twice, half a step apart, and a kick's once, (1 + c) h as strong: at low frequencies the
-spectrum of the two together is that of exact gradients. What is left is of order h^3 W / (8 gamma), where without it
-the variance is too large by h W / (2 gamma).
+instead of (1 - c^2) I. The positions of a linear-Gaussian chain are an autoregression of order 2. Friction's noise
+enters it twice, half a step apart; a kick's noise enters it once, (1 + c) h times as strong. At low frequencies the
+spectrum of the two together is that of exact gradients. The remaining error is of order h^3 W / (8 gamma); without the
+correction the variance is too large by h W / (2 gamma).
 
-S is a covariance only where friction takes out more than the kicks put in: (h^2 / 4) w <= tanh(gamma h / 2) for the
+S is a covariance only if friction removes more energy than the kicks add: (h^2 / 4) w <= tanh(gamma h / 2) for the
 largest eigenvalue w of W.
 """
 
@@ -30,10 +30,10 @@ FORMS = '"tune", None, or a covariance of the estimated gradient, shape (dim, di
 
 
 class AddedNoise(NamedTuple):
-    """What friction adds: `lower`, the Cholesky factor of S, or where that is empty `spread` times the identity.
+    """The noise of friction: `lower`, the Cholesky factor of S, or if that is empty `spread` times the identity.
 
-    S = total I - heat W. `due` says whether the next step learns, `learnt` from how many minibatches `known` is, the
-    mean of L' S_n L, S_n the covariance of the minibatch's gradients; then scratch.
+    S = total I - heat W. `due` says whether the next step learns; `learnt` is the number of minibatches behind `known`,
+    the mean of L' S_n L, with S_n the covariance of the minibatch's gradients; the rest is scratch.
     """
 
     spread: float
@@ -57,8 +57,8 @@ def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity:
         z[j] = rng.standard_normal()
     isotropic, learns = lower.shape[0] == 0, noise.due[0] > 0.0
     untuned = noise.learnt[0] == 1.0 and not learns
-    # Where tuning comes through places too noisy for any S nothing is added: noise that is added there heats the chain,
-    # which then stays where control variates are poor.
+    # If tuning passes through places too noisy for any S, no noise is added: more noise would heat the chain, which
+    # would then stay where control variates are poor.
     silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
     for j in range(dim):
         added = noise.spread * z[j] if isotropic else math.nan if untuned else 0.0
@@ -82,8 +82,8 @@ def learn(
     write_scores(minibatch, theta, noise.mean, now, noise.score)
     count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
     noise.learnt[0] += 1.0
-    # Starts may lie 60 standard deviations away, where control variates leave 3600 times the noise: with the weight t
-    # the first 50 of 2000 steps still trebled what was learnt.
+    # Starts may lie 60 standard deviations away, where control variates leave 3600 times the noise: even with weight t
+    # the first 50 of 2000 steps trebled the estimate.
     weight = 4.0 / (noise.learnt[0] + 3.0)
     for j in range(dim):  # half = now L
         for k in range(dim):
@@ -110,7 +110,7 @@ def learn(
 
 
 def checked_noise(gradient_noise: Any, *, who: str) -> Any:
-    """Return "tune", None or a covariance, or say what is wrong."""
+    """Return "tune", None or a covariance; raise if it is invalid."""
     if gradient_noise is None or (isinstance(gradient_noise, str) and gradient_noise == "tune"):
         return gradient_noise
     if isinstance(gradient_noise, str):
@@ -124,7 +124,7 @@ def checked_noise(gradient_noise: Any, *, who: str) -> Any:
 def added_noise(
     gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
 ) -> AddedNoise:
-    """Return what friction adds at the start of a chain; a covariance that is given settles S, or is refused."""
+    """Return the noise of friction at the start of a chain; a given covariance fixes S, or raises."""
     dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
     n_obs, lower = minibatch.n_obs, np.empty((0, 0))
     if isinstance(gradient_noise, np.ndarray):
@@ -147,7 +147,7 @@ def added_noise(
 
 
 def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
-    """Say that friction takes out less than the gradients' noise puts in, and what to do; "" where it takes out more.
+    """Return a message if friction removes less energy than the gradients' noise adds, with a remedy; "" otherwise.
 
     `whitened` is W or, with `heat` scaled to it, a multiple of it.
     """
@@ -158,16 +158,16 @@ def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -
     strength = heat * largest / (1.0 + keep) ** 2  # (h^2 / 4) w = tanh(gamma h / 2) at the least friction
     enough = f"friction of at least {2.0 * math.atanh(strength) / step_size:.3g}, " if strength < 1.0 else ""
     return (
-        f"the noise of its gradients heats {heat * largest / total:.3g} times as much as friction cools; use {enough}"
+        f"gradient noise adds {heat * largest / total:.3g} times the energy that friction removes; use {enough}"
         "a smaller step_size, a larger batch, control_variate= or CoreRows; or gradient_noise=None, which leaves the "
         "variance too large"
     )
 
 
 def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
-    """Say why what friction adds is NaN; "" where it is not."""
+    """Explain why the noise of friction is NaN; "" if it is not."""
     if noise.learnt[0] == 1.0:
-        return f'{who}: gradient_noise="tune" learns while the chain tunes, and there were no tuning steps; use tune='
+        return f'{who}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
     if not noise.lower.size or np.isfinite(noise.lower[-1, -1]) or not np.isfinite(noise.known).all():
         return ""
     return f"{who}: {too_hot(noise.known, step_size, noise.total, noise.heat)}"

@@ -1,14 +1,14 @@
-r"""Hamiltonian trajectories on all data: a velocity, a path of leapfrog steps, and its end as the proposal.
+r"""Hamiltonian trajectories on all data: draw a velocity, follow leapfrog steps, propose the end point.
 
 With M = L L', v ~ N(0, I) and g the gradient of log p(theta | x), T times
 
     v <- v + h/2 L' g(theta),    theta <- theta + h L v,    v <- v + h/2 L' g(theta).
 
-The map preserves volume and is its own inverse once the velocity is turned, so that
+The map preserves volume and is its own inverse once the velocity is reversed, so that
 
 .. math:: \log \frac{q(\theta \mid \theta')}{q(\theta' \mid \theta)} = \tfrac12 |v|^2 - \tfrac12 |v'|^2,
 
-minus the energy that the kicks put in. Step and length are drawn anew each time, so that no trajectory is periodic.
+minus the energy added by the kicks. Step and length are drawn anew each time, so that no trajectory is periodic.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_
 
 JITTER = 0.1  # of the step
 SHORTEST, LONGEST = 0.6, 1.4  # of the length
-# Energy put in by kicks with which a trajectory is rejected, both ways: no posterior is so deep, and whoever has less
-# is still near enough for the search of the place where a density becomes undefined, which halves the way 60 times.
+# A trajectory is rejected if its kicks add or remove more energy than this: no posterior is so deep. Below it,
+# bisection over 60 halvings still finds the place where a density becomes undefined.
 FARTHEST = 1e30
 
 
 class TrajectoryState(NamedTuple):
-    """Step, length and most steps; the preconditioner; and what is remembered: two points and their gradients."""
+    """Step, length and largest number of steps; the preconditioner; the last two points and their gradients."""
 
     gradient: PosteriorGradient
     step_size: float
@@ -58,7 +58,7 @@ class TrajectoryState(NamedTuple):
 def propose(
     rng: np.random.Generator, state: TrajectoryState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow a trajectory, and return minus the energy that its kicks put in."""
+    """Follow a trajectory, and return minus the energy added by its kicks."""
     scale, upper, velocity, there = state.scale, state.upper, state.velocity, state.there
     recall(state, theta, count)
     draw_velocity(rng, velocity)
@@ -77,7 +77,7 @@ def propose(
     if work >= FARTHEST:
         assign(out, theta)
         return -math.inf
-    assign(out, there)  # a NaN: the sampler looks whether this is out of reach, or the gradient at fault
+    assign(out, there)  # a NaN: the sampler finds out whether this is out of reach or an error of the gradient
     return -work
 
 
@@ -94,19 +94,19 @@ class Hamiltonian(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a leapfrog step, where velocities have variance 1: theta moves by about h L in a step, L L' = M.
-        In the metric of the posterior stable below 2. Each trajectory takes it times U(.9, 1.1).
+        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. In
+        the metric of the posterior stable below 2. Multiplied by U(.9, 1.1) for each trajectory.
     length
-        The time of a trajectory, times U(.6, 1.4) for each; pi / 2 leads half way round in the metric of a normal
-        posterior, and to an independent point.
+        The time of a trajectory, multiplied by U(.6, 1.4) for each; pi / 2 is a quarter period for a normal posterior
+        in its own metric, and leads to an independent point.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     target_acceptance
-        Wanted acceptance rate in (0, 1), to which the tune phase moves h; frozen after. None: h as it is. 0.651 is best
-        in high dimension (Beskos et al. 2013), and more where curvature varies.
+        Wanted acceptance rate in (0, 1). Tuning adapts h to it, and h is frozen afterwards. None: h is used as given.
+        0.651 is best in high dimension (Beskos et al. 2013); use more if the curvature varies.
     most_steps
-        A trajectory has at most so many steps, whatever its length.
+        Largest number of steps of a trajectory, whatever its length.
 
     Raises
     ------
@@ -117,11 +117,11 @@ class Hamiltonian(Component, Proposal):
 
     Notes
     -----
-    Guarantee: with :class:`ExactTest`, exact. With :class:`AlwaysAccept`, biased, by order h^2. With other tests, as
-    the test says. Cost: a gradient on all data for each leapfrog step; that at theta is remembered.
-    A trajectory keeps its direction where Langevin steps walk at random: along a direction that M makes k times too
-    short it needs some k times the steps, and they k^2. Where the gradient becomes undefined a trajectory ends; see the
-    page on the architecture for what follows. One whose velocity grows beyond all measure is rejected.
+    Guarantee: with :class:`ExactTest`, exact. With :class:`AlwaysAccept`, biased, by order h^2. With other tests, that
+    of the test. Cost: a gradient on all data for each leapfrog step; the gradient at theta is cached.
+    A trajectory keeps its direction, where Langevin steps walk at random: along a direction that M makes k times too
+    short it needs about k times the steps, and Langevin k^2 times. A trajectory ends where the gradient becomes
+    undefined (see the page on the architecture), and is rejected if its velocity diverges.
 
     References
     ----------
@@ -132,7 +132,9 @@ class Hamiltonian(Component, Proposal):
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
     >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
-    >>> hmc = amc.MetropolisHastings(amc.Hamiltonian(0.5, preconditioner=amc.laplace(target)), amc.ExactTest())
+    >>> hmc = amc.MetropolisHastings(
+    ...     amc.proposals.Hamiltonian(0.5, preconditioner=amc.laplace(target)), amc.ExactTest()
+    ... )
     >>> trace = amc.sample(target, hmc, draws=100, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["accepted"].mean() > 0.8)
     True
@@ -159,7 +161,7 @@ class Hamiltonian(Component, Proposal):
         object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps", who="Hamiltonian"))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes; its state holds the logarithm of the tuned factor."""
+        """Compile the proposal; its state holds the logarithm of the tuned factor."""
         known, dim = gradient_of(target, who="Hamiltonian"), target.variables.size
         spread = spread_of(self.preconditioner, dim, who="Hamiltonian")
         kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows

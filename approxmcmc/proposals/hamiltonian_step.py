@@ -1,10 +1,10 @@
-r"""What proposals with a momentum share: kicks, drifts and friction, in the coordinates of the preconditioner.
+r"""Code shared by proposals with a momentum: kicks, drifts and friction, in the coordinates of the preconditioner.
 
-With M = L L' and z = L^-1 theta the masses are 1: the velocity v = dz/dt is N(0, I) under the target law
+With M = L L' and z = L^-1 theta the masses are 1: the velocity v = dz/dt is N(0, I) under the target distribution
 
     p(theta | x) N(v; 0, I),        d theta = L v dt,    d v = (L' g(theta) - gamma v) dt + sqrt(2 gamma) dW,
 
-g the gradient of log p(theta | x) (underdamped Langevin dynamics). A step is put together of its exact pieces:
+g the gradient of log p(theta | x) (underdamped Langevin dynamics). A step is composed of exact pieces:
 
 - B, a kick:    v <- v + t L' g(theta);
 - A, a drift:   theta <- theta + t L v;
@@ -66,7 +66,7 @@ def rub(rng: np.random.Generator, keep: float, spread: float, velocity: np.ndarr
 
 
 def checked_time(step_size: Any, *, who: str) -> float:
-    """Return h, the time of a step, or say what is wrong with it."""
+    """Return h, the time of a step; raise if it is invalid."""
     if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
         raise InvalidInputError(
             f"{who}: step_size is the time of a step, one positive number, found {step_size!r}; different scales for "

@@ -34,7 +34,7 @@ from approxmcmc.proposals.reflection import couple_noise
 
 
 class PosteriorGradient(NamedTuple):
-    """A target's gradients, with the data that they read."""
+    """A target's gradients, with the arrays that they read."""
 
     data: Any
     n_obs: int
@@ -45,9 +45,9 @@ class PosteriorGradient(NamedTuple):
 
 
 class LangevinState(NamedTuple):
-    """The step, and what is remembered: the last two points and their gradients.
+    """The step size, and a cache of the last two points and their gradients.
 
-    Whichever of the two the chain went on from, one gradient a step is new, the one at theta'.
+    Whether the chain accepted or not, only one gradient per step is new, the one at theta'.
     """
 
     gradient: PosteriorGradient
@@ -75,7 +75,7 @@ def write_gradient(gradient: PosteriorGradient, theta: np.ndarray, out: np.ndarr
 
 @compiled
 def recall(state: LangevinState, theta: np.ndarray, count: np.ndarray) -> None:
-    """Let ``state.slope`` be the gradient at theta."""
+    """Set ``state.slope`` to the gradient at theta."""
     if not equal(theta, state.here):
         if equal(theta, state.there):
             assign(state.slope, state.slope_there)
@@ -88,7 +88,7 @@ def recall(state: LangevinState, theta: np.ndarray, count: np.ndarray) -> None:
 def squared_way_back(
     state: LangevinState, alpha: float, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
 ) -> float:
-    """Return |theta - m(theta')|^2 / alpha in the metric M, and remember theta' with its gradient."""
+    """Return |theta - m(theta')|^2 / alpha in the metric M, and cache theta' with its gradient."""
     assign(state.there, proposed)
     write_gradient(state.gradient, state.there, state.slope_there, count)
     count[TOUCHED] += state.gradient.n_obs
@@ -120,7 +120,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Follow both drifts, with noise that leads to one point, or is reflected."""
+    """Follow both drifts, with noise that makes the chains meet, or is reflected."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     alpha, scale, upper, xi, z = (
         state.step_size * math.exp(state.log_factor[0]),
@@ -148,7 +148,7 @@ def couple(
 
 @compiled
 def forget(state: LangevinState) -> None:
-    """Remember no point."""
+    """Clear the cached points."""
     state.here[:] = math.nan
     state.there[:] = math.nan
 
@@ -157,7 +157,7 @@ def forget(state: LangevinState) -> None:
 def move(
     rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow the drift; nobody asks for the density ratio: one gradient, at theta."""
+    """Follow the drift without a density ratio: one gradient, at theta."""
     write_gradient(state.gradient, theta, state.slope, count)
     count[TOUCHED] += state.gradient.n_obs
     drift(state.step_size, state.scale, state.upper, theta, state.slope, out)
@@ -184,8 +184,8 @@ class Langevin(Component, Proposal):
     preconditioner
         The same, or a Laplace approximation, which gives its covariance; in place of `cov`.
     target_acceptance
-        Wanted acceptance rate in (0, 1), to which the tune phase moves alpha; frozen after. None: alpha as it is.
-        0.574 is best for exact tests in high dimension (Roberts and Rosenthal 1998).
+        Wanted acceptance rate in (0, 1). Tuning adapts alpha to it, and alpha is frozen afterwards. None: alpha is used
+        as given. 0.574 is best for exact tests in high dimension (Roberts and Rosenthal 1998).
 
     Raises
     ------
@@ -198,8 +198,8 @@ class Langevin(Component, Proposal):
     -----
     Guarantee: with :class:`ExactTest`, exact (MALA). With :class:`AlwaysAccept`, biased: the unadjusted Langevin
     algorithm, of order alpha; on a normal target of precision A it is stable for alpha M < 4/A and has the variance
-    1 / (A (1 - alpha A / 4)). With other tests, as the test says.
-    Cost: N gradients a step, at theta'; the gradient at theta is remembered.
+    1 / (A (1 - alpha A / 4)). With other tests, that of the test.
+    Cost: N gradients a step, at theta'; the gradient at theta is cached.
 
     References
     ----------
@@ -236,7 +236,7 @@ class Langevin(Component, Proposal):
             )
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes and knows its density ratio."""
+        """Compile the proposal with its density ratio."""
         make_state = self._states(target)
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:
@@ -245,7 +245,7 @@ class Langevin(Component, Proposal):
         return CompiledProposal(propose, make_state, *learns, forget=forget, couple=couple, records=records)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what serves a sampler that asks for no density ratio."""
+        """Compile the proposal without a density ratio."""
         return CompiledProposal(move, self._states(target), records=("gradient_evaluations",))
 
     def _states(self, target: Target) -> Callable[[], LangevinState]:

@@ -1,4 +1,4 @@
-"""What all Langevin proposals share: one normal step along a gradient, and the density of the way back.
+"""Code shared by all Langevin proposals: a normal step along a gradient, and the density of the way back.
 
     theta' = m(theta) + N(0, alpha M),    m(theta) = theta + (alpha/2) M g(theta).
 
@@ -40,7 +40,7 @@ def drift(
 
 @compiled
 def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: np.ndarray, out: np.ndarray) -> float:
-    """Add N(0, alpha M) to `out`; return |z|^2 of the standard normals z that it is made of."""
+    """Add N(0, alpha M) to `out`; return |z|^2 of its standard normal z."""
     spread, squared = math.sqrt(alpha), 0.0
     for j in range(out.shape[0]):
         z = rng.standard_normal()
@@ -80,14 +80,14 @@ def squared_distance(
 
 
 class Spread(NamedTuple):
-    """The preconditioner as kernels read it: standard deviations, or the upper Cholesky factor; the other is empty."""
+    """The preconditioner for kernels: standard deviations, or the upper Cholesky factor; the other is empty."""
 
     scale: np.ndarray
     upper: np.ndarray
 
 
 def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
-    """Return a preconditioner as None, a vector of standard deviations or a covariance, or say what is wrong."""
+    """Return a preconditioner as None, a vector of standard deviations or a covariance; raise if it is invalid."""
     if preconditioner is None:
         return None
     values = cov_of(preconditioner)
@@ -97,7 +97,7 @@ def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
 
 
 def spread_of(preconditioner: Any, dim: int, *, who: str) -> Spread:
-    """Return what kernels need of a checked preconditioner, for a target of `dim` parameters."""
+    """Return the arrays that kernels need of a checked preconditioner, for a target of `dim` parameters."""
     if preconditioner is None:
         return Spread(np.ones(dim), np.empty((0, 0)))
     if preconditioner.shape[0] != dim:
@@ -111,14 +111,14 @@ def spread_of(preconditioner: Any, dim: int, *, who: str) -> Spread:
 
 
 def gradient_of(target: Target, *, who: str) -> CompiledGradient:
-    """Return the compiled gradients of a target, or say that it has none."""
+    """Return the compiled gradients of a target; raise if it has none."""
     if not isinstance(target, DifferentiableTarget):
         raise IncompatibleError(f"{who} needs the gradient of the log density; {target!r} has none; use RandomWalk")
     return target.compile_gradient()
 
 
 def checked_step_size(step_size: Any, *, who: str) -> float:
-    """Return a positive, finite step size, or say what is wrong."""
+    """Return a positive, finite step size; raise if it is invalid."""
     if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
         raise InvalidInputError(
             f"{who}: step_size is the variance of the noise, one positive number, found {step_size!r}; "

@@ -1,4 +1,4 @@
-r"""The gradient of the log posterior, estimated on a minibatch; what all stochastic-gradient proposals share.
+r"""The gradient of the log posterior, estimated on a minibatch; shared by all stochastic-gradient proposals.
 
 A minibatch X_n, drawn without replacement, gives
 
@@ -31,7 +31,7 @@ class MinibatchGradient(NamedTuple):
     """A target's gradients on a minibatch, the front of a chain's own permutation `order` of the data.
 
     `anchor` is the point of the control variate, empty without one, and `anchor_total` the gradient on all data there;
-    `at_anchor` is the minibatch's.
+    `at_anchor` is the minibatch's gradient there.
     """
 
     data: Any
@@ -59,7 +59,7 @@ def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count
 
 @compiled
 def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray) -> None:
-    """Book what so many minibatches read for one proposal, which is never more than all data once."""
+    """Count the data that some minibatches read for one proposal, at most all data once."""
     count[TOUCHED] += min(minibatches * minibatch.batch_size, minibatch.n_obs) + minibatch.prior_rows
 
 
@@ -79,7 +79,7 @@ def estimate_gradient(minibatch: MinibatchGradient, theta: np.ndarray, out: np.n
 def write_scores(
     minibatch: MinibatchGradient, theta: np.ndarray, mean: np.ndarray, covariance: np.ndarray, score: np.ndarray
 ) -> None:
-    """Write mean and covariance (divisor n - 1) of what the minibatch averages, one datum after the other (Welford)."""
+    """Write mean and covariance (divisor n - 1) of the minibatch's gradients, one datum after the other (Welford)."""
     mean[:] = 0.0
     covariance[:] = 0.0
     dim = theta.shape[0]
@@ -105,7 +105,7 @@ def write_scores(
 
 
 def checked_anchor(control_variate: Any, *, who: str) -> np.ndarray | None:
-    """Return the point of a control variate, shape (dim,), or None; say what is wrong with it."""
+    """Return the point of a control variate, shape (dim,), or None; raise if it is invalid."""
     if control_variate is None:
         return None
     anchor = mode_of(control_variate)
@@ -120,7 +120,7 @@ def checked_anchor(control_variate: Any, *, who: str) -> np.ndarray | None:
 def minibatch_gradient(
     gradient: CompiledGradient, dim: int, batch_size: int, anchor: np.ndarray | None = None, *, who: str
 ) -> Callable[[], MinibatchGradient]:
-    """Return what makes a chain's own minibatch; one larger than the data is refused, and a point of another space."""
+    """Return a factory of minibatches, one per chain; raise if the batch exceeds the data or the point does not fit."""
     n_obs = gradient.n_obs
     if batch_size > n_obs:
         raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
@@ -140,5 +140,5 @@ def minibatch_gradient(
 
 
 def setup_cost(gradient: CompiledGradient, anchor: np.ndarray | None) -> dict[str, int]:
-    """Return what the control variate cost before the chain began."""
+    """Return the cost of the control variate before the chain began."""
     return {} if anchor is None else {"setup_gradient_evaluations": gradient.n_obs}

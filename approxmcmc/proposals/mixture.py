@@ -1,8 +1,8 @@
 """A mixture of proposals: choose one at random, then let it propose.
 
 Component k is drawn with probability w_k, whatever theta is, and its own log q(theta|theta') - log q(theta'|theta) is
-used. The kernel is then the mixture of Metropolis-Hastings kernels sum_k w_k P_k, each of which leaves the posterior
-invariant, and so do they together. The ratio of the *mixture* density is not needed.
+used. The kernel is then the mixture of Metropolis-Hastings kernels sum_k w_k P_k. Each of them leaves the posterior
+invariant, so the mixture does, too. The ratio of the *mixture* density is not needed.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class MixtureState(NamedTuple):
 
 @cached_by_content(maxsize=64)
 def make_propose_either(first: Callable[..., float], second: Callable[..., float]) -> Callable[..., float]:
-    """Return a proposal that lets one of two propose. One function for each pair, so that kernels are found again."""
+    """Return a proposal that uses one of two; one function for each pair, so that compiled kernels are reused."""
 
     def propose(
         rng: np.random.Generator, state: MixtureState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
@@ -46,7 +46,7 @@ def make_propose_either(first: Callable[..., float], second: Callable[..., float
 
 @cached_by_content(maxsize=64)
 def make_couple_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., tuple[float, float]]:
-    """Return the coupling of two mixtures: both chains let the same member propose."""
+    """Return the coupling of two mixtures: both chains use the same member."""
 
     def couple(
         rng: np.random.Generator,
@@ -70,7 +70,7 @@ def make_couple_either(first: Callable[..., Any], second: Callable[..., Any]) ->
 
 @cached_by_content(maxsize=64)
 def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., None] | None) -> Callable[..., None]:
-    """Return the adaptation of the one that proposed last."""
+    """Return the adaptation of the member that proposed last."""
 
     def adapt(state: MixtureState, acceptance: float, step: int) -> None:
         if state.chosen[0] == FIRST:
@@ -86,7 +86,7 @@ def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., N
 def make_settle_either(
     first: Callable[[Any, bool], None] | None, second: Callable[[Any, bool], None] | None
 ) -> Callable[[Any, bool], None]:
-    """Return what tells the one that proposed last whether its proposal was accepted."""
+    """Return the function that tells the member that proposed last whether its proposal was accepted."""
 
     def settle(state: MixtureState, accepted: bool) -> None:
         if state.chosen[0] == FIRST:
@@ -100,7 +100,7 @@ def make_settle_either(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture(Component, Proposal):
-    """Let one of several proposals propose, drawn afresh at every step.
+    """Propose by one of several proposals, drawn anew at every step.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ class Mixture(Component, Proposal):
     InvalidInputError
         When there are fewer than two proposals, or the weights do not fit them.
     IncompatibleError
-        When a member is no proposal, or cannot be one of several.
+        When a member is not a proposal, or cannot be part of a mixture.
 
     Notes
     -----
-    Valid because the choice does not look at theta and each member uses its own density ratio, so that each is
-    reversible by itself (Tierney 1994, section 2.4). Members adapt from the steps that they proposed. A member that
-    remembers a velocity is told whether its own proposal was accepted; its pair (theta, velocity) keeps its law, since
-    the other members move theta by kernels that leave the law of theta invariant, whatever the velocity.
+    Valid because the choice does not depend on theta and each member uses its own density ratio, so each is reversible
+    by itself (Tierney 1994, section 2.4). Members adapt from the steps that they proposed. A member with a velocity
+    learns whether its own proposal was accepted; its pair (theta, velocity) keeps its distribution, because the other
+    members leave the distribution of theta invariant, whatever the velocity.
 
     References
     ----------
@@ -130,7 +130,7 @@ class Mixture(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Mixture([amc.RandomWalk(0.1), amc.RandomWalk(2.0)], weights=[3, 1]).weights
+    >>> amc.proposals.Mixture([amc.RandomWalk(0.1), amc.RandomWalk(2.0)], weights=[3, 1]).weights
     (0.75, 0.25)
     """
 
@@ -155,32 +155,32 @@ class Mixture(Component, Proposal):
 
     @property
     def members(self) -> Sequence[Proposal]:
-        """The proposals of which one moves at every step."""
+        """The proposals of the mixture, one of which moves at every step."""
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
     @property
     def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
-        """That of its members."""
+        """The error of its members' untested steps."""
         return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what chooses; its state holds the choice and the members' states."""
+        """Compile the mixture; its state holds the choice and the members' states."""
         members = [member.build_proposal(target) for member in self.proposals]
         for settings, member in zip(self.proposals, members, strict=True):
             if member.weight is not None:
-                raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, and those of others do not")
+                raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, other members' do not")
         return _join(members, np.array(self.weights))
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a start that a member offers, or None; shape (dim,)."""
+        """Return a start that a member offers, shape (dim,), or None."""
         offers = (member.draw_start(rng) for member in self.proposals)
         return next((theta for theta in offers if theta is not None), None)
 
 
 def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledProposal:
-    """Return the first member, or the mixture of all others: a chain of choices between two.
+    """Return the first member, or the mixture of it and all others: a chain of choices between two.
 
-    It leaves `forget` out, which is for samplers whose density changes between proposals, and they refuse it.
+    The result has no `forget`, so samplers that need it reject mixtures: their density changes between proposals.
     """
     if len(members) == 1:
         return members[0]
@@ -234,7 +234,7 @@ def _of_member_0(described: Mapping[str, float]) -> dict[str, float]:
 
 
 def _of_the_others(described: Mapping[str, float], *, nested: bool) -> dict[str, float]:
-    """Return what `_count_up` counted up, as it was before."""
+    """Return the descriptions before `_count_up` renumbered them."""
     if not nested:
         return {name.removesuffix("_1"): value for name, value in described.items() if name.endswith("_1")}
     names = [(name.rpartition("_"), value) for name, value in described.items() if not name.endswith("_0")]

@@ -32,7 +32,7 @@ class WalkState(NamedTuple):
 def propose_independent(
     rng: np.random.Generator, state: WalkState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Step along each coordinate by itself."""
+    """Step along each coordinate independently."""
     factor = math.exp(state.log_factor[0])
     for j in range(theta.shape[0]):
         out[j] = theta[j] + factor * state.spread[j] * rng.standard_normal()
@@ -111,12 +111,12 @@ def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
 
 
 def describe_factor(state: WalkState) -> Mapping[str, float]:
-    """Return the factor that tuning has settled on."""
+    """Return the tuned factor."""
     return {"scale_factor": math.exp(state.log_factor[0])}
 
 
 def restore_factor(state: WalkState, described: Mapping[str, float]) -> None:
-    """Take up a factor that `describe_factor` told."""
+    """Set the factor that `describe_factor` returned."""
     state.log_factor[0] = math.log(described["scale_factor"])
 
 
@@ -130,8 +130,8 @@ class RandomWalk(Component, Proposal):
         A positive number (the standard deviation of every coordinate), a vector of standard deviations, shape
         (dim,), or a covariance matrix Sigma, shape (dim, dim), in the units of theta.
     target_acceptance
-        Wanted acceptance rate in (0, 1). The size of the steps is tuned to it in the tune phase and frozen after.
-        None: the scale is used as it is.
+        Wanted acceptance rate in (0, 1). Tuning adapts the size of the steps to it, and it is frozen afterwards. None:
+        the scale is used as given.
     preconditioner
         A covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation: theta' = theta +
         scale L z with L L' the covariance, so that `scale`, a number here, counts posterior standard deviations.
@@ -188,12 +188,12 @@ class RandomWalk(Component, Proposal):
             object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
 
     def __repr__(self) -> str:
-        """Say the settings; a preconditioner by its shape, and only where there is one."""
+        """Return the settings as text; a preconditioner by its shape, and only if there is one."""
         more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
         return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes; its state holds the logarithm of the tuned factor."""
+        """Compile the proposal; its state holds the logarithm of the tuned factor."""
         dim, scale = target.variables.size, np.asarray(self.scale)
         if self.preconditioner is not None:
             scale = scale**2 * self.preconditioner
@@ -222,7 +222,7 @@ class RandomWalk(Component, Proposal):
         """Return the normal density of the steps on a grid."""
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(
-                "transition_matrix: RandomWalk proposes real numbers, the target has states; use SingleSite"
+                "transition_matrix: RandomWalk proposes real numbers, and the target is discrete; use SingleSite"
             )
         if self.target_acceptance is not None:
             raise IncompatibleError("transition_matrix: a kernel that still adapts has no matrix; fix the scale")

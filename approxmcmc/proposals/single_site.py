@@ -2,8 +2,8 @@
 
 Symmetric, so log q(x|x') - log q(x'|x) = 0.
 
-Two chains change the same site, to the same state where both can: where X goes to what Y has there, Y goes to what X
-has. That is the maximal coupling of the two laws.
+Two chains change the same site, to the same state if both can: if X goes to Y's state, Y goes to X's. This is the
+maximal coupling of the two proposals.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ def propose(rng: np.random.Generator, state: SiteState, theta: np.ndarray, out: 
     """Draw a site, and one of its other states."""
     assign(out, theta)
     site = int(rng.random() * theta.shape[0])
-    other = int(rng.random() * (state.n_states[site] - 1))  # among the states that are left
+    other = int(rng.random() * (state.n_states[site] - 1))  # among the other states
     out[site] = other if other < theta[site] else other + 1
     return 0.0
 
@@ -45,7 +45,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Propose the same state of one site for both chains, or to each the state of the other."""
+    """Propose the same state of one site for both chains, or to each chain the other's state."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     assign(y_new, y)
     for site in range(x.shape[0]):
@@ -70,14 +70,14 @@ class SingleSite(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())
+    >>> amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())
     MetropolisHastings(proposal=SingleSite(), test=ExactTest(rule='metropolis'))
     """
 
     proposes_states = True
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes; it has nothing to learn."""
+        """Compile the proposal; it has nothing to tune."""
         if not isinstance(target, DiscreteTarget):
             raise IncompatibleError(
                 f"SingleSite proposes states of a discrete target, found {target!r}; use RandomWalk"
@@ -86,7 +86,7 @@ class SingleSite(Component, Proposal):
         return CompiledProposal(propose, lambda: state, couple=couple)
 
     def probabilities(self, target: Any, states: np.ndarray) -> np.ndarray:
-        """Return 1 / (D (n_states - 1)) where one site differs."""
+        """Return 1 / (D (n_states - 1)) for states that differ in one site."""
         different = states[:, None, :] != states[None, :, :]
         chance = different / (target.n_states - 1.0) / states.shape[1]
         return np.where(different.sum(axis=2) == 1, chance.sum(axis=2), 0.0)

@@ -4,18 +4,19 @@ Underdamped Langevin dynamics (:mod:`~approxmcmc.proposals.hamiltonian_step`) by
 
     kick h/2,  drift h/2,  friction h,  drift h/2,  kick h/2,
 
-each kick along the gradient of a minibatch. Without a test the last kick of a step and the first of the next use one
-gradient, and friction adds less noise by what that gradient brings (:mod:`~approxmcmc.proposals.gradient_noise`).
+each kick along the gradient of a minibatch. Without a test the last kick of a step and the first of the next share one
+gradient, and friction adds less noise, to make up for that gradient's own
+(:mod:`~approxmcmc.proposals.gradient_noise`).
 
-With a test a proposal is a trajectory of T steps, its T + 1 kicks by minibatches drawn independently. Friction with the
-noise (1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the
-velocity is turned, and the minibatches of the way back, the same in reverse order, are as probable. So the ratio of the
+With a test a proposal is a trajectory of T steps, its T + 1 kicks by independent minibatches. Friction with the noise
+(1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the velocity
+is reversed, and the minibatches of the way back, the same in reverse order, are as probable. So the ratio of the
 densities of the way back and the way out, with those of the velocities, is
 
 .. math:: \log\frac{N(v')\, q(-v', \theta' \to -v, \theta)}{N(v)\, q(v, \theta \to v', \theta')}
           = -\sum_{\text{kicks}} \tfrac12 \bigl(|v_{\text{after}}|^2 - |v_{\text{before}}|^2\bigr),
 
-the energy that the kicks put in; heat is not counted. A rejected trajectory turns the velocity.
+the energy added by the kicks; friction's is not counted. A rejected trajectory reverses the velocity.
 """
 
 import dataclasses
@@ -45,9 +46,9 @@ from approxmcmc.proposals.minibatch_gradient import (
 
 
 class HamiltonianState(NamedTuple):
-    """The minibatch; steps T, h, c, and the preconditioner; the noise that friction adds; what moves.
+    """The minibatch; steps T, h, c, and the preconditioner; the noise that friction adds; velocities and scratch.
 
-    `velocity` is NaN before the first step. A test may reject: `velocity_there` is that at the end of the last
+    `velocity` is NaN before the first step. A test may reject: `velocity_there` is the velocity at the end of the last
     trajectory.
     """
 
@@ -72,7 +73,7 @@ def kick_by_minibatch(
     velocity: np.ndarray,
     count: np.ndarray,
 ) -> float:
-    """B: kick along the gradient of a fresh minibatch; return the kinetic energy gained."""
+    """B: kick along the gradient of a new minibatch; return the kinetic energy gained."""
     draw_minibatch(rng, state.minibatch, count)
     estimate_gradient(state.minibatch, theta, state.slope, count)
     return kick(time, state.scale, state.upper, state.slope, velocity)
@@ -82,7 +83,7 @@ def kick_by_minibatch(
 def move(
     rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Make T steps; the kicks of two neighbours are one: T gradients."""
+    """Make T steps; neighbouring kicks are merged into one, so this takes T gradients."""
     h, scale, upper, velocity, noise = state.step_size, state.scale, state.upper, state.velocity, state.noise
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
@@ -101,7 +102,7 @@ def move(
 
 @compiled
 def learn_at_the_next_step(state: HamiltonianState, acceptance: float, step: int) -> None:
-    """Let the next step learn how noisy the gradients are."""
+    """Make the next step learn the noise of the gradients."""
     state.noise.due[0] = 1.0
 
 
@@ -109,7 +110,7 @@ def learn_at_the_next_step(state: HamiltonianState, acceptance: float, step: int
 def propose(
     rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow a trajectory of T steps, and return minus the energy that its kicks put in."""
+    """Follow a trajectory of T steps, and return minus the energy added by its kicks."""
     h, scale, upper, velocity = state.step_size, state.scale, state.upper, state.velocity_there
     if math.isnan(state.velocity[0]):
         draw_velocity(rng, state.velocity)
@@ -128,7 +129,7 @@ def propose(
 
 @compiled
 def settle_velocity(state: HamiltonianState, accepted: bool) -> None:
-    """Take the velocity at the end of an accepted trajectory; turn the old one after a rejection."""
+    """Keep the velocity at the end of an accepted trajectory; reverse the old one after a rejection."""
     velocity = state.velocity
     if accepted:
         assign(velocity, state.velocity_there)
@@ -144,35 +145,35 @@ class StochasticGradientHamiltonian(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a step, where velocities have variance 1: theta moves by about h L in a step, L L' = M. (A
-        Langevin step of alpha moves as far as h = sqrt(alpha).) In the metric of the posterior stable below 2.
+        h, the time of a step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. (A Langevin
+        step of alpha moves as far as h = sqrt(alpha).) In the metric of the posterior stable below 2.
     friction
-        gamma, a rate: the velocity keeps c = exp(-gamma h) of itself in a step. Positive; inf draws it anew at every
-        step. In the metric of the posterior 2 is critical.
+        gamma, a rate: a step keeps the share c = exp(-gamma h) of the velocity. Positive; inf draws the velocity anew
+        at every step. In the metric of the posterior 2 is critical.
     batch_size
-        n, the data of a minibatch: drawn afresh for each gradient, without replacement.
+        n, the size of a minibatch, drawn anew for each gradient, without replacement.
     steps
-        T, steps for each draw, or for each answer of a test.
+        T, steps for each draw, or for each decision of a test.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     control_variate
         A point near the mode, as of :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
     gradient_noise
-        The covariance V of the estimated gradient, which friction makes up for, shape (dim, dim); ``"tune"``: learnt
-        from the minibatches of the tuning steps, to a relative error of about 2 / sqrt(tune n); None: not made up
-        for. With a test, no part of it.
+        The covariance V of the estimated gradient, which friction compensates, shape (dim, dim); ``"tune"``: learnt
+        from the minibatches of the tuning steps, to a relative error of about 2 / sqrt(tune n); None: not compensated.
+        Without effect if there is a test.
 
     Raises
     ------
     InvalidInputError
         When a number is out of range, or a matrix not symmetric positive definite.
     IncompatibleError
-        When the target has no gradient, another dimension, or fewer data than a minibatch; when friction takes out less
-        than the noise `gradient_noise` puts in.
+        When the target has no gradient, another dimension, or fewer data than a minibatch; when friction removes less
+        energy than the noise `gradient_noise` adds.
     NotFiniteError
-        While sampling, with ``"tune"``, when friction takes out less than the noise that was found, or nothing was
-        tuned.
+        During sampling with ``"tune"``, when friction removes less energy than the learnt noise adds, or there were no
+        tuning steps.
 
     Notes
     -----
@@ -187,10 +188,10 @@ class StochasticGradientHamiltonian(Component, Proposal):
     .. math:: \frac1A \Bigl[\frac{S}{1 - c^2} + \frac{1 + c}{1 - c} \, \frac{h^2 W}{4 - h^2 A}\Bigr] :
 
     1/A at any h without gradient noise, and with S of `gradient_noise` a relative error of about h^3 A W / (8 gamma).
-    With ``None``, S = 1 - c^2, it is h W / (2 gamma). Where V varies over the posterior its mean is made up for. On
-    other targets the positions err by order h^2 besides.
+    With ``None``, S = 1 - c^2, it is h W / (2 gamma). If V varies over the posterior, only its mean is compensated. On
+    other targets the positions have an additional error of order h^2.
     With :class:`ExactTest`, exact for any step, friction and minibatch: AMAGOLD (Zhang, Cooper and De Sa 2020), here
-    with BAOAB; with other tests, as the test says.
+    with BAOAB; with other tests, the guarantee of the test.
     Cost: T n gradients a draw without a test, (T + 1) n with one, twice that with control variates; a tuning step n
     more for ``"tune"``, and dim^3 multiplications.
 
@@ -204,8 +205,10 @@ class StochasticGradientHamiltonian(Component, Proposal):
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
     >>> fit = amc.laplace(target)
-    >>> sghmc = amc.StochasticGradientHamiltonian(0.1, 2.0, batch_size=100, preconditioner=fit, control_variate=fit)
-    >>> sampler = amc.MetropolisHastings(sghmc, amc.AlwaysAccept())
+    >>> sghmc = amc.proposals.StochasticGradientHamiltonian(
+    ...     0.1, 2.0, batch_size=100, preconditioner=fit, control_variate=fit
+    ... )
+    >>> sampler = amc.MetropolisHastings(sghmc, amc.acceptance.AlwaysAccept())
     >>> trace = amc.sample(target, sampler, draws=10, tune=100, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"][0, 1:].sum())
     1800
@@ -213,7 +216,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
 
     error_untested = (
         "untested trajectories along minibatch gradients are biased, by order step_size^2, and by step_size "
-        "times the part of their noise that friction does not make up for"
+        "times the part of their noise that friction does not compensate"
     )
 
     step_size: float
@@ -239,11 +242,11 @@ class StochasticGradientHamiltonian(Component, Proposal):
             raise InvalidInputError(f"{who}: the noise of a minibatch of one cannot be learnt; give gradient_noise")
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile trajectories that know their density ratio."""
+        """Compile trajectories with their density ratio."""
         return self._compile(target, propose, gradient_noise=None)._replace(settle=settle_velocity)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what serves a sampler that asks for no density ratio."""
+        """Compile the proposal without a density ratio."""
         return self._compile(target, move, self.gradient_noise)
 
     def _compile(self, target: Target, propose: Callable[..., float], gradient_noise: Any) -> CompiledProposal:
@@ -257,13 +260,13 @@ class StochasticGradientHamiltonian(Component, Proposal):
             noise = added_noise(gradient_noise, minibatch, spread, self.step_size, keep, who=who)
             return HamiltonianState(minibatch, self.steps, self.step_size, keep, *spread, noise, *vectors)
 
-        make_state()  # refuses what does not fit
+        make_state()  # raises on invalid settings
         return CompiledProposal(
             propose,
             make_state,
             learn_at_the_next_step if isinstance(gradient_noise, str) else None,
             explain=lambda state: explain_noise(state.noise, self.step_size, who=who),
-            refresh=lambda state: state.velocity.fill(math.nan),  # which the next step takes for a first
+            refresh=lambda state: state.velocity.fill(math.nan),  # NaN marks a first step
             records=("gradient_evaluations",),
             attrs=setup_cost(gradient, self.control_variate),
         )

@@ -44,9 +44,9 @@ class DecreasingStep(Component):
     Parameters
     ----------
     scale
-        a, positive: the step size, a variance, where offset + t = 1.
+        a, positive: the step size, a variance, at offset + t = 1.
     offset
-        b, at least 1: until t is near b, steps hardly fall.
+        b, at least 1: until t is near b, steps hardly decrease.
     exponent
         gamma in (0.5, 1].
 
@@ -58,8 +58,8 @@ class DecreasingStep(Component):
     Notes
     -----
     Draws then carry the weight alpha_t, ``sample_stats["weight"]``; averages must use it, and `risk` does. The mean
-    squared error falls at best like t^(-2/3), for gamma = 1/3 outside the range above; of that range, slower decreases
-    are better.
+    squared error falls at best like t^(-2/3), for gamma = 1/3 outside the range above; within the range, slower
+    decreases are better.
 
     References
     ----------
@@ -93,9 +93,9 @@ class DecreasingStep(Component):
 
 
 class SGLDState(NamedTuple):
-    """The minibatch, the steps to come, the preconditioner; steps made, and scratch.
+    """The minibatch, the schedule of steps, the preconditioner; steps made, and scratch.
 
-    alpha_t = a (b + t)^-gamma, and a constant step has gamma = 0.
+    alpha_t = a (b + t)^-gamma; a constant step has gamma = 0.
     """
 
     minibatch: MinibatchGradient
@@ -135,7 +135,7 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
 
 @compiled
 def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Step along the estimated gradient; nobody asks for the density ratio: no gradient at theta'."""
+    """Step along the estimated gradient without a density ratio: no gradient at theta'."""
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
     book_reads(state.minibatch, 1, count)
@@ -147,7 +147,7 @@ def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.
 
 @compiled
 def last_step_size(state: SGLDState) -> float:
-    """Return the step size of the step just made, the draw's weight where steps decrease."""
+    """Return the size of the last step, the draw's weight if steps decrease."""
     return state.step_size[0]
 
 
@@ -161,7 +161,7 @@ class StochasticGradientLangevin(Component, Proposal):
         alpha, the *variance* of the noise (times M); the drift has alpha/2. A positive number, or a
         :class:`DecreasingStep`; draws then carry their step size as weight.
     batch_size
-        n, the data of the minibatch: drawn afresh for each step, without replacement.
+        n, the size of the minibatch, drawn anew for each step, without replacement.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity.
@@ -196,7 +196,9 @@ class StochasticGradientLangevin(Component, Proposal):
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
-    >>> sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, batch_size=100), amc.AlwaysAccept())
+    >>> sgld = amc.MetropolisHastings(
+    ...     amc.proposals.StochasticGradientLangevin(1e-3, batch_size=100), amc.acceptance.AlwaysAccept()
+    ... )
     >>> trace = amc.sample(target, sgld, draws=10, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"].sum()), int(trace.sample_stats["datapoints_touched"].sum())
     (1000, 1000)
@@ -217,18 +219,18 @@ class StochasticGradientLangevin(Component, Proposal):
         who = "StochasticGradientLangevin"
         if not isinstance(self.step_size, DecreasingStep):
             object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
-        # Without `who`: `Component` adds a note with all settings to what does not begin with its name.
+        # Without `who`: `Component` adds a note with all settings to messages that do not begin with its name.
         batch_size = checked_integer(self.batch_size, "batch_size", needed="a positive integer", whole_floats=True)
         object.__setattr__(self, "batch_size", batch_size)
         object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
         object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes and knows its density ratio given the minibatch."""
+        """Compile the proposal with its density ratio given the minibatch."""
         return self._compile(target, propose)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what serves a sampler that asks for no density ratio."""
+        """Compile the proposal without a density ratio."""
         return self._compile(target, move)
 
     def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:

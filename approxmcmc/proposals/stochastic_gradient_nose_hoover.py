@@ -1,4 +1,4 @@
-r"""Stochastic-gradient Nose-Hoover thermostat (SGNHT), as a proposal: friction that finds its own size.
+r"""Stochastic-gradient Nose-Hoover thermostat (SGNHT), as a proposal: friction adapts to the noise.
 
 In the coordinates of the preconditioner (:mod:`~approxmcmc.proposals.hamiltonian_step`), with a friction xi that rises
 where the velocity is too hot and falls where it is too cold,
@@ -6,7 +6,7 @@ where the velocity is too hot and falls where it is too cold,
 .. math:: d\theta = L v\, dt, \quad dv = (L' g - \xi v)\, dt + \sqrt{2 A}\, dW, \quad
           d\xi = (|v|^2 / d - 1)\, dt .
 
-Gradient noise adds some B to A, of a size that nobody needs to know: the law
+Gradient noise adds some B to A, which need not be known: the distribution
 
 .. math:: p(\theta | x)\; N(v; 0, I)\; N(\xi; A + B, 1/d)
 
@@ -54,7 +54,7 @@ class NoseHooverState(NamedTuple):
 
 @compiled
 def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> None:
-    """D: let the friction follow the temperature."""
+    """D: move the friction with the temperature."""
     squared = 0.0
     for j in range(velocity.shape[0]):
         squared += velocity[j] * velocity[j]
@@ -63,7 +63,7 @@ def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> 
 
 @compiled
 def spread_at(friction: float, noise: float, time: float) -> float:
-    """Return the standard deviation that noise adds in some time, sqrt(A (1 - exp(-2 xi t)) / xi)."""
+    """Return the standard deviation of the noise over a time t, sqrt(A (1 - exp(-2 xi t)) / xi)."""
     decay = 2.0 * friction * time
     share = -math.expm1(-decay) / decay if abs(decay) > 1e-8 else 1.0
     return math.sqrt(2.0 * noise * time * share)
@@ -73,7 +73,7 @@ def spread_at(friction: float, noise: float, time: float) -> float:
 def move(
     rng: np.random.Generator, state: NoseHooverState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Make a step; the kicks of two neighbours are one: one gradient."""
+    """Make a step; neighbouring kicks are merged into one, so this takes one gradient."""
     h, scale, upper, velocity, friction = state.step_size, state.scale, state.upper, state.velocity, state.friction
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
@@ -92,20 +92,20 @@ def move(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientNoseHoover(Component, Proposal):
-    r"""Propose by a stochastic-gradient Nose-Hoover thermostat; for :class:`AlwaysAccept` alone.
+    r"""Propose by a stochastic-gradient Nose-Hoover thermostat; only for :class:`AlwaysAccept`.
 
     Parameters
     ----------
     step_size
         h, the time of a step, as of :class:`StochasticGradientHamiltonian`.
     noise
-        A, the noise that is added to that of the gradients, a rate, positive. Friction settles near A + B, where
-        gradients of whitened covariance W bring B = h W / 2.
+        A, a positive rate: noise added to that of the gradients. Friction settles near A + B, where gradients of
+        whitened covariance W contribute B = h W / 2.
     batch_size
-        n, the data of a minibatch: drawn afresh for each step, without replacement.
+        n, the size of a minibatch, drawn anew for each step, without replacement.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
-        identity. With that of the posterior gradient noise is more nearly alike in all directions.
+        identity. With the posterior covariance, gradient noise is more equal in all directions.
     control_variate
         A point near the mode, as of :class:`StochasticGradientLangevin`.
 
@@ -118,9 +118,9 @@ class StochasticGradientNoseHoover(Component, Proposal):
 
     Notes
     -----
-    Guarantee: biased, by order h^2 where the noise of the gradients is alike in all (whitened) directions and at all
-    theta, whatever its size. Where it is not, some directions are too hot and others too cold: one friction sees
-    their mean alone. :class:`StochasticGradientHamiltonian` with ``gradient_noise="tune"`` learns the matrix.
+    Guarantee: biased, by order h^2 if the noise of the gradients is equal in all (whitened) directions and at all
+    theta, whatever its size. If not, some directions are too hot and others too cold, because one friction sees only
+    their mean. :class:`StochasticGradientHamiltonian` with ``gradient_noise="tune"`` learns the matrix.
     Cost: n gradients a step, twice that with control variates.
 
     References
@@ -130,13 +130,15 @@ class StochasticGradientNoseHoover(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(amc.StochasticGradientNoseHoover(0.1, batch_size=100), amc.AlwaysAccept()).test
+    >>> amc.MetropolisHastings(
+    ...     amc.proposals.StochasticGradientNoseHoover(0.1, batch_size=100), amc.acceptance.AlwaysAccept()
+    ... ).test
     AlwaysAccept()
     """
 
     error_untested = (
-        "its thermostat is biased, by order step_size^2 where gradient noise is alike in all directions, by "
-        "an unknown amount elsewhere"
+        "its thermostat is biased, by order step_size^2 if gradient noise is equal in all directions, by "
+        "an unknown amount otherwise"
     )
 
     step_size: float
@@ -156,14 +158,15 @@ class StochasticGradientNoseHoover(Component, Proposal):
         object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Refuse: there is no density ratio."""
+        """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
-            "StochasticGradientNoseHoover has no density ratio, its friction moves along; pair it with AlwaysAccept(), "
+            "StochasticGradientNoseHoover has no density ratio, because its friction moves; pair it with "
+            "AlwaysAccept(), "
             "or use StochasticGradientHamiltonian, which has one"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what proposes."""
+        """Compile the proposal."""
         who, dim = "StochasticGradientNoseHoover", target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)

@@ -5,14 +5,14 @@ the rate max(0, -v_k f_k), f = L' g. With g the gradient of log p(theta | x) at 
 process, which leaves the posterior invariant; with an unbiased estimate drawn afresh at every moment, too, as
 E max(0, -v f) - E max(0, v f) = -v E f.
 
-Here an estimate is drawn at the beginning of a step, and its rates are kept for the time h of the step. Rates are then
-those of a place that lies h / 2 behind, on average, and a coordinate turns at most once in a step: errors of order h.
+Here an estimate is drawn at the beginning of a step, and its rates are kept for the time h of the step. Rates then lag
+h / 2 behind the position, on average, and a coordinate turns at most once in a step: errors of order h.
 
 In one dimension, with the gradient of all data and U = -log p: a particle at x comes from x - v h / 2, so that its rate
-is max(0, v U'(x) - h U''(x) / 2) + O(h^2), and the law whose density has the derivative -(lambda(x, 1) - lambda(x,
+is max(0, v U'(x) - h U''(x) / 2) + O(h^2), and the density with the derivative -(lambda(x, 1) - lambda(x,
 -1)) of its log is that of U with abs(U') less by h U'' / 2. For N(0, 1) that is a density exp(-x^2 / 2 + h abs(x) / 2),
 with the variance 1 + h E(abs(X)^3 - abs(X)) / 2 = 1 + h / sqrt(2 pi). That is 1 + h E abs(f) / 2, h times the rate of
-turns; and so it is, by enumeration, with noise in f, which makes more turns.
+turns. Enumeration confirms this with noise in f, which causes more turns.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ class ZigZagState(NamedTuple):
 def zig_and_zag(
     rng: np.random.Generator, h: float, velocity: np.ndarray, force: np.ndarray, moved: np.ndarray
 ) -> float:
-    """Run for a time h with the rates max(0, -v_k f_k); write the way to `moved`, and return the first total rate."""
+    """Run for a time h with the rates max(0, -v_k f_k); write the path to `moved`, and return the first total rate."""
     dim, left, total = velocity.shape[0], h, 0.0
     for k in range(dim):
         moved[k] = 0.0
@@ -72,7 +72,7 @@ def zig_and_zag(
         for k in range(dim):
             moved[k] += time * velocity[k]
             rate = max(0.0, -velocity[k] * force[k])
-            if rate > 0.0 and mark >= 0.0:  # the last that is passed, whatever rounding does
+            if rate > 0.0 and mark >= 0.0:  # the last mark passed, despite rounding
                 chosen = k
                 mark -= rate
         velocity[chosen] = -velocity[chosen]
@@ -86,7 +86,7 @@ def zig_and_zag(
 
 @compiled
 def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Make T steps, each with a minibatch of its own."""
+    """Make T steps, each with its own minibatch."""
     velocity, force = state.velocity, state.force
     if math.isnan(velocity[0]):
         for k in range(velocity.shape[0]):
@@ -107,14 +107,14 @@ def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: n
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientZigZag(Component, Proposal):
-    r"""Propose by a zig-zag process with the gradients of minibatches; for :class:`AlwaysAccept` alone.
+    r"""Propose by a zig-zag process with the gradients of minibatches; only for :class:`AlwaysAccept`.
 
     Parameters
     ----------
     step_size
         h, the time of a step: coordinates run at speed 1 in the metric of the preconditioner.
     batch_size
-        n, the data of a minibatch: drawn afresh for each step, without replacement.
+        n, the size of a minibatch, drawn anew for each step, without replacement.
     steps
         T, steps for each draw.
     preconditioner
@@ -151,8 +151,8 @@ class StochasticGradientZigZag(Component, Proposal):
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
     >>> fit = amc.laplace(target)
-    >>> zigzag = amc.StochasticGradientZigZag(0.1, 20, steps=5, preconditioner=fit, control_variate=fit)
-    >>> sampler = amc.MetropolisHastings(zigzag, amc.AlwaysAccept())
+    >>> zigzag = amc.proposals.StochasticGradientZigZag(0.1, 20, steps=5, preconditioner=fit, control_variate=fit)
+    >>> sampler = amc.MetropolisHastings(zigzag, amc.acceptance.AlwaysAccept())
     >>> trace = amc.sample(target, sampler, draws=10, tune=10, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"][0, 0])
     200
@@ -176,14 +176,14 @@ class StochasticGradientZigZag(Component, Proposal):
         object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Refuse: there is no density ratio."""
+        """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
-            "StochasticGradientZigZag has no density ratio, its velocity is no part of the draws; pair it with "
+            "StochasticGradientZigZag has no density ratio, because draws do not contain its velocity; pair it with "
             "AlwaysAccept(), or use ZigZag, which is exact"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what proposes."""
+        """Compile the proposal."""
         who, dim = "StochasticGradientZigZag", target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
@@ -196,7 +196,7 @@ class StochasticGradientZigZag(Component, Proposal):
         return CompiledProposal(
             move,
             make_state,
-            refresh=lambda state: state.velocity.fill(math.nan),  # which the next step takes for a first
+            refresh=lambda state: state.velocity.fill(math.nan),  # NaN marks a first step
             records=("gradient_evaluations",),
             attrs=setup_cost(gradient, self.control_variate),
         )

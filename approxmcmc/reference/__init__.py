@@ -1,4 +1,4 @@
-"""Gold standards behind quality gates: NUTS, a long exact chain, or a grid; cached by content."""
+"""Gold standards with quality gates: NUTS, a long exact chain, or a grid; cached by content."""
 
 from approxmcmc.reference.attach import attach_reference
 from approxmcmc.reference.chain_gates import ChainGates

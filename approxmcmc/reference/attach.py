@@ -1,4 +1,4 @@
-"""A trace that carries its gold standard, so that plots and tables of ArviZ show both."""
+"""Attach a gold standard to a trace, so that plots and tables of ArviZ show both."""
 
 import math
 import reprlib
@@ -13,14 +13,14 @@ MAX_THINNED_DRAWS = 1000
 
 
 def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
-    """Return a copy of a trace that carries its gold standard.
+    """Return a copy of a trace with its gold standard.
 
     Parameters
     ----------
     trace
         A run; its posterior's variables must all be in the reference, with the same axes and labels.
     reference
-        What :func:`reference_posterior` or :func:`grid_reference` returned.
+        Output of :func:`reference_posterior` or :func:`grid_reference`.
 
     Returns
     -------

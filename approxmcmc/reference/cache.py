@@ -1,4 +1,4 @@
-"""Gold standards on disk, named by their content: a file is either exactly what was asked for or it is not used."""
+"""Gold standards on disk, named by content: a file is used only if it matches the request exactly."""
 
 import os
 import warnings
@@ -22,16 +22,16 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     key
         A hash of everything that the tree depends on; the file is ``<key>.nc``.
     folder
-        Where the files lie; None = ``reference`` in the package's cache folder. It is made when it does not exist.
+        Folder of the files; None = ``reference`` in the package's cache folder. It is created if it does not exist.
     compute
-        Called when there is no file, or one that cannot be trusted.
+        Called if the file is missing, or cannot be trusted.
 
     Notes
     -----
-    A stored tree carries its key and a hash of its draws. A file that cannot be read, names another key or whose draws
-    do not give that hash is computed again, with a warning, and replaced. Files appear by an atomic rename: two
-    processes that compute the same tree write the same content, and a reader never sees a part. A folder that cannot be
-    written costs only the cache.
+    A stored tree carries its key and a hash of its draws. If a file cannot be read, has another key or another hash of
+    its draws, the tree is computed again, with a warning, and the file replaced. Files are written atomically: two
+    processes that compute the same tree write the same content, and a reader never sees a partial file. If the folder
+    is not writable, only the cache is lost.
     """
     path = Path(folder if folder is not None else user_cache("reference")) / f"{key}.nc"
     if path.exists():
@@ -67,5 +67,5 @@ def _read(path: Path, key: str) -> xr.DataTree:
     if attrs.get("cache_key") != key:
         raise ValueError("it belongs to another model or other settings")
     if attrs.get("draws_hash") != draws_hash(tree):
-        raise ValueError("its draws are not those that were stored")
+        raise ValueError("its draws differ from those stored")
     return tree

@@ -1,4 +1,4 @@
-"""Quality gates of a long exact chain: what it must show where NUTS is too slow to be the gold standard."""
+"""Quality gates of a long exact chain, the gold standard if NUTS is too slow."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from approxmcmc.reference.summary import Estimands, Summary, estimand_values, su
 
 @dataclasses.dataclass(frozen=True)
 class ChainGates:
-    """Limits that a long exact chain must keep, each on its worst coordinate.
+    """Limits for a long exact chain, each applied to its worst coordinate.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class ChainGates:
     min_bulk_ess
         Smallest effective sample size of any of them, all chains together.
     max_second_r_hat, min_second_ess
-        The same of the second kernel's chains: what has not mixed itself confirms nothing.
+        The same for the second kernel's chains: a chain that has not mixed confirms nothing.
     level
         Chance of a false alarm in each of three comparisons, over all coordinates together (Bonferroni): with the
         second kernel, and with each of Stein's identities.
@@ -54,7 +54,7 @@ class ChainGates:
     level: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Check that every limit is a number that can be kept."""
+        """Check that every limit is a valid number."""
         ranges = {"max_r_hat": (1, np.inf), "max_second_r_hat": (1, np.inf), "level": (0, 1)}
         for name, value in dataclasses.asdict(self).items():
             low, high = ranges.get(name, (0, np.inf))
@@ -68,7 +68,7 @@ Summaries = Mapping[str, Summary]
 def judge_chains(
     main: xr.Dataset, second: xr.Dataset, deviations: Deviations, gates: ChainGates, estimands: Estimands | None = None
 ) -> tuple[GateReport, Summaries]:
-    """Hold the draws of a long chain, of a second kernel, and Stein's identities against the gates.
+    """Check the draws of a long chain, of a second kernel, and Stein's identities against the gates.
 
     Returns the report, and the summaries of the long chain's variables and estimands.
     """

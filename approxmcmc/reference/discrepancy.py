@@ -1,11 +1,11 @@
-r"""Kernel Stein discrepancies of draws from a posterior, by gradients alone: for ranking settings.
+r"""Kernel Stein discrepancies of draws from a posterior, from gradients only: for ranking settings.
 
 In whitened coordinates phi = L^-1 theta, with scores g = L' grad log pi(theta), the Stein kernel of a kernel k is
 
     k_0(x, y) = g(x)'g(y) k + g(x)' d_y k + g(y)' d_x k + tr d_x d_y k,    k(x, y) = (1 + |x - y|^2)^(-1/2),
 
-and E k_0(X, X') over independent draws of a law is the squared discrepancy of that law: 0 for the posterior alone. It
-is linear in either score, so that independent minibatches at the two draws leave the mean over pairs unbiased.
+and E k_0(X, X') over independent draws of a distribution is its squared discrepancy: 0 only for the posterior. It is
+linear in either score, so independent minibatches at the two draws leave the mean over pairs unbiased.
 """
 
 from collections.abc import Mapping
@@ -44,29 +44,29 @@ def stein_discrepancy(
     .. math:: S^2 = E\, k_0(X, X') = E[\delta(X)'\, \delta(X')\, k(X, X')], \qquad
               \delta = L' (\nabla \log \pi - \nabla \log q),
 
-    for independent X, X' of the law q that the draws have, and the inverse multiquadric kernel k in whitened
-    coordinates (Gorham and Mackey 2017). No normaliser of either law is needed, and no other sampler.
+    for independent X, X' from the distribution q of the draws, and the inverse multiquadric kernel k in whitened
+    coordinates (Gorham and Mackey 2017). It needs neither normaliser nor another sampler.
 
     Parameters
     ----------
     traces
-        A trace with the variables of the target, from anywhere, or a dict of name -> trace, to be ranked.
+        A trace with the variables of the target, from any source, or a dict of name -> trace, to be ranked.
     target
         A target with gradients.
     minibatch
-        Data read for the gradient at a draw, afresh for each and without replacement; None: all (Gorham, Raj and
+        Number of data for the gradient at a draw, drawn anew for each, without replacement; None: all (Gorham, Raj and
         Mackey 2020, section 3, for the stochastic discrepancy).
     draws
-        Evenly spaced draws of a trace, all chains together, that are used at most. They should be far enough apart to
-        be nearly independent: neighbours that are alike raise the discrepancy.
+        Largest number of draws used, evenly spaced over all chains of a trace. They should be far enough apart to be
+        nearly independent: similar neighbours raise the discrepancy.
     metric
-        What whitens: a covariance (dim, dim), or a Laplace approximation. None: ``laplace(target)``. It is one for all
-        traces, since only discrepancies in one metric can be compared.
+        The whitening: a covariance (dim, dim), or a Laplace approximation. None: ``laplace(target)``. All traces share
+        it, because only discrepancies in one metric can be compared.
     statistic
         ``"U"``: the mean over pairs of different draws, which is unbiased and may be negative. ``"V"``: the mean over
         all pairs, never negative; too large by E k_0(X, X) / draws, with minibatches by their noise, too.
     random_seed
-        Of the minibatches; an integer.
+        Seed of the minibatches; an integer.
 
     Returns
     -------
@@ -83,15 +83,15 @@ def stein_discrepancy(
 
     Notes
     -----
-    What it can see: draws whose law is wrong where they are, by a tenth of a posterior standard deviation and more.
-    Use it to *rank* settings, such as step sizes of SGLD, where each shows more than its error.
+    It sees draws that are wrong where they are, by a tenth of a posterior standard deviation or more. Use it to *rank*
+    settings, such as step sizes of SGLD, with differences larger than the error.
 
-    What it cannot see: a bias of .01 posterior standard deviations drowns in the error of any number of draws that one
-    would pay for; it has no sign and tells of no estimand; and it is blind to modes that the draws have missed, whose
-    gradients nobody asked for. `bias` gives signed intervals for each estimand, `audit` an alarm.
+    It does not see a bias of .01 posterior standard deviations, which is below the error at any affordable number of
+    draws; it has no sign and does not separate estimands; and it is blind to modes that the draws have missed. `bias`
+    gives signed intervals for each estimand, `audit` a test.
 
-    The error is that of a U-statistic, by Hoeffding's decomposition, and takes draws for independent. Where the
-    discrepancy is 0 it errs upwards, by up to a half.
+    The error is that of a U-statistic, by Hoeffding's decomposition, and assumes independent draws. If the discrepancy
+    is 0 the error is overestimated, by up to a half.
 
     References
     ----------
@@ -158,7 +158,7 @@ def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
 
 
 class KernelSums(NamedTuple):
-    """What the matrix of k_0 over all pairs of n draws is reduced to.
+    """Sums of the matrix of k_0 over all pairs of n draws.
 
     `rows` holds the mean over the other draws for each draw, `square` the mean square over pairs of different draws,
     `diagonal` the mean of k_0(x, x).

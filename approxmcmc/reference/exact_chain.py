@@ -1,4 +1,4 @@
-"""The gold standard of a target that NUTS cannot sample in time: a long exact chain, confirmed by other means."""
+"""The gold standard of a target that is too slow for NUTS: a long exact chain, confirmed by other means."""
 
 import os
 import warnings
@@ -41,18 +41,18 @@ def exact_chain_reference(
 ) -> xr.DataTree:
     """Return a gold standard without NUTS: long exact chains that passed every gate, with their moments and MCSE.
 
-    For tall data on which NUTS takes more than an hour. What NUTS would vouch for by its own diagnostics, two things
-    vouch for here: a second exact kernel that agrees within Monte Carlo error, and Stein's identities.
+    For tall data on which NUTS takes more than an hour. In place of NUTS's own diagnostics, two checks confirm the
+    chain: a second exact kernel that agrees within Monte Carlo error, and Stein's identities.
 
     Parameters
     ----------
     target
         A target with gradients.
     kernel
-        What makes the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
+        The kernel of the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
     second
-        What confirms them, another exact kernel; None = independent draws of the Laplace approximation and random-walk
-        steps by turns, exact test. It makes as many chains, draws and tuning steps as the first.
+        The kernel that confirms them; None = independent draws of the Laplace approximation and random-walk steps in
+        turn, exact test. It makes as many chains, draws and tuning steps as the first.
     draws, tune, chains
         As in `sample`.
     random_seed
@@ -60,7 +60,7 @@ def exact_chain_reference(
     gates
         Limits on R-hat and ESS of both, on their differences, and on the deviations from Stein's identities.
     enforce
-        Whether to refuse draws that fail a gate. If not, they come back with the report and a warning.
+        Whether to raise if draws fail a gate. If not, they are returned with the report and a warning.
     estimands
         As in `reference_posterior`.
     cache_dir
@@ -83,13 +83,13 @@ def exact_chain_reference(
     IncompatibleError
         If the target has no gradients.
     InvalidInputError
-        If a number is out of range, a kernel is not exact, or a form is not one of this target.
+        If a number is out of range, a kernel is not exact, or a form does not belong to this target.
 
     Notes
     -----
-    Guarantee: asymptotically exact; the error left is estimated by the MCSE. Neither the second kernel nor Stein's
-    identities see a mode that no chain found. Draws are cached by content, those of both kernels; gates are applied
-    afresh on every call.
+    Guarantee: asymptotically exact; the MCSE estimates the remaining error. Neither the second kernel nor Stein's
+    identities see a mode that no chain found. Draws of both kernels are cached by content; gates are applied again on
+    every call.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def exact_chain_reference(
 
 
 def _check(target: Target, kernel: Kernel) -> None:
-    """Refuse a kernel whose chains follow another law than the target's."""
+    """Raise if a kernel's chains have another stationary distribution than the target's posterior."""
     form = target if kernel.form is None else kernel.form
     if form.variables != target.variables:
         raise InvalidInputError(
@@ -151,7 +151,7 @@ def _check(target: Target, kernel: Kernel) -> None:
 
 
 def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir: Any, **how: Any) -> xr.DataTree:
-    """Return the chains of a kernel from the cache, or make them."""
+    """Return the chains of a kernel, from the cache if possible."""
     form = target if kernel.form is None else kernel.form
     settings = {**settings, "thin": checked_integer(kernel.thin, "thin")}
     key = content_hash(METHOD, target.content_hash(), form.content_hash(), kernel.sampler.to_dict(), settings)

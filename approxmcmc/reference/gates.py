@@ -1,8 +1,8 @@
-"""Quality gates: what a set of NUTS draws must show before anything is measured against it."""
+"""Quality gates: the requirements on NUTS draws before they serve as a reference."""
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import arviz_stats as az
@@ -15,18 +15,10 @@ from approxmcmc.reference.summary import Estimands, Summary, summarize_all
 if TYPE_CHECKING:
     import pandas as pd
 
-# One quantity, its name, and what other samplers call it.
-STAT_ALIASES: Mapping[str, Sequence[str]] = {
-    "lp": ("logp",),
-    "acceptance_rate": ("mean_tree_accept",),
-    "tree_depth": ("depth",),
-    "reached_max_treedepth": ("maxdepth_reached", "reached_max_tree_depth"),
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class Gates:
-    """Limits that a gold standard must keep, each on its worst coordinate or chain.
+    """Limits for a gold standard, each applied to its worst coordinate or chain.
 
     Parameters
     ----------
@@ -44,7 +36,7 @@ class Gates:
     Raises
     ------
     InvalidInputError
-        If a limit is not a number, or R-hat's is below 1, which no draws can keep.
+        If a limit is not a number, or R-hat's is below 1, which no draws can satisfy.
 
     References
     ----------
@@ -65,7 +57,7 @@ class Gates:
     max_relative_mcse: float = 0.01
 
     def __post_init__(self) -> None:
-        """Check that every limit is a number that can be kept."""
+        """Check that every limit is a valid number."""
         for name, value in dataclasses.asdict(self).items():
             lowest = 1.0 if name == "max_r_hat" else 0.0
             if not (isinstance(value, (int, float, np.number)) and value >= lowest):
@@ -77,7 +69,7 @@ DEFAULT_GATES = Gates()
 
 @dataclasses.dataclass(frozen=True)
 class GateResult:
-    """One gate: its worst value, where that was found, the limit, and whether the limit was kept."""
+    """One gate: its worst value, where it was found, the limit, and whether it passed."""
 
     gate: str
     value: float
@@ -97,12 +89,12 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate was kept."""
+        """Whether every gate passed."""
         return all(result.passed for result in self.results)
 
     @property
     def failures(self) -> tuple[GateResult, ...]:
-        """The gates that were not kept."""
+        """The gates that failed."""
         return tuple(result for result in self.results if not result.passed)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -127,7 +119,7 @@ class GateReport:
 
 
 def check_gates(trace: xr.DataTree, gates: Gates = DEFAULT_GATES, estimands: Estimands | None = None) -> GateReport:
-    """Hold a trace against the gates.
+    """Check a trace against the gates.
 
     Parameters
     ----------
@@ -144,8 +136,8 @@ def check_gates(trace: xr.DataTree, gates: Gates = DEFAULT_GATES, estimands: Est
     Returns
     -------
     GateReport
-        One result per gate. What is missing or not a number has failed: a chain that stands still, an energy not
-        recorded.
+        One result per gate. A value that is missing or not a number fails: a chain that never moved, an unrecorded
+        energy.
 
     Raises
     ------
@@ -172,7 +164,7 @@ def judge(
     variables: Mapping[str, Summary],
     estimands: Mapping[str, Summary] | None,
 ) -> GateReport:
-    """Hold summaries that are already made against the gates; see :func:`check_gates`."""
+    """Check computed summaries against the gates; see :func:`check_gates`."""
     stats = trace["sample_stats"].to_dataset() if "sample_stats" in trace.children else xr.Dataset()
     measured = list((variables if estimands is None else estimands).values())
     r_hat = pool(measured, "r_hat")
@@ -202,25 +194,19 @@ def pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]
 
 
 def at_most(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Hold the largest of (value, label) pairs against a limit; a NaN is larger than all."""
+    """Check the largest of (value, label) pairs against a limit; a NaN counts as the largest."""
     value, where = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f"<= {limit:g}", passed=bool(value <= limit))
 
 
 def at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Hold the smallest of (value, label) pairs against a limit; a NaN is smaller than all."""
+    """Check the smallest of (value, label) pairs against a limit; a NaN counts as the smallest."""
     value, where = min(pairs, key=lambda pair: -np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f">= {limit:g}", passed=bool(value >= limit))
 
 
-def with_common_names(stats: xr.Dataset) -> xr.Dataset:
-    """Rename the statistics that PyMC and nutpie call differently to the names of PyMC and of the ArviZ schema."""
-    return stats.rename({alias: name for name, aliases in STAT_ALIASES.items() for alias in aliases if alias in stats})
-
-
 def _read(stats: xr.Dataset, name: str) -> np.ndarray | None:
-    common = with_common_names(stats)
-    return common[name].transpose("chain", "draw").to_numpy() if name in common else None
+    return stats[name].transpose("chain", "draw").to_numpy() if name in stats else None
 
 
 def _divergences(stats: xr.Dataset, limit: int) -> GateResult:

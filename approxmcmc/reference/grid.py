@@ -64,8 +64,7 @@ def grid_reference(
     Notes
     -----
     Guarantee: the mean and sd are those of E f = sum_g p(g) f(g) / sum_g p(g) over the grid points g. This is the
-    trapezoid rule, as p vanishes at the bounds; its error then falls faster than any power of the spacing when p is
-    smooth.
+    trapezoid rule, because p vanishes at the bounds; for smooth p its error falls faster than any power of the spacing.
 
     Examples
     --------

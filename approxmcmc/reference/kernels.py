@@ -1,4 +1,4 @@
-"""Exact kernels for long chains, and how they are run: what `nuts` is to NUTS."""
+"""Exact kernels for long chains, and how to run them, as `nuts` does for NUTS."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from approxmcmc.targets import Laplace
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """An exact sampler, the form of the posterior that it runs on, and its steps per draw.
+    """An exact sampler, the form of the posterior it runs on, and its steps per draw.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Kernel:
     form
         The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
     thin
-        Steps per kept draw: a kernel that mixes slowly makes more of them.
+        Steps per kept draw: use more for a kernel that mixes slowly.
     """
 
     sampler: Any
@@ -48,12 +48,12 @@ def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
 
 
 def core_rows_kernel(target: Target) -> Kernel:
-    """Return surrogate transitions on the core rows of a target, decided exactly: fast where a few rows are heavy."""
+    """Return surrogate transitions on the core rows of a target with an exact test: fast if a few rows are heavy."""
     return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), CoreRows(target))
 
 
 def mixture_kernel(fit: Laplace, thin: int = 1) -> Kernel:
-    """Return Metropolis-Hastings with independent draws of a Laplace approximation and random-walk steps, by turns."""
+    """Return Metropolis-Hastings with independent draws of a Laplace approximation and random-walk steps, in turn."""
     walk = RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
     return Kernel(MetropolisHastings(Mixture([PreconditionedCrankNicolson(0.0, fit), walk]), ExactTest()), thin=thin)
 
@@ -87,7 +87,7 @@ def run_kernel(
             progress=bar,
         )
     if result.attrs["stopped"]:
-        # A part of a gold standard is none, and must not be cached.
+        # An interrupted reference run is not a gold standard: do not cache it.
         raise KeyboardInterrupt(f"the chains were stopped after {result.draws.shape[1]} of {draws} draws")
     return build_trace(
         result,

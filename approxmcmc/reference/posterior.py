@@ -1,4 +1,4 @@
-"""The gold standard of a target: NUTS, held against quality gates, cached by content."""
+"""The gold standard of a target: NUTS, checked by quality gates, cached by content."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
 from approxmcmc.reference.nuts import run_nuts
 from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
 
-# The gates that more draws mend, and by what factor the draws fall short; no number of draws mends a divergence.
+# The gates that more draws can pass, and the factor by which draws fall short; more draws do not cure a divergence.
 LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {
     "bulk_ess": lambda value, gates: gates.min_bulk_ess / value,
     "tail_ess": lambda value, gates: gates.min_tail_ess / value,
@@ -62,28 +62,28 @@ def reference_posterior(
     gates
         Limits on R-hat, divergences, ESS, E-BFMI and MCSE.
     enforce
-        Whether to refuse draws that fail a gate. If not, they come back with the report and a warning, and are not
+        Whether to raise if draws fail a gate. If not, they are returned with the report and a warning, and are not
         extended.
     estimands
-        What will be estimated: functions of the posterior Dataset that return (chain, draw, ...) arrays, by name.
+        The quantities to estimate: functions of the posterior Dataset that return (chain, draw, ...) arrays, by name.
         None = every coordinate of every variable.
     max_draws
-        When only ESS or MCSE fail, NUTS runs again, at most twice, with as many draws per chain as should do, up to
-        this number; None = 5 times `draws`. The result is that of one run of the final length.
+        If only ESS or MCSE fail, NUTS runs again, at most twice, with the number of draws per chain that should
+        suffice, up to this number; None = 5 times `draws`. The result is that of one run of the final length.
     target_accept
         Acceptance rate that NUTS tunes its step size to; larger means smaller steps, fewer divergences and, for
         posteriors near the normal, a smaller ESS for the same draws.
     cache_dir
         Folder of the cache; None = the environment variable ``APPROXMCMC_CACHE_DIR``, or the user's cache folder.
     cores
-        Chains that run at once; None = PyMC's choice, at most 4. It does not change the draws.
+        Chains that run at once; None = as many as there are processors. It does not change the draws.
     progressbar
-        Whether PyMC shows its progress and its messages.
+        Whether to show progress.
 
     Returns
     -------
     xarray.DataTree
-        Groups `posterior`, `sample_stats` (PyMC's names), the data groups, and `reference_moments`: every variable
+        Groups `posterior`, `sample_stats`, the data groups, and `reference_moments`: every variable
         and estimand with a leading dim `moment` of (mean, sd, mcse), where mcse is that of the mean. Attributes of
         `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data), `command` (repeats
         the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
@@ -101,10 +101,10 @@ def reference_posterior(
 
     Notes
     -----
-    Guarantee: asymptotically exact; the error left is estimated by the MCSE. No gate sees a mode that no chain found.
+    Guarantee: asymptotically exact; the MCSE estimates the remaining error. No gate sees a mode that no chain found.
 
     Draws are cached under a hash of the content of model and data, draws, tune, chains, seed, sampler and
-    target_accept. Gates and estimands are applied afresh on every call. A model whose content cannot be read (a
+    target_accept. Gates and estimands are applied again on every call. A model with content that cannot be read (a
     black-box operation) is not cached.
 
     Examples
@@ -128,7 +128,7 @@ def reference_posterior(
             "tune": int(tune),
             "chains": int(chains),
             "random_seed": int(random_seed),
-            "nuts_sampler": preferred(),
+            "nuts": preferred(),
             "target_accept": float(target_accept),
         }
         tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
@@ -137,7 +137,7 @@ def reference_posterior(
         tree["posterior"].attrs |= {
             "method": "NUTS",
             "content_hash": content or "",
-            "command": _command(settings),
+            "command": _command(settings | {"nuts": tree["posterior"].attrs.get("nuts", settings["nuts"])}),
             "seed": int(random_seed),
         }
         report = _judge_and_describe(tree, gates, estimands)
@@ -175,7 +175,7 @@ def _draw(
     cache_dir: str | os.PathLike[str] | None,
     **how: Any,
 ) -> xr.DataTree:
-    """Return the draws of one run from the cache, or make them; None as key means a model that cannot be cached."""
+    """Return the draws of one run, from the cache if possible; a model without a key cannot be cached."""
 
     def compute() -> xr.DataTree:
         return run_nuts(make_model(), settings, **how)
@@ -184,7 +184,7 @@ def _draw(
 
 
 def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
-    """Give the target's axes and labels to what the model calls by numbers: axes that PyMC has named."""
+    """Give the target's names and labels to axes that PyMC numbers."""
     given = dict(posterior.data_vars)
     for name, axes in variables.dims.items():
         unnamed = tuple(f"{name}_dim_{k}" for k in range(len(axes)))
@@ -197,7 +197,7 @@ def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
 
 
 def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | None) -> GateReport:
-    """Hold the draws against the gates, and write the report and the moments into the tree."""
+    """Check the draws against the gates, and write the report and the moments into the tree."""
     posterior = tree["posterior"].to_dataset()
     variables = summarize_all(posterior, None)
     chosen = None if estimands is None else summarize_all(posterior, estimands)
@@ -215,7 +215,7 @@ def describe(tree: xr.DataTree, report: GateReport, summaries: Mapping[str, Summ
 
 
 def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:
-    """Return how many draws per chain should mend the report; 0 when more draws cannot."""
+    """Return how many draws per chain should pass the gates; 0 if more draws cannot."""
     failed = {result.gate: result.value for result in report.failures}
     if not failed.keys() <= LENGTH_GATES.keys() or not all(0 < value < math.inf for value in failed.values()):
         return 0
@@ -227,8 +227,9 @@ def _draws_needed(report: GateReport, gates: Gates, draws: int) -> int:
 
 
 def _command(settings: Mapping[str, Any]) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items() if name != "target_accept")
-    return f"pymc.sample({arguments}, nuts={{'target_accept': {settings['target_accept']!r}}}, model=model)"
+    arguments = ", ".join(f"{name}={settings[name]!r}" for name in ("draws", "tune", "chains", "random_seed"))
+    sampler = f"amc.NUTS(target_accept={settings['target_accept']!r}, backend={settings['nuts']!r})"
+    return f"amc.sample(target, {sampler}, {arguments})"
 
 
 def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool) -> None:
@@ -239,8 +240,8 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
     )
     if enforce:
         raise GoldStandardError(
-            f"{message} Divergences and a low bfmi ask for a larger target_accept or another parametrisation, R-hat "
-            "for longer tuning or a look for several modes, ESS and MCSE for more draws (`draws`, `max_draws`). "
+            f"{message} Divergences and a low bfmi need a larger target_accept or another parametrisation, R-hat "
+            "longer tuning or a search for several modes, ESS and MCSE more draws (`draws`, `max_draws`). "
             "`enforce=False` returns these draws with the report."
         )
     warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-r"""Stein's identities: what gradients at draws of a posterior must average to.
+r"""Stein's identities: averages of gradients at draws of a posterior have known values.
 
 For draws of a density :math:`\pi` with tails that vanish, in whitened coordinates :math:`\varphi = L^{-1}(\theta - m)`,
 
@@ -6,7 +6,7 @@ For draws of a density :math:`\pi` with tails that vanish, in whitened coordinat
 
 Both follow from integration by parts, and need no other sampler to compare with. Near a normal posterior the first is
 minus the error of the mean, in posterior standard deviations, and the second minus the ratio of the covariance to the
-true one. They see what is wrong where the draws are; a mode that no chain found they do not see.
+true one. They see errors where the draws are; they do not see a mode that no chain found.
 
 The gradients are scores, on all data, by this process or a Dask cluster, or by minibatches.
 """
@@ -25,7 +25,7 @@ BATCHES = 20  # of each chain: means of a twentieth of a chain are nearly indepe
 
 
 class Deviations(NamedTuple):
-    """Averages less what they should be, in standard errors: Student's t with `degrees` degrees of freedom.
+    """Averages minus their expected values, in standard errors: Student's t with `degrees` degrees of freedom.
 
     `gradient` has shape (dim,), `identity` (dim, dim); rows of the second are coordinates, columns gradients.
     """
@@ -41,8 +41,8 @@ def stein_deviations(draws: np.ndarray, gradients: np.ndarray) -> Deviations:
     Parameters
     ----------
     draws
-        Draws of theta; shape (chains, draws, dim), at least 20 draws a chain. Batches should be longer than the chain
-        remembers: else the standard errors are too small.
+        Draws of theta; shape (chains, draws, dim), at least 20 draws a chain. Batches should be longer than the
+        autocorrelation time of the chain, otherwise the standard errors are too small.
     gradients
         grad log pi at the draws; same shape.
 
@@ -77,11 +77,11 @@ def _in_standard_errors(batch_means: np.ndarray) -> np.ndarray:
     return batch_means.mean(axis=0) / (batch_means.std(axis=0, ddof=1) / np.sqrt(len(batch_means)))
 
 
-STATES = 32  # at which a task looks: a worker that dies takes the work of one task with it
+STATES = 32  # per task: a dying worker loses the work of one task
 
 
 def gradient_of(target: Any, *, who: str) -> CompiledGradient:
-    """Return the compiled gradients of a target, or say that it has none."""
+    """Return the compiled gradients of a target; raise if it has none."""
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
         raise IncompatibleError(
             f"{who} needs a target with gradients; found {target!r}. Give the target its gradients (grad_loglik)."
@@ -92,7 +92,7 @@ def gradient_of(target: Any, *, who: str) -> CompiledGradient:
 def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
     """Return grad log pi at states of shape (..., dim), on all data; same shape.
 
-    Of rows that came from sources the Dask cluster whose client is active makes the sums.
+    If the rows came from sources, the active Dask cluster computes the sums.
     """
     gradient, parts, flat = target.compile_gradient(), parts_of(target), states.reshape(-1, states.shape[-1])
     if parts is None:

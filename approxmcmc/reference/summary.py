@@ -1,4 +1,4 @@
-"""Estimands of a set of draws, with what is needed to judge and to use them: moments, MCSE, ESS and R-hat."""
+"""Summaries of estimands over a set of draws: moments, MCSE, ESS and R-hat."""
 
 import dataclasses
 import itertools
@@ -20,20 +20,20 @@ TAIL_PROBABILITIES = (0.05, 0.95)
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What the draws say about every coordinate of one estimand.
+    """The summary of every coordinate of one estimand.
 
     Attributes
     ----------
     labels
-        A name for each coordinate in C order, ``"beta[x1]"``; the estimand's name alone when it is a scalar.
+        A name for each coordinate in C order, ``"beta[x1]"``; only the estimand's name if it is a scalar.
     sizes, coords
-        Axes of the estimand beyond (chain, draw) with their lengths, and their labels where it has any.
+        Axes of the estimand beyond (chain, draw) with their lengths, and their labels if there are any.
     mean, sd, mcse
         Mean, standard deviation (ddof 1, all chains together), and Monte Carlo standard error of the mean.
     ess_bulk, ess_tail
         Rank-normalised effective sample size, and the smaller of those for the 5 % and 95 % quantiles.
     r_hat
-        Rank-normalised split R-hat, the larger of plain and folded; NaN where any chain did not move.
+        Rank-normalised split R-hat, the larger of plain and folded; NaN if any chain did not move.
     """
 
     labels: tuple[str, ...]
@@ -54,7 +54,7 @@ class Summary:
 
 
 def estimand_values(posterior: xr.Dataset, estimands: Estimands | None) -> dict[str, xr.DataArray]:
-    """Return the draws of every estimand with dims (chain, draw, ...); all variables when no estimand is named.
+    """Return the draws of every estimand with dims (chain, draw, ...); all variables if no estimand is given.
 
     Raises
     ------
@@ -90,11 +90,11 @@ def summarize(values: xr.DataArray) -> Summary:
             "ess_bulk": az.ess(draws, method="bulk"),
             "ess_tail": az.ess(draws, method="tail", prob=TAIL_PROBABILITIES),
             "mcse": az.mcse(draws, method="mean"),
-            # A chain that stands at a typical value leaves R-hat near 1 and its ESS at the number of draws.
+            # A chain stuck at a typical value leaves R-hat near 1 and its ESS at the number of draws.
             "r_hat": np.where((np.ptp(draws, axis=1) == 0.0).any(axis=0), np.nan, az.rhat(draws)),
         }
     flat = draws.reshape(-1, draws.shape[2])
-    # The sd of equal numbers is exactly 0, whatever rounding the mean brings.
+    # The sd of equal numbers is exactly 0, whatever the rounding of the mean.
     statistics |= {"mean": flat.mean(axis=0), "sd": np.where(np.ptp(flat, axis=0) > 0, flat.std(axis=0, ddof=1), 0.0)}
     return Summary(
         labels=_labels(values, tuple(sizes)),
@@ -105,7 +105,7 @@ def summarize(values: xr.DataArray) -> Summary:
 
 
 def summarize_all(posterior: xr.Dataset, estimands: Estimands | None) -> dict[str, Summary]:
-    """Summarise every estimand of a posterior; all its variables when no estimand is named."""
+    """Summarise every estimand of a posterior; all its variables if no estimand is given."""
     values = estimand_values(posterior, estimands)
     return {name: summarize(value.rename(name)) for name, value in values.items()}
 

@@ -1,7 +1,8 @@
-"""How target, proposal and test make one step. One sampler per file; names from the literature in `presets`."""
+"""Samplers: how target, proposal and test make one step. One sampler per file."""
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs
+from approxmcmc.samplers.gibbs.replication import realised_conditional
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.noisy import (
     Exchange,
@@ -29,4 +30,5 @@ __all__ = [
     "Slice",
     "SliceSampler",
     "ZigZag",
+    "realised_conditional",
 ]

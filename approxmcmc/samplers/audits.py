@@ -1,12 +1,13 @@
-"""Audits of a finished chain: one step from a kept draw, looked at with all data.
+"""Audits of a finished chain: one step from a kept draw, evaluated with all data.
 
     theta a kept draw,  theta' ~ q(theta, .) by the chain's own tuned proposal,
     l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,
     alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
 
 An audit needs theta alone, so that it is made after the chain, from any kept draw, and cannot touch what it judges. The
-chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh even where
-the chain reads blocks: its partition is one of many.
+chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh; where the
+chains read blocks of one partition of the rows, from that partition: what it adds to the error is part of it. Copies
+that are shuffled anew have the law of fresh orders.
 
 A sampler without a test has no alpha^, and need not have a q: a symmetric walk with the covariance of the draws takes
 its place, and audits judge the draws alone.
@@ -22,7 +23,7 @@ from approxmcmc.acceptance.laws.probability import exact_probability, threshold_
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
-from approxmcmc.engine.terms.term_table import write_pair
+from approxmcmc.engine.terms.term_table import Partition, write_pair
 from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.targets.all_rows import AllRows
 
@@ -67,9 +68,10 @@ class TestedSteps(Auditor):
         refresh: Callable[[Any], None],
         state: Any,
         rng: np.random.Generator,
+        partition: Partition | None,
     ) -> None:
         self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
-        self.refresh = refresh
+        self.refresh, self.partition = refresh, partition
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta."""
@@ -119,9 +121,12 @@ class TestedSteps(Auditor):
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
         if log_rest == -math.inf:  # outside the support no test is asked
             return thresholds, np.full(n, -math.inf)
-        write_pair(table, theta, proposed, terms * self.judge.temperature)
+        terms, begins = terms * self.judge.temperature, np.arange(n) * (table.n_obs // n or 1) % table.n_obs
+        if self.partition is not None:
+            terms, begins = self.partition.windows(self.rng, terms, n)
+        write_pair(table, theta, proposed, terms, shuffled=self.partition is not None)
         state = self.state.test if test.state_at is None else test.state_at(number)
-        return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, table.n_obs // n or 1)
+        return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
         """Return what all data say."""

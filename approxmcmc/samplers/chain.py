@@ -1,14 +1,14 @@
-"""The one loop over draws: every sampler is a step, and this makes chains of it.
+"""The loop over draws shared by all samplers: a sampler is a step, and this loop makes chains of it.
 
-    repeat for each draw:  repeat `thin` times:  step;  then write down theta, counts, values, seconds.
+    repeat for each draw:  repeat `thin` times:  step;  then record theta, counts, values, seconds.
 
 A step is ``step(streams, state, count, value) -> status``: it moves ``state.theta`` in place, adds what it read,
 evaluated and decided to `count`, writes its values to `value`, and returns 1 where it moved, 0 where it stayed, and
-FAILED where a log density was NaN, which ends the chain at the last whole draw.
+FAILED if a log density was NaN, which ends the chain at the last complete draw.
 
 The state of a chain is a named tuple of the sampler's choice. Four of its fields are known here: `theta`; `proposed`,
-where the last step wanted to go; `log_density`, one number, the log posterior density at theta where the step knows it;
-and `clock`, a :class:`Clock`.
+the last proposal; `log_density`, one number, the log posterior density at theta if the step computes it; and `clock`, a
+:class:`Clock`.
 """
 
 import weakref
@@ -43,7 +43,7 @@ STAYED, MOVED, FAILED = 0, 1, -1
 
 
 class Clock(NamedTuple):
-    """Where a chain stands: steps made, how many of them tune, and how often a decision is audited."""
+    """The position of a chain: steps made, how many of them tune, and how often a decision is audited."""
 
     steps: np.ndarray
     n_tune: int
@@ -51,13 +51,13 @@ class Clock(NamedTuple):
 
 
 def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
-    """Return the clock of a chain that has made no step."""
+    """Return the clock of a chain before its first step."""
     return Clock(np.zeros(1, dtype=np.int64), int(n_tune), float(audit_probability))
 
 
 @compiled
 def settle_nothing(proposal: Any, accepted: bool) -> None:
-    """Do nothing: the next proposal depends on theta alone."""
+    """Do nothing: the next proposal depends only on theta."""
 
 
 @compiled
@@ -67,7 +67,7 @@ def adapt_nothing(state: Any, acceptance: float, step: int) -> None:
 
 @compiled
 def is_tuning(clock: Clock) -> bool:
-    """Return whether the step now made is one of those that tune."""
+    """Return whether the current step is a tuning step."""
     return clock.steps[0] < clock.n_tune
 
 
@@ -79,7 +79,7 @@ def is_chosen_for_audit(streams: Streams, clock: Clock) -> bool:
 
 @compiled
 def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
-    """Book one audited decision beside the exact one."""
+    """Count one audited decision and compare it with the exact one."""
     count[AUDITS] += 1
     if exact != decision:
         count[WRONG] += 1
@@ -109,7 +109,7 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
             count[ACCEPTED] = status
             value[ACCEPTANCE_RATE] = acceptance_rate
             value[LP] = state.log_density[0]
-            value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have taken theirs off
+            value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have subtracted theirs
         return draws.shape[0]
 
     return advance
@@ -117,7 +117,7 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
 
 @cached_by_content(maxsize=64)
 def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop for generators that arrive as addresses."""
+    """Return the loop for generators passed as addresses."""
     advance = compiled(inline="always")(advance)  # two functions would be optimised twice
 
     def enter(generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
@@ -136,13 +136,13 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
 class Loop:
     """The loop around a step, ``loop(streams, state, thin, draws, counts, values) -> draws made``.
 
-    It was made for a `state` that stands in for those of all chains. Arrays of that one which a chain has, too, belong
-    to many chains on many threads, and no step writes to them: data, tables.
+    It was made for a template `state`. Arrays that the template shares with a chain belong to many chains on many
+    threads, and no step writes to them: data, tables.
     """
 
     def __init__(self, advance: Callable[..., int], state: Any) -> None:
         self.advance = advance
-        # No more than a note of each: the stand-in's own arrays, some as long as the data, are let go.
+        # Only the ids are stored: the template's own arrays, some as long as the data, are released.
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
     def __call__(self, streams: Streams, *arguments: Any) -> int:
@@ -179,11 +179,11 @@ def compile_chain(step: Callable[..., int], state: Any) -> Loop:
 
 
 class CompiledChain:
-    """One chain in flight, of any sampler; see the protocol `Chain`.
+    """One running chain, of any sampler; see the protocol `Chain`.
 
-    `loop` is what :func:`compile_chain` returned. `describe` tells what tuning has settled on, `explain` why a step
-    failed; `start_evaluations` counts the terms of the likelihood that were evaluated to start; `auditor` makes what
-    audits the finished chain; `fixed` are arrays that the chain made when it started and that no step changes.
+    `loop` is the result of :func:`compile_chain`. `describe` returns the tuned values, `explain` why a step failed;
+    `start_evaluations` counts the likelihood terms evaluated to start; `auditor` makes the auditor of the finished
+    chain; `fixed` are arrays that the chain made at its start and that no step changes.
     """
 
     def __init__(
@@ -203,12 +203,12 @@ class CompiledChain:
 
     @property
     def proposed(self) -> np.ndarray:
-        """Where the last step wanted to go; shape (dim,)."""
+        """The last proposal; shape (dim,)."""
         return np.asarray(self.state.proposed)
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What its steps change, by name, and the numbers of its set-up."""
+        """Its changing state, by name, and the numbers of its set-up."""
         return self.loop.memory(self.state, self.fixed)
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""A doubly intractable posterior on a grid of theta, whose data sets are counted by the value of their statistics."""
+"""A doubly intractable posterior on a grid of theta, with the number of data sets for each value of the statistics."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from approxmcmc.errors import IncompatibleError
 
 
 class CountedModel(NamedTuple):
-    """A doubly intractable posterior on a grid of theta, whose data sets are counted by the value of their statistics.
+    """A doubly intractable posterior on a grid of theta, with the number of data sets for each value of the statistics.
 
     `points` (n, dim); `log_prior` (n,); `observed`, s(y), (dim,); `statistics`, every value of s, (k, dim);
     `log_counts`, log of the number of data sets with each, (k,).
@@ -35,7 +35,7 @@ class CountedModel(NamedTuple):
 
 
 def counted_model(target: Any, points: np.ndarray) -> CountedModel:
-    """Return the target on a grid, shape (n, dim); refuse one whose statistics cannot be counted."""
+    """Return the target on a grid, shape (n, dim); raise if its statistics cannot be counted."""
     counts = target.statistic_counts() if isinstance(target, DoublyIntractableTarget) else None
     if counts is None:
         raise IncompatibleError(

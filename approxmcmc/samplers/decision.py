@@ -1,4 +1,4 @@
-"""One decision and, now and then, its audit: what Metropolis-Hastings and Gibbs ask of an acceptance test."""
+"""One decision and, now and then, its audit: how Metropolis-Hastings and Gibbs use an acceptance test."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from approxmcmc.samplers.chain import Clock, book_audit, is_chosen_for_audit
 def decide_on_all_data(
     rng: np.random.Generator, evidence: Evidence, threshold: float, log_rest: float, state: Any, value: np.ndarray
 ) -> int:
-    """Decide on all data, read in memory order, and record how clear the answer was; -1 when a log density is NaN."""
+    """Decide on all data, read in memory order, and record how clear the decision was; -1 if a log density is NaN."""
     outcome = merge_all_differences(evidence)
     if outcome != FINITE:
         return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
@@ -33,7 +33,7 @@ def decide_on_all_data(
 
 
 def make_decision(test: CompiledTest) -> Callable[..., tuple[int, float]]:
-    """Return the decision of a test, audited where the chain's clock says so."""
+    """Return the decision of a test, audited when the chain's clock says so."""
     return _make_decision(test.decide, test.audit or decide_on_all_data, test.is_audited)
 
 
@@ -59,4 +59,4 @@ def _make_decision(decide: Callable[..., Any], audit: Callable[..., int], is_aud
             value[SECONDS] -= 1e-9 * (nanoseconds() - pause)
         return answer, log_ratio
 
-    return compiled(inline="always")(decision)  # with the step: an argument less is a second less to compile
+    return compiled(inline="always")(decision)  # inlined: one argument less saves a second of compile time

@@ -1,4 +1,4 @@
-"""The exact sampler of a posterior for which none is named, by the role of its target."""
+"""The default exact sampler of a posterior, by the role of its target."""
 
 import functools
 
@@ -19,7 +19,7 @@ def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]
     """Return an exact sampler whose chains can be coupled, and the form of the target that it runs on.
 
     `points` (n, dim) are draws. Nine of ten proposals are independent draws of the Laplace approximation, and one is a
-    step of a random walk in its metric, which frees a chain from a tail where the approximation is too light.
+    step of a random walk in its metric, which frees a chain from a tail in which the approximation is too light.
     """
     fit = laplace(target.plain)
     walk = RandomWalk(2.38 / target.variables.size**0.5, preconditioner=fit)
@@ -29,9 +29,9 @@ def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]
 
 @default_kernel.register
 def _(target: DiscreteTarget, points: np.ndarray) -> tuple[Target, Sampler]:
-    """Return a Gibbs sweep on binary sites; on others one site at a time by Barker's rule.
+    """Return a Gibbs sweep on binary sites; otherwise updates of one site at a time by Barker's rule.
 
-    With it two chains agree on a site that they trade more often than with Metropolis'.
+    Under this rule two chains agree on a site more often than under Metropolis's.
     """
     binary = target.n_states.max() == 2
     return target, Gibbs(ExactTest()) if binary else MetropolisHastings(SingleSite(), ExactTest("barker"))
@@ -39,11 +39,12 @@ def _(target: DiscreteTarget, points: np.ndarray) -> tuple[Target, Sampler]:
 
 @default_kernel.register
 def _(target: DoublyIntractableTarget, points: np.ndarray) -> tuple[Target, Sampler]:
-    """Return the exchange sampler with one exact draw, its walk as wide as the draws."""
+    """Return the exchange sampler with one exact draw, and a random walk as wide as the draws."""
     spread = np.atleast_2d(np.cov(points, rowvar=False))
     if np.linalg.matrix_rank(spread) < len(spread):
         raise InvalidInputError(
-            f"bias: {len(points)} draws with variances {np.diag(spread)} do not say how wide a walk should be; name a "
+            f"bias: {len(points)} draws with variances {np.diag(spread)} do not determine the width of a random walk; "
+            "give a "
             "kernel, such as Exchange(RandomWalk(0.1), auxiliary='exact')"
         )
     return target, Exchange(RandomWalk(2.38 / len(spread) ** 0.5, preconditioner=spread), auxiliary="exact")

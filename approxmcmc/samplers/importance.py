@@ -2,8 +2,8 @@
 
     x_t ~ Q,    log w_t = log P~(x_t) - log Q(x_t),    E_P f is estimated by sum_t w_t f(x_t) / sum_t w_t.
 
-P~ need not be normalised; mean w_t estimates its normalising constant. No chain and no test: every draw evaluates all
-terms.
+P~ need not be normalised; mean w_t estimates its normalising constant. There is no chain and no test: every draw
+evaluates all terms.
 
 Reference: Owen (2013), Monte Carlo theory, methods and examples, chapter 9.
 """
@@ -22,7 +22,7 @@ from approxmcmc.targets.all_rows import AllRows
 def weighted_draws(
     target: Any, proposal: Any, draws: int, rng: np.random.Generator
 ) -> tuple[SamplingResult, Variables]:
-    """Draw from the proposal and weight; return arrays of one chain, and the variables that they hold."""
+    """Draw from the proposal and weight; return arrays of one chain, and their variables."""
     started = time.perf_counter()
     log_target, n_obs, variables = log_density_of(target)
     proposal_law = log_law(proposal, "proposal")
@@ -57,7 +57,7 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
     """Return a vectorised log density of states (n, dim), its number of terms, and its variables if it has any."""
     if isinstance(target, DiscreteTarget):
         return target.log_density, target.n_obs, target.variables
-    if isinstance(target, DoublyIntractableTarget):  # refused where its normaliser is unknown
+    if isinstance(target, DoublyIntractableTarget):  # raises if its normaliser is unknown
         return target.log_densities, target.n_obs, target.variables
     if isinstance(target, Target):
         return AllRows(target).log_densities, target.n_obs, target.variables
@@ -66,14 +66,14 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
 
 
 def log_law(law: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the log density, or log probability, of a frozen law of `scipy.stats` or of anything like it."""
+    """Return the log density, or log probability, of a frozen `scipy.stats` distribution or a similar object."""
     if not hasattr(law, "rvs") and role == "proposal":
         raise IncompatibleError(f"importance_sampling: the proposal needs rvs(size, random_state), found {law!r}")
     for name in ("logpdf", "logpmf"):
-        # scipy.stats gives a frozen law of discrete numbers a logpdf that only raises
+        # frozen discrete distributions of scipy.stats have a logpdf that only raises
         if hasattr(law, name) and not (name == "logpdf" and hasattr(getattr(law, "dist", None), "_pmf")):
             return getattr(law, name)
-    needed = "a frozen law with logpdf or logpmf" + ("" if role == "proposal" else ", or a target of the library")
+    needed = "a frozen scipy distribution" + ("" if role == "proposal" else ", or a target of the library")
     raise IncompatibleError(f"importance_sampling: the {role} must be {needed}; found {law!r}")
 
 

@@ -1,4 +1,4 @@
-"""Many decisions of a test about one pair of states, each over another order of terms that are known.
+"""Many decisions of a test about one pair of states, each on another order of precomputed terms.
 
 A test with its order fixed is a threshold on log u (`CompiledTest.threshold_form`): it accepts iff T(u) < Lambda^, and
 the acceptance probability of the test is
@@ -6,7 +6,7 @@ the acceptance probability of the test is
     alpha^ = E_order F(Lambda^),    F(x) = P(T(u) < x),
 
 with u integrated out: F(x) = min(1, exp x), or Barker's logistic function. A test without that form decides at
-stratified u's instead, and Lambda^ is +inf where it accepts and -inf where it does not.
+stratified u's instead, and Lambda^ is +inf if it accepts and -inf if it does not.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import BEGIN
 
 ORDERS = 16  # of the data
-DECISIONS = 64  # of a test whose Lambda^ says only yes or no
+DECISIONS = 64  # of a test with Lambda^ = +inf or -inf only
 
 Replicate = Callable[..., np.ndarray]
 
 
 @cached_by_content(maxsize=64)
 def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., None]:
-    """Return the loop that asks for Lambda^ over windows of a table that begin `apart` from each other."""
+    """Return the loop that asks for Lambda^ over windows of a table that begin at given places."""
 
     def replicate(
         rng: Any,
@@ -39,13 +39,13 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
         log_rest: float,
         test: Any,
         thresholds: np.ndarray,
-        apart: int,
+        begins: np.ndarray,
         log_ratios: np.ndarray,
         count: np.ndarray,
         value: np.ndarray,
     ) -> None:
         for k in range(thresholds.shape[0]):
-            table.order.cursor[BEGIN] = k * apart % table.n_obs
+            table.order.cursor[BEGIN] = begins[k]
             log_ratios[k] = threshold_form(rng, table, log_rest, test)
 
     return replicate
@@ -53,7 +53,7 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
 
 @cached_by_content(maxsize=64)
 def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
-    """Return the loop that lets the test decide at each threshold, over a subset of its own."""
+    """Return the loop that lets the test decide at each threshold, each on another subset."""
 
     def replicate(
         rng: Any,
@@ -61,7 +61,7 @@ def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]
         log_rest: float,
         test: Any,
         thresholds: np.ndarray,
-        apart: int,
+        begins: np.ndarray,
         log_ratios: np.ndarray,
         count: np.ndarray,
         value: np.ndarray,
@@ -84,26 +84,26 @@ def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
         log_rest: float,
         test: Any,
         thresholds: np.ndarray,
-        apart: int,
+        begins: np.ndarray,
         log_ratios: np.ndarray,
         count: np.ndarray,
         value: np.ndarray,
     ) -> None:
-        replicate(generator_at(places), table, log_rest, test, thresholds, apart, log_ratios, count, value)
+        replicate(generator_at(places), table, log_rest, test, thresholds, begins, log_ratios, count, value)
 
     return enter
 
 
 def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
-    """Return ``replicate(rng, table, log_rest, state, thresholds, apart, count=None) -> Lambda^``, one per threshold.
+    """Return ``replicate(rng, table, log_rest, state, thresholds, begins, count=None) -> Lambda^``, one per threshold.
 
     `table` is one of `table_of_terms`; a test without a threshold form takes any evidence. `state` is that of the test,
-    `apart` is how many terms lie between the beginnings of two orders, `count` takes what the decisions read. Lambda^
-    is NaN where a log density was.
+    `begins`, a place of the table for each threshold, is where its order begins, `count` takes what the decisions read.
+    Lambda^ is NaN where a log density was.
     """
     loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
     if not config.DISABLE_JIT:
-        ends = (VECTOR, nb.int64, VECTOR, INDICES, VECTOR)
+        ends = (VECTOR, INDICES, VECTOR, INDICES, VECTOR)
         signature = nb.void(ADDRESSES, type_of(table), nb.float64, type_of(test.make_state()), *ends)
         loop = entry_point(kernel(_from_addresses(loop), signature, allocates=False), signature)
 
@@ -113,13 +113,13 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
         log_rest: float,
         state: Any,
         thresholds: np.ndarray,
-        apart: int,
+        begins: np.ndarray,
         count: np.ndarray | None = None,
     ) -> np.ndarray:
         log_ratios, value = np.empty(thresholds.size), np.zeros(len(VALUE_NAMES))
         count = np.zeros(len(COUNT_NAMES), np.int64) if count is None else count
         generator = rng if config.DISABLE_JIT else addresses(rng)
-        loop(generator, table, log_rest, state, thresholds, apart, log_ratios, count, value)
+        loop(generator, table, log_rest, state, thresholds, begins, log_ratios, count, value)
         return log_ratios
 
     return replicate

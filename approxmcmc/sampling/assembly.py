@@ -1,4 +1,4 @@
-"""What every run is made of: its settings, a sampler bound to a target, and chains with streams and starting points."""
+"""The parts of a run: its settings, a sampler bound to a target, and chains with streams and starting points."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from approxmcmc.sampling.initial import start_law, starting_points
 
 
 class Settings(NamedTuple):
-    """What a run does, beside its target and its sampler; see `sample`.
+    """The settings of a run, apart from its target and its sampler; see `sample`.
 
-    `every` thins the draws that are kept, `enough` is how many effective ones they are thinned to hold.
+    `every` thins the kept draws, `enough` is the number of effective draws that thinning should reach.
     """
 
     draws: int | None
@@ -32,10 +32,10 @@ class Settings(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """A program and its chains, ready for a first step, with what it cost to make them.
+    """A program and its chains, ready for a first step, and the cost of making them.
 
-    `points`, shape (chains, dim), are where the chains start, `streams` their generators. `evaluations` counts the log
-    densities looked at to find the points; the seconds are those of building and of starting.
+    `points`, shape (chains, dim), are the starting points, `streams` the generators of the chains. `evaluations` counts
+    the log densities evaluated to find the points; the seconds are those of building and of starting.
     """
 
     program: Program
@@ -63,16 +63,16 @@ def assemble(
     Parameters
     ----------
     seed
-        As `random_seed` of `sample`; chain k depends on it and on k alone.
+        As `random_seed` of `sample`; chain k depends only on it and on k.
     audit_every
         As in `sample`.
     initvals, draw_start
-        As in :func:`~approxmcmc.sampling.initial.starting_points`; without `draw_start`, the law of `start_law`.
+        As in :func:`~approxmcmc.sampling.initial.starting_points`; without `draw_start`, that of `start_law`.
 
     Raises
     ------
     InvalidInputError
-        When the seed, or the starting points that were given, are none.
+        When the seed, or the given starting points, are invalid.
     NotFiniteError
         When no starting point with a finite log density is found.
     """

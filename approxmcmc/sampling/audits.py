@@ -1,20 +1,20 @@
-"""How many audits a run gets: by time, and made when the chains are done.
+"""The number of audits of a run, by time; they are made after the chains finish.
 
-A pilot, 3 to 20 audits that do not count, tells the mean seconds t_a of one, the first left out. With S the seconds of
-sampling,
+A pilot of 3 to 20 audits that do not count estimates the mean seconds t_a of one, without the first. With S the seconds
+of sampling,
 
     n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(50, T' / t_a), min(400, T / t_a)),
 
-at most one for each kept draw: a tenth of the time with its pilot, at least 100 audits, and where these take longer
-than the chains did, as many as fit into S again, but 20; 50, without which nothing is told, where they fit into
-T' = 1 s; and 400 where they fit into T = 0.3 s that nobody notices, since 100 leave errors of a walk that forgets in 20
-steps, and is 15 % too wide, in doubt one time in three. n is fixed before the first audit counts; only a
-time limit and Ctrl-C cut it, and what is kept then is a random part. The audited draws are a systematic sample over
-chains and draws with a random offset.
+at most one for each kept draw. So audits and their pilot take a tenth of the time, but at least 100 are made, and if
+these take longer than the chains did, as many as fit into S, at least 20; 50, the least number for a verdict, if they
+fit into T' = 1 s; and 400 if they fit into a negligible T = 0.3 s, because 100 miss the errors of a walk that forgets
+in 20 steps and is 15 % too wide one time in three. n is fixed before the first audit counts; only a time limit and
+Ctrl-C cut it, and then a random part of the audits is kept. The audited draws are a systematic sample over chains and
+draws with a random offset.
 
-A sampler that the library chose has 50 audits in its price, and gets them whatever they take.
+For a sampler that the library chose, 50 audits are part of its estimated cost, and are always made.
 
-Draws that were stored are audited in the same way for as many seconds as are asked for, or as many times.
+Stored draws are audited in the same way, for the requested seconds or the requested number.
 """
 
 import time
@@ -33,12 +33,12 @@ from approxmcmc.errors import SamplingWarning
 SHARE = 0.1  # of the sampling time
 PLENTY, WANTED, FEWEST = 400, 100, 20
 UNNOTICED = 0.3  # seconds
-LEAST = 1.0  # seconds that audits may take to reach a verdict, however short the run was
+LEAST = 1.0  # seconds that audits may take to reach a verdict, even after a short run
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
 def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
-    """Return how much of a time limit the chains get: all, less a tenth of that for their audits."""
+    """Return the part of a time limit for the chains: all of it, minus a tenth of their share for audits."""
     if time_limit is None or any(chain.auditor is None for chain in chains):
         return time_limit
     return time_limit / (1.0 + SHARE)
@@ -47,7 +47,7 @@ def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float |
 def number_of_audits(
     seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0, fewest: int = FEWEST
 ) -> int:
-    """Return n, see the module, for so many seconds of sampling and draws; the tenth pays for the pilot's, too.
+    """Return n, see the module, from the seconds of sampling and the draws; the tenth includes the pilot.
 
     Examples
     --------
@@ -60,14 +60,14 @@ def number_of_audits(
 
 
 class Policy(NamedTuple):
-    """How many audits, ``number(seconds of one, seconds of the pilot, draws)``, and how long a pilot may take."""
+    """The number of audits, ``number(seconds of one, seconds of the pilot, draws)``, and the pilot's time limit."""
 
     number: Callable[[float, float, int], int]
     pilot: float = 0.0
 
 
 def by_sampling_time(seconds: float, fewest: int = FEWEST) -> Policy:
-    """Return the policy of `sample`, see the module, for so many seconds of sampling."""
+    """Return the policy of `sample`, see the module, for the given seconds of sampling."""
     return Policy(
         lambda of_one, pilot, n_draws: number_of_audits(seconds, of_one, n_draws, pilot=pilot, fewest=fewest),
         SHARE_OF_PILOT * seconds,
@@ -75,7 +75,7 @@ def by_sampling_time(seconds: float, fewest: int = FEWEST) -> Policy:
 
 
 def within(seconds: float) -> Policy:
-    """Return the policy that fills so many seconds, with at least 20 audits."""
+    """Return the policy that uses the given seconds, with at least 20 audits."""
     return Policy(
         lambda of_one, pilot, n_draws: min(max(int((seconds - pilot) / of_one), FEWEST), n_draws),
         SHARE_OF_PILOT * seconds,
@@ -83,7 +83,7 @@ def within(seconds: float) -> Policy:
 
 
 def exactly(n_audits: int) -> Policy:
-    """Return the policy that makes so many audits, or one for each draw."""
+    """Return the policy that makes the given number of audits, at most one for each draw."""
     return Policy(lambda of_one, pilot, n_draws: min(n_audits, n_draws))
 
 
@@ -97,9 +97,10 @@ def audit_draws(
     deadline: float | None = None,
     fewest: int = FEWEST,
 ) -> SamplingResult:
-    """Return the result with the records of audits; as it is where the chains have no auditors.
+    """Return the result with the records of audits; unchanged if the chains have no auditors.
 
-    `rng` chooses the draws, `deadline` is one of `time.perf_counter`, `fewest` are made whatever they take.
+    `rng` chooses the draws, `deadline` is a value of `time.perf_counter`, `fewest` audits are made however long they
+    take.
     """
     makers = [chain.auditor for chain in chains]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and result.draws.shape[1]]
@@ -145,12 +146,12 @@ def audit(
 
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
-    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other where nothing is gained
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
     wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
             f"audits raised errors and do not count, the first {_told(failures[0])}. The draws are kept; {made} of "
-            f"{wanted} planned audits succeeded. An error in a function of yours is for you to mend, any other is a "
+            f"{wanted} planned audits succeeded. Correct errors in your own functions; any other error is a "
             "defect of approxmcmc: please report it",
             SamplingWarning,
             stacklevel=2,
@@ -165,7 +166,7 @@ def audit(
 
 
 def _told(error: Exception) -> str:
-    """Return an error in words, with the function that raised it, the user's or one of the package."""
+    """Return an error in words, with the function that raised it, the user's or the package's."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"
 
@@ -178,7 +179,7 @@ def _audit_all(
     deadline: float | None,
     at_once: int,
 ) -> tuple[int, int]:
-    """Run the pilot and the audits, so many at once; return how many were planned and made."""
+    """Run the pilot and the audits in batches; return how many were planned and made."""
     made = planned = 0
     try:
         if not n_draws:
@@ -188,7 +189,7 @@ def _audit_all(
             if _late(deadline, max(pilot, default=0.0)):
                 return planned, made
             pilot.append(audit_some(rng.integers(n_draws, size=1), False)[0])
-        seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one pays for what is cached
+        seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one fills caches
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
         places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
@@ -197,7 +198,7 @@ def _audit_all(
                 break
             some = places[start : start + at_once]
             made += audit_some(some, True)[1]
-    except KeyboardInterrupt:  # what was drawn and audited is kept
+    except KeyboardInterrupt:  # keep the draws and the audits made
         pass
     return planned, made
 

@@ -1,16 +1,16 @@
-"""Snapshots of a run in flight, and how often one is written down.
+"""Snapshots of a running run, and how often one is written.
 
-A snapshot holds all chains between two chunks, so that the run goes on from it bit by bit. It is written when at least
-30 s have passed since the last one, and when its cost c has become small beside them:
+A snapshot holds all chains between two chunks, so that the run resumes from it bit by bit. It is written when at least
+30 s have passed since the last one, and its cost c has become small compared with them:
 
     seconds since the last one  >=  c / 0.02,        c = c_0 + c_1 (steps made),
 
-c_0 the smallest so far, the first of them before the first step, c_1 from the last one: what grows are the draws. The
-chains stand still while what they remember is copied, 2 ms for two chains with 5 MB each, and go on while a thread
-writes: rows of records never change, so that the snapshot shares them. c is counted as if they stood still until the
-file is on the disk: so 2 % is the most, where the thread finds no processor of its own. The first c with draws is a
-guess, and where c_1 times the steps of a second is above 0.02 s there is none after it. The end of a run is written
-once, with its trace, unless it is time for one.
+c_0 the smallest cost so far (the first snapshot is written before the first step), c_1 from the last one: the draws
+make it grow. The chains wait while their state is copied, 2 ms for two chains with 5 MB each, and continue while a
+thread writes: rows of records never change, so the snapshot shares them. c counts the whole time until the file is on
+disk, so 2 % is an upper limit, reached if the thread has no processor of its own. The first c with draws is a guess,
+and if c_1 times the steps per second exceeds 0.02 no more are written. The end of a run is written once, with its
+trace, unless a snapshot is due.
 """
 
 import concurrent.futures
@@ -29,10 +29,10 @@ SHARE = 0.02  # of the time of a run
 
 
 class Snapshot(NamedTuple):
-    """A run as it stands: the goal on the way and what its goals remember, seconds spent, every chain.
+    """The state of a run: its current goal and what the goals store, seconds spent, every chain.
 
-    `goal` is None where the run has ended, and `stopped` then says why: "" (done) or "time_limit". Each chain is what
-    `Recorder.snapshot` returned.
+    `goal` is None after the end of the run, and `stopped` then says why: "" (done) or "time_limit". Each chain is a
+    result of `Recorder.snapshot`.
     """
 
     goal: Goal | None
@@ -43,9 +43,9 @@ class Snapshot(NamedTuple):
 
 
 class Checkpoints:
-    """When to write a snapshot, and what that has cost; ``write(snapshot)`` does it.
+    """When to write a snapshot, and the cost of writing; ``write(snapshot)`` writes it.
 
-    `last` is that of the end, once there is one, `written` their number; for them the chains stood still for `seconds`.
+    `last`: final snapshot. `written`: number of snapshots. `seconds`: time the chains waited for them.
     """
 
     def __init__(self, write: Callable[[Snapshot], None]) -> None:
@@ -55,12 +55,12 @@ class Checkpoints:
         self._at_rest, self._per_step, self._last = math.inf, 0.0, time.perf_counter()
         self._asked: float | None = None
         self._began = self._last
-        self._steps = 0  # at the last one: there is nothing new to write before the next
+        self._steps = 0  # steps at the last snapshot: without new steps there is nothing to write
         self._writer = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._on_its_way: concurrent.futures.Future[float] | None = None
 
     def begin(self, snapshot: Snapshot, steps: int) -> None:
-        """Write the very first, before anything is drawn.
+        """Write the first snapshot, before the first draw.
 
         Raises
         ------
@@ -70,14 +70,14 @@ class Checkpoints:
         started = began = time.perf_counter()
         ended = self._write(snapshot)
         if ended - began > SECONDS_BETWEEN * SHARE:
-            # It pays for imports, up to 3 s, which would put off the next one: it is written again.
+            # Its time includes imports, up to 3 s, which would delay the next one, so it is written again.
             began, ended = ended, self._write(snapshot)
         self.seconds += ended - started
         self._began, self._steps = began, steps
         self._note(ended)
 
     def due(self, steps: int) -> bool:
-        """Say whether it is time for one after so many steps of all chains together."""
+        """Return whether a snapshot is due after that many steps of all chains together."""
         if self._on_its_way is not None and not self._on_its_way.done():
             return False
         self._settle()
@@ -85,11 +85,11 @@ class Checkpoints:
         waited = time.perf_counter() - self._last
         is_due = steps > self._steps and waited >= max(SECONDS_BETWEEN, cost / SHARE)
         if is_due and self._asked is None:
-            self._asked = time.perf_counter()  # from here on chains wait for each other
+            self._asked = time.perf_counter()  # chains wait for each other from here on
         return is_due
 
     def keep(self, snapshot: Snapshot, steps: int) -> None:
-        """Begin to write one, which `finish` or a later `due` ends; the chains may go on at once."""
+        """Start writing a snapshot; `finish` or a later `due` completes it, and the chains may continue at once."""
         self.finish()
         now = time.perf_counter()
         self._began = now if self._asked is None else self._asked
@@ -98,24 +98,24 @@ class Checkpoints:
         self.seconds += now - self._began
 
     def finish(self) -> None:
-        """Wait until all is on the disk.
+        """Wait until everything is on disk.
 
         Warns
         -----
         CheckpointWarning
-            When that failed: the draws are worth more, the run goes on, and tries again when the next is due.
+            When writing failed: the run continues, and tries again when the next snapshot is due.
         """
         began = time.perf_counter()
         self._settle()
         self.seconds += time.perf_counter() - began
 
     def _write(self, snapshot: Snapshot) -> float:
-        """Write a snapshot, and return when it was on the disk."""
+        """Write a snapshot, and return the time at which it was on disk."""
         self.write(snapshot)
         return time.perf_counter()
 
     def _settle(self) -> None:
-        """Wait for the one that is on its way, and learn what it has cost."""
+        """Wait for the snapshot being written, and record its cost."""
         if self._on_its_way is None:
             return
         writing, self._on_its_way = self._on_its_way, None
@@ -124,14 +124,15 @@ class Checkpoints:
         except OSError as error:
             self._last = time.perf_counter()
             warnings.warn(
-                f"a checkpoint could not be written, and the run goes on without: {error}. Killed now, it would go on "
-                "from the one before",
+                f"a checkpoint could not be written, and the run continues without it: {error}. If killed now, it "
+                "would "
+                "resume from the previous one",
                 CheckpointWarning,
                 stacklevel=2,
             )
 
     def _note(self, ended: float) -> None:
-        """Note one that was on the disk at `ended`."""
+        """Record a snapshot that was on disk at time `ended`."""
         cost = ended - self._began
         self._last = ended
         self._at_rest = min(self._at_rest, cost)

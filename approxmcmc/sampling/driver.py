@@ -1,8 +1,8 @@
-"""Chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
+"""Run chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
 
 Each chain is a sequence of compiled chunks of about 50 ms on a pool of threads (kernels hold no interpreter lock). A
-free thread takes the chain that is furthest behind, so that each has draws whenever the run stops. All that a step
-depends on lives in the chain; where one chunk ends and the next begins leaves no trace in the draws.
+free thread takes the chain that is furthest behind, so that every chain has draws whenever the run stops. Everything
+that a step depends on is stored in the chain, so the limits of chunks do not affect the draws.
 """
 
 import concurrent.futures
@@ -36,20 +36,20 @@ def run(
     begun: Snapshot | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> SamplingResult:
-    """Run chains to their end, the time limit, an interrupt, or a failure, and return what was drawn.
+    """Run chains to their end, the time limit, an interrupt, or a failure, and return the draws.
 
-    `draws` is their number per chain, or what tells from the draws whether they are enough. Of the draws that its goals
-    drop none is kept, and the attribute ``thin`` counts the steps between those that are. Chains that were `begun` go
-    on from there, and their seconds count. `checkpoints` are kept on the way and at the end, unless a chain failed.
+    `draws` is their number per chain, or goals that decide from the draws whether they suffice. Draws dropped by
+    thinning are not kept, and the attribute ``thin`` counts the steps between kept ones. `begun` chains resume, and
+    their earlier seconds count. `checkpoints` are written during the run and at the end, unless a chain failed.
 
     Raises
     ------
     SamplingError
-        When a chain failed before every chain had a draw to keep: NotFiniteError when a log density was NaN.
+        When a chain failed before every chain had a kept draw: NotFiniteError if a log density was NaN.
     InvalidInputError
-        When the chains were set up otherwise than those that were begun.
+        When the chains were set up differently from those that were begun.
     OSError
-        When not even a first checkpoint can be written.
+        When the first checkpoint cannot be written.
     """
     recorders = [Recorder(chain, dim, tune, thin, keep_warmup) for chain in chains]
     goals = FixedDraws(draws) if isinstance(draws, int) else draws
@@ -61,7 +61,7 @@ def run(
     failure = "; ".join(
         f"chain {k}: {recorder.failure}"
         for k, recorder in enumerate(recorders)
-        if recorder.failure and recorder.done[1] == kept  # another may have failed later, in a chunk that ran on
+        if recorder.failure and recorder.done[1] == kept  # another may have failed later, in a running chunk
     )
     if failure and not kept:
         error = next((recorder.error for recorder in recorders if recorder.error), None)
@@ -89,7 +89,7 @@ def run(
 
 
 class ChainsUnderWay:
-    """All chains on their way from goal to goal."""
+    """All chains, run from goal to goal."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ChainsUnderWay:
 
     @property
     def seconds(self) -> float:
-        """Seconds spent, those of earlier processes included, without what checkpoints took."""
+        """Seconds spent, including those of earlier processes, without the time for checkpoints."""
         return time.perf_counter() - self.started - (self.checkpoints.seconds if self.checkpoints else 0.0)
 
     @property
@@ -123,11 +123,11 @@ class ChainsUnderWay:
 
     @property
     def failed(self) -> bool:
-        """Whether a chain cannot go on."""
+        """Whether a chain has failed."""
         return any(recorder.failure for recorder in self.recorders)
 
     def reach_the_end(self, time_limit: float | None) -> str:
-        """Advance all chains from goal to goal; return why it ended, see :meth:`_advance`."""
+        """Advance all chains from goal to goal; return why they stopped, see :meth:`_advance`."""
         deadline = None if time_limit is None else self.started + time_limit
         if self.checkpoints is None or self.goal is None:
             return self._fly(deadline)
@@ -140,7 +140,7 @@ class ChainsUnderWay:
     def _fly(self, deadline: float | None) -> str:
         while self.goal is not None:
             stopped = self._reach(self.goal, deadline)
-            if self.failed:  # nothing goes on from here: what was kept before stays
+            if self.failed:  # the run cannot resume from here: keep the earlier checkpoint
                 return stopped
             if stopped:
                 self.stopped, self.goal = stopped, self.goal if stopped == "interrupt" else None
@@ -150,12 +150,12 @@ class ChainsUnderWay:
         return self.stopped
 
     def snapshot(self, seconds: float) -> Snapshot:
-        """Return the run as it stands after so many seconds, no chain being in flight."""
+        """Return the state of the run after that many seconds, while no chain is running."""
         chains = [recorder.snapshot() for recorder in self.recorders]
         return Snapshot(self.goal, self.goals.memory, seconds, self.stopped, chains)
 
     def _reach(self, goal: Goal, deadline: float | None) -> str:
-        """Advance all chains to a goal, and find the next one; return why there is no going on, or nothing."""
+        """Advance all chains to a goal, and find the next one; return why the run must stop, or an empty string."""
         for recorder in self.recorders:
             recorder.aim(goal)
         stopped = self._advance(deadline)
@@ -177,10 +177,10 @@ class ChainsUnderWay:
         return np.stack([recorder.records(1)[0] for recorder in self.recorders])
 
     def _advance(self, deadline: float | None) -> str:
-        """Advance all chains; return why it ended: "" (done, or a failure), "time_limit" or "interrupt".
+        """Advance all chains; return why they stopped: "" (done, or a failure), "time_limit" or "interrupt".
 
-        No chain waits for another but at checkpoints: with a barrier after each chunk two chains on two threads gained
-        1.6, without it 1.9.
+        Chains wait for each other only at checkpoints: with a barrier after each chunk two chains on two threads were
+        1.6 times as fast as on one, without it 1.9 times.
         """
         in_flight: dict[concurrent.futures.Future[None], Recorder] = {}
         with concurrent.futures.ThreadPoolExecutor(max_workers=self.cores, thread_name_prefix="chain") as pool:
@@ -203,10 +203,10 @@ class ChainsUnderWay:
                         future.result()
                     self.progress.update(self.steps)
             except KeyboardInterrupt:
-                return "interrupt"  # leaving the pool waits for the chunks in flight, 50 ms each
+                return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Keep a snapshot, no chain being in flight. The end waits for its trace, unless it is time for one."""
+        """Store a snapshot while no chain is running; at the end only if one is due, else it waits for the trace."""
         if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
@@ -214,7 +214,7 @@ class ChainsUnderWay:
 def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) -> list[Recorder]:
     """Return the idle chains that need more steps, the one furthest behind first.
 
-    A chain that failed ends the others where it ended itself: what is kept depends on no thread and no chunk.
+    If a chain fails, the others stop at the same step, so that the kept draws do not depend on threads or chunks.
     """
     enough = min((recorder.done[1] for recorder in recorders if recorder.failure), default=math.inf)
     idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
@@ -224,11 +224,11 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
 def _stack(
     recorders: Sequence[Recorder], phase: int, rows: int, program: Program
 ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Stack chains, and name the columns that this sampler fills; a chain with no more rows lets go of its own."""
+    """Stack chains, and name the columns that this sampler fills; a chain without rows of its own shares the stack."""
     own = [recorder.arrays(phase, rows) for recorder in recorders]
     draws, counts, values = (np.stack(tables) for tables in zip(*own, strict=True))
     for k, recorder in enumerate(recorders):
-        if len(recorder.records(phase)[0]) == rows:  # a file with the trace is then written into memory just freed
+        if len(recorder.records(phase)[0]) == rows:  # frees memory for writing a file with the trace
             recorder.hold(phase, (draws[k], counts[k], values[k]))
     stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
     stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}

@@ -1,15 +1,15 @@
-"""How long chains run: so many draws, as they are or thinned until they say enough, or so many effective ones.
+"""How long chains run: a fixed number of draws, thinned draws until they suffice, or until a target ESS.
 
-With a target E the smallest ESS is looked at after n_1 < n_2 < ... draws of each chain,
+With a target E the smallest ESS is computed after n_1 < n_2 < ... draws of each chain,
 
     n_1 = max(E / chains, 100),    n_{k+1} = n_k min(4, max(1.25, E / ESS_k)),
 
-and the chains end at the first n_k with ESS_k >= E. Every n_k follows from the draws alone, so a run is a function of
-its seed: no clock and no thread moves its end. A check takes as long after 10^5 draws as after 10^4, since it judges a
-bounded number of them, and their number grows like log n: what they cost goes to 0 beside the chains.
+and the chains end at the first n_k with ESS_k >= E. Every n_k depends only on the draws, so a run is a function of its
+seed, independent of clock and threads. A check takes as long after 10^5 draws as after 10^4, because it uses a bounded
+number of them, and the number of checks grows like log n: their share of the time goes to 0.
 
-Records are bounded: where they would outgrow 32 MB a chain, every second draw is dropped and the chain thins by twice
-as much from there on. All chains do so at the same checks, so the thinning is uniform over the run.
+Records are bounded: if they would exceed 32 MB a chain, every second draw is dropped and the chain thins by twice as
+much from then on. All chains do so at the same checks, so the thinning is uniform over the run.
 """
 
 import math
@@ -22,19 +22,19 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
 FEWEST_DRAWS = 100  # per chain; with fewer an ESS is mostly its own noise
-LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, and no jump follows it all the way
+LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, so jumps are limited
 HALVED = 4  # divides the draws kept at a goal: the next one has at most four times as many draws
 BYTES = 2**25  # of draws and records of a chain
 FEWEST_KEPT = 1000  # draws, whatever their size
-ENOUGH = 400  # effective draws where nothing else is asked for: standard errors of .05 posterior standard deviations
-# Of draws that say too little: by 16, and further as long as all steps together take a minute of counted work. Chains
-# that still do not mix are told of, not run for ever.
+ENOUGH = 400  # effective draws by default: standard errors of .05 posterior standard deviations
+# Thinning if draws do not suffice: by 16, and further while all steps together take a minute of counted work. If chains
+# still do not mix, the run warns instead of continuing for ever.
 MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
-KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are asked for
+KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are wanted
 
 
 class Goal(NamedTuple):
-    """Draws per chain at which chains halt, and the number of which one is kept."""
+    """Draws per chain at which chains stop for a check, and the thinning of the kept ones."""
 
     draws: int
     every: int = 1
@@ -45,35 +45,35 @@ class Goals(Protocol):
 
     @property
     def most(self) -> float:
-        """Draws per chain that no goal exceeds; may be infinite."""
+        """Largest number of draws per chain of any goal; may be infinite."""
 
     def first(self) -> Goal:
-        """Return where the chains halt first."""
+        """Return the first goal."""
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
-        """Return the next goal, None where `goal` was the last; ``draws()`` has shape (chains, goal's draws, dim)."""
+        """Return the next goal, or None after the last; ``draws()`` has shape (chains, goal's draws, dim)."""
 
     @property
     def expected(self) -> tuple[float, str]:
-        """Draws per chain that the whole run is expected to take, and what is known of its target, in words."""
+        """Expected draws per chain of the whole run, and the state of the target, in words."""
 
     @property
     def seconds(self) -> float:
-        """Seconds that were spent in `after`."""
+        """Seconds spent in `after`."""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
-        """Return what the trace says of the goals, given the draws that the run kept in the end."""
+        """Return the attributes about the goals for the trace, from the draws kept at the end."""
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """What the looks have found so far; numbers by name."""
+        """Results of the checks so far; numbers by name."""
 
     def take_up(self, memory: Mapping[str, float]) -> None:
-        """Go on from what another one remembered."""
+        """Continue from saved results of checks."""
 
 
 class FixedDraws:
-    """So many draws per chain are kept, one in `every` that is made."""
+    """A fixed number of kept draws per chain, one in `every` draws made."""
 
     seconds = 0.0
     memory: Mapping[str, float] = {}
@@ -99,34 +99,34 @@ class FixedDraws:
         return self.draws * self.every, ""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
-        """Return nothing: the draws speak for themselves."""
+        """Return an empty mapping: there is nothing to report."""
         return {}
 
     def take_up(self, memory: Mapping[str, float]) -> None:
-        """Remember nothing: there are no looks."""
+        """Do nothing: there are no checks."""
 
 
 class _Looks:
-    """What looks at the draws leave behind, by which a run that was killed goes on: the attributes `_REMEMBERED`."""
+    """The results of checks that a killed run needs to resume: the attributes `_REMEMBERED`."""
 
     _REMEMBERED: tuple[str, ...]
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """What the looks so far left behind."""
+        """The results of the checks so far."""
         return {name: getattr(self, name) for name in self._REMEMBERED}
 
     def take_up(self, memory: Mapping[str, float]) -> None:
-        """Go on from what another one remembered."""
+        """Continue from saved results of checks."""
         for name in self._REMEMBERED:
             setattr(self, name, memory[name])
 
 
 class ThinnedDraws(_Looks):
-    """So many draws per chain, an even number, thinned by 1, 2, 4, ... until they say enough.
+    """A fixed, even number of draws per chain, thinned by 1, 2, 4, ... until they suffice.
 
-    Enough are so many effective draws, of chains that agree. Each look keeps every second draw and runs the chains to
-    twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
+    They suffice if they hold enough effective draws and the chains agree. Each check keeps every second draw and runs
+    the chains to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
     """
 
     _REMEMBERED = ("every", "ess", "seconds")
@@ -145,15 +145,15 @@ class ThinnedDraws(_Looks):
 
     @property
     def most(self) -> float:
-        """The draws that are thinned the most."""
+        """The draws at the largest thinning."""
         return self.draws * self.most_thinning
 
     def first(self) -> Goal:
-        """Return the draws as they are."""
+        """Return the goal without thinning."""
         return Goal(self.draws)
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
-        """Look at the draws, and return where they are thinned by twice as much; None where they say enough."""
+        """Check the draws, and return the goal with twice the thinning; None if they suffice."""
         began, found = time.perf_counter(), draws()
         self.ess = self.smallest_ess(found, self.wanted)
         enough = self.ess >= self.wanted and self.agree(found)
@@ -165,20 +165,20 @@ class ThinnedDraws(_Looks):
 
     @property
     def expected(self) -> tuple[float, str]:
-        """The next goal, and what the last look found."""
+        """The next goal, and the result of the last check."""
         return self.draws * self.every, f"ESS {self.ess:.0f} of {self.wanted:.0f}" if self.ess else ""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
-        """Return what this made of the thinning."""
+        """Return the resulting thinning."""
         return {"thinned_by": self.every}
 
 
 class EffectiveDraws(_Looks):
-    """Draws until the smallest ESS reaches a target, and at most so many per chain.
+    """Draws until the smallest ESS reaches a target, with an upper limit per chain.
 
-    `smallest_ess` takes draws, shape (chains, draws, dim), and an ESS below which a bound from above will do;
-    `most_draws` may be infinite. `ess` is what the last of `checks` found; together they took `seconds`. One draw in
-    `every` is kept.
+    `smallest_ess` takes draws, shape (chains, draws, dim), and an ESS below which an upper bound suffices; `most_draws`
+    may be infinite. `ess` is the result of the last of `checks`; together they took `seconds`. One draw in `every` is
+    kept.
     """
 
     _REMEMBERED = ("ess", "checks", "seconds", "every", "_expected")
@@ -199,15 +199,15 @@ class EffectiveDraws(_Looks):
 
     @property
     def most(self) -> float:
-        """The cap."""
+        """The upper limit."""
         return self.most_draws
 
     def first(self) -> Goal:
-        """Return n_1: fewer draws than E hold no E effective ones, or hardly ever."""
+        """Return n_1: fewer than E draws hardly ever hold E effective ones."""
         return self._goal(max(self.target / self.chains, FEWEST_DRAWS))
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
-        """Look at the draws, and return where to look next; None at the target, or where no more draws are allowed."""
+        """Check the draws, and return the next goal; None at the target, or at the upper limit."""
         began = time.perf_counter()
         self.ess, self.checks = self.smallest_ess(draws(), self.target), self.checks + 1
         self.seconds += time.perf_counter() - began
@@ -218,7 +218,7 @@ class EffectiveDraws(_Looks):
         return self._goal(goal.draws * min(MOST_GROWTH, max(LEAST_GROWTH, missing)))
 
     def _goal(self, wanted: float) -> Goal:
-        """Return a goal of so many draws or a few more, which can be halved as often as the next goal may ask for."""
+        """Return a goal of about that many draws that can be halved as often as the next goal may need."""
         draws, every = min(math.ceil(wanted), self.most_draws), 1
         while draws > every * self.capacity:
             every *= 2
@@ -228,11 +228,11 @@ class EffectiveDraws(_Looks):
 
     @property
     def expected(self) -> tuple[float, str]:
-        """What the last check foretells."""
+        """The number of draws predicted by the last check."""
         return self._expected, f"ESS {self.ess:.0f} of {self.target:.0f}"
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
-        """Return the target and what the draws hold of it, judged anew where the last check did not reach it."""
+        """Return the target and the ESS of the draws, computed again if the last check did not reach the target."""
         ess = self.ess if self.ess >= self.target else self.smallest_ess(draws, 0.0)
         return {
             "target_ess": self.target,
@@ -244,9 +244,9 @@ class EffectiveDraws(_Looks):
 
 
 def most_thinning(seconds_per_step: float, steps: int) -> int:
-    """Return by how much draws may be thinned that take so many steps, all chains together, of so many seconds.
+    """Return the largest thinning for draws that take that many steps of all chains, each of the given seconds.
 
-    The seconds are those of counted work, see `approxmcmc.design.work`: no clock has a say.
+    The seconds are those of counted work, see `approxmcmc.design.work`: no clock is read.
 
     Examples
     --------
@@ -260,6 +260,6 @@ def most_thinning(seconds_per_step: float, steps: int) -> int:
 
 
 def capacity(dim: int, effective: float) -> int:
-    """Return how many draws a chain keeps at the most."""
+    """Return the largest number of draws that a chain keeps."""
     row = 8 * (dim + len(COUNT_NAMES) + len(VALUE_NAMES))
     return HALVED * math.ceil(max(BYTES // row, FEWEST_KEPT, KEPT_PER_EFFECTIVE * effective) / HALVED)

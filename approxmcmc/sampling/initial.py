@@ -1,4 +1,4 @@
-"""Where chains start."""
+"""Starting points of chains."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +13,11 @@ TRIES = 100
 
 
 def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
-    """Return a random theta to start at, shape (dim,): a draw of the law that the target offers for it, or the mover.
+    """Return a random theta at which to start, shape (dim,): a draw that the target, or the mover, offers for this.
 
-    Discrete targets offer one, since their states are no numbers to be shifted, and so does what was built on a Laplace
-    approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, the target's initial point plus
-    U(-1, 1).
+    Discrete targets offer one, because their states cannot be shifted, and so do components built on a Laplace
+    approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, it is the target's initial point
+    plus U(-1, 1).
     """
     for role in (target, mover):
         theta = role.draw_start(rng)
@@ -28,7 +28,7 @@ def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sam
 
 
 def start_law(target: Target, sampler: Sampler | ForeignSampler) -> Callable[[np.random.Generator], np.ndarray]:
-    """Return what draws a start for chains of this sampler, ``draw(rng) -> theta``; see :func:`random_start`."""
+    """Return the function that draws a start for chains of this sampler, ``draw(rng) -> theta``; see `random_start`."""
     return functools.partial(random_start, target, mover=sampler)
 
 
@@ -44,15 +44,15 @@ def starting_points(
     Parameters
     ----------
     program
-        Knows the log density.
+        Evaluates the log density.
     variables
-        Names and shapes, to read dicts by.
+        Names and shapes, to read dicts.
     draw_start
         Returns a random theta, shape (dim,); see :func:`start_law`.
     initvals
-        None: `draw_start` on the chain's own stream, drawn again up to 100 times until the log density is finite.
-        A Laplace approximation: a draw of it, likewise. Otherwise a dict by variable name, an array (dim,) or (chains,
-        dim), or a list of dicts.
+        None: `draw_start` on the chain's own stream, repeated up to 100 times until the log density is finite. A
+        Laplace approximation: a draw of it, in the same way. Otherwise a dict by variable name, an array (dim,) or
+        (chains, dim), or a list of dicts.
     streams
         The random streams of each chain.
 
@@ -79,7 +79,7 @@ def starting_points(
 def _search(
     program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rngs: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, int]:
-    """Draw a start for each chain, all again that have no finite log density; one pass over the data looks at all."""
+    """Draw a start for each chain, repeated if the log density is not finite; one pass over the data checks all."""
     points, evaluated = np.array([draw_start(rng) for rng in rngs]), 0
     pending = np.arange(len(rngs))
     for _ in range(TRIES):
@@ -98,7 +98,7 @@ def _search(
 
 
 def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
-    """Return starting values that were given, by name or not, as one theta for each chain; shape (chains, dim)."""
+    """Return given starting values, by name or not, as one theta for each chain; shape (chains, dim)."""
     if isinstance(initvals, Mapping):
         initvals = [initvals] * chains
     if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):
@@ -115,16 +115,16 @@ def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
 
 
 def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
-    values = {**variables.defaults, **values}  # a model knows an initial point of every variable
+    values = {**variables.defaults, **values}  # a model has an initial point for every variable
     unknown, missing = set(values) - set(variables.shapes), set(variables.shapes) - set(values)
     if unknown or missing:
-        wrong = f"{sorted(unknown)} are none of them" if unknown else f"{sorted(missing)} are missing"
+        wrong = f"{sorted(unknown)} are unknown" if unknown else f"{sorted(missing)} are missing"
         raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
     for name, shape in variables.shapes.items():
         found = _numbers(values[name], f"initvals of {name}").shape
         if found != shape:
             raise InvalidInputError(
-                f"initvals of {name} need shape {shape}, found {found}; for a start of its own for each chain, give a "
+                f"initvals of {name} need shape {shape}, found {found}; to start each chain elsewhere, give a "
                 "list of dicts"
             )
     return variables.pack(values)

@@ -1,4 +1,4 @@
-"""What a waiting user sees: a bar on a terminal, a plain line now and then elsewhere, nothing when switched off."""
+"""Progress for a waiting user: a bar on a terminal, plain lines elsewhere, nothing if switched off."""
 
 import contextlib
 import math
@@ -12,23 +12,23 @@ from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.messages import tell
 
 SECONDS_BETWEEN_LINES = 10.0
-SECONDS_UNTOLD = 1.0  # of compiling: below, nobody waits
+SECONDS_UNTOLD = 1.0  # of compiling: shorter compilations are not reported
 SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Progress(Protocol):
-    """Told after every round of chunks how many steps have been made."""
+    """Receives the number of steps made after every round of chunks."""
 
     def update(self, steps: int) -> None:
         """Show that so many steps are done."""
 
     def expect(self, total: float, note: str) -> None:
-        """Take another number of steps, which may be infinite, for that of the whole run, and show what is known."""
+        """Set the expected number of steps of the whole run, which may be infinite, and a note to show."""
 
 
 @contextlib.contextmanager
 def progress(total: float, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
-    """Yield the progress display that fits where standard error goes; `total` counts steps over all chains."""
+    """Yield a progress display that suits standard error; `total` counts steps over all chains."""
     if not show or sys.stderr is None:  # a program without a console has none
         yield _Silent()
     elif sys.stderr.isatty():
@@ -79,21 +79,21 @@ class _Lines:
         now = time.perf_counter()
         if now - self.last >= SECONDS_BETWEEN_LINES:
             self.last = now
-            with contextlib.suppress(OSError, ValueError):  # whoever read this may be gone; the draws are worth more
+            with contextlib.suppress(OSError, ValueError):  # the output may be closed; the draws matter more
                 sys.stderr.write(f"{self.label}: {self._line(steps, now - self.started)}\n")
 
     def _line(self, steps: int, seconds: float) -> str:
         total = f" of {self.total:.0f}" if self.total < math.inf else ""
         limit = f" of {self.time_limit:.0f} s" if self.time_limit else ""
-        left = f", about {seconds * (self.total / steps - 1.0):.0f} s to go" if self.note and total and steps else ""
+        left = f", about {seconds * (self.total / steps - 1.0):.0f} s left" if self.note and total and steps else ""
         return f"{steps}{total} steps{self.note}, {seconds:.0f} s{limit}{left}"
 
 
 @contextlib.contextmanager
 def told_of_compiling(show: bool) -> Iterator[None]:
-    """Tell a user that something is compiled, how much and for how long, once it has taken a second.
+    """Report compilations inside this context, how many and for how long, once they have taken a second.
 
-    How many kernels there will be is not known before: each is asked for when it is needed.
+    The total number of kernels is unknown in advance: each is compiled when it is needed.
     """
     if not show or sys.stderr is None:
         yield
@@ -110,7 +110,7 @@ def told_of_compiling(show: bool) -> Iterator[None]:
 
 
 def _tell_of_compiling(before: Compiled, over: threading.Event) -> None:
-    """Write a line when a second has gone by with compiling, and further ones while it goes on."""
+    """Write a line after a second of compiling, and more lines while it continues."""
     due = SECONDS_UNTOLD
     while not over.wait(SECONDS_BETWEEN_LOOKS):
         now = compiled_so_far()

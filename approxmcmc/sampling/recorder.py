@@ -1,4 +1,4 @@
-"""One chain and what is kept of it: tables of draws and records, halved where a run grows longer than was foreseen."""
+"""One chain and its records: tables of draws and records, halved if a run grows longer than planned."""
 
 import copy
 import math
@@ -26,13 +26,13 @@ from approxmcmc.sampling.goals import Goal
 CHUNK_SECONDS = 0.05
 
 Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Draws, counts and values of some draws in a row."""
+"""Draws, counts and values of consecutive draws."""
 
 RECORDS = ("draws", "counts", "values")
 
 
 class GrowingRows:
-    """Rows of numbers, which are added and never change: what was returned as `rows` stays as it was."""
+    """Rows of numbers that can grow but never change: a returned view of `rows` stays valid."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self._room, self._filled = rows, len(rows)
@@ -43,7 +43,7 @@ class GrowingRows:
         return self._room[: self._filled]
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows; where there is no room, there is twice as much afterwards."""
+        """Add rows; if there is no room, double the capacity."""
         first, last = self._filled, self._filled + len(rows)
         if last > len(self._room):
             room = np.empty((max(last, 2 * first), rows.shape[1]), rows.dtype)
@@ -71,7 +71,7 @@ class Recorder:
         self.error: Exception | None = None
 
     def aim(self, goal: Goal) -> None:
-        """Go on to a goal; where it keeps fewer of its draws, drop every second of those that are kept."""
+        """Set the next goal; if it keeps fewer draws, drop every second kept draw."""
         while self.every < goal.every:
             self.hold(1, every_second(self.records(1)))
             self.done[1] //= 2
@@ -94,10 +94,10 @@ class Recorder:
         return sum(done * thin for done, thin in zip(self.done, self.thin, strict=True))
 
     def advance(self) -> None:
-        """Make one chunk of steps: as many as take about 50 ms, judged by the last chunk, and at most twice as many.
+        """Make one chunk of steps: about 50 ms, estimated from the last chunk, and at most twice as many steps.
 
-        A few steps say little of the next ones: a proposal outside the support costs nothing, one inside reads all
-        data. A chunk of many steps that was planned by one such step would hold up the time limit for minutes.
+        A few steps predict the next ones badly: a proposal outside the support costs nothing, one inside reads all
+        data. A chunk of many steps planned from such a step would delay the time limit for minutes.
         """
         phase = self.phase
         thin = self.thin[phase]
@@ -135,7 +135,7 @@ class Recorder:
         return draws, counts, values
 
     def hold(self, phase: int, records: Chunk) -> None:
-        """Keep these as the records of a phase."""
+        """Store the records of a phase."""
         self.tables[phase] = [GrowingRows(rows) for rows in records]
 
     def arrays(self, phase: int, rows: int) -> Chunk:
@@ -144,9 +144,9 @@ class Recorder:
         return draws[:rows], counts[:rows], values[:rows]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that an idle chain needs to go on: what it remembers, its streams, and its records so far."""
+        """Return everything that an idle chain needs to resume: its state, its streams, and its records so far."""
         return {
-            "memory": copy.deepcopy(self.chain.memory),  # the chain moves on, and an audit moves a finished one
+            "memory": copy.deepcopy(self.chain.memory),  # the chain continues, and audits change a finished one
             "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
             "done": list(self.done),
             "thin": list(self.thin),
@@ -158,12 +158,12 @@ class Recorder:
         }
 
     def take_up(self, kept: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a chain that was started as this one was.
+        """Resume from a snapshot of a chain that was started in the same way.
 
         Raises
         ------
         InvalidInputError
-            When the chain was set up otherwise.
+            When the chain was set up differently.
         """
         take_up(self.chain.memory, kept["memory"])
         for name, rng in self.chain.streams._asdict().items():
@@ -176,10 +176,10 @@ class Recorder:
 
 
 def every_second(chunk: Chunk) -> Chunk:
-    """Return what a chain with twice the thinning would have recorded, an even number of draws given.
+    """Return the records of a chain with twice the thinning, from an even number of draws.
 
-    Counts and seconds are added. Of `accepted`, the bright set and the other values the later one stays, or the earlier
-    where the later step wrote none.
+    Counts and seconds are added. For `accepted`, the bright set and the other values the later one counts, or the
+    earlier one if the later step wrote none.
     """
     draws, counts, values = chunk
     thinned_counts = counts[::2] + counts[1::2]
@@ -196,6 +196,6 @@ def every_second(chunk: Chunk) -> Chunk:
 
 
 def _explain(error: Exception, chain: Chain) -> str:
-    """Say what a function of the user's raised, and where the chain was about to go."""
+    """Return the error of a user's function, and where the chain was about to move."""
     where = "" if chain.proposed is None else f" at theta = {show(chain.proposed)}"
     return f"the model raised {type(error).__name__}: {error}{where}"

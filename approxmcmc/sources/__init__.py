@@ -1,4 +1,4 @@
-"""Data where they lie: Parquet files, Zarr, Dask, arrays in memory or mapped. One kind of source per file."""
+"""Data on disk or in a cluster: Parquet files, Zarr, Dask, arrays in memory or mapped. One kind of source per file."""
 
 from approxmcmc.sources.arrays import Arrays
 from approxmcmc.sources.base import DataSource

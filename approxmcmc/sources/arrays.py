@@ -8,27 +8,27 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.base import DataSource, check_numbers, column_names
 
-ROWS = 1 << 20  # of a block
+ROWS = 1 << 20  # rows of a block
 
 
 class Arrays(DataSource):
     """An array of shape (n,) or (n, p), such as a `numpy.memmap`, as a source.
 
-    Targets take arrays as they are. As a source their passes over all data can be made by the workers of a Dask
-    cluster, who map the same file, or are sent the rows. Nothing is laid out where an array is taken as a whole, in the
-    type that it has.
+    Targets also take plain arrays. As a source, their passes over all data can be made by the workers of a Dask
+    cluster, which map the same file, or receive the rows. No local copy is written if the whole array is used in its
+    own type.
 
     Parameters
     ----------
     array
         Numbers, shape (n,) or (n, p).
     columns
-        Names of the columns; None is x0, x1, ...
+        Names of the columns; None means x0, x1, ...
 
     Raises
     ------
     InvalidInputError
-        When the array has other axes, or holds no numbers.
+        When the array has other axes, or is not numeric.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Arrays(DataSource):
         return [self._array.dtype]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the array itself, read-only, where it is taken as a whole; else the rows from the local file."""
+        """Return the array itself, read-only, if the whole of it is used; else the rows from the local file."""
         flags = self._array.flags
         as_it_lies = self.dtype == self._array.dtype and flags.c_contiguous and flags.aligned
         if self.columns != self._names or not as_it_lies or (dtype is not None and np.dtype(dtype) != self.dtype):
@@ -65,7 +65,7 @@ class Arrays(DataSource):
         return array.copy() if copy else array
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let a mapped file travel by its name."""
+        """Pickle a mapped file by its name."""
         state, array = dict(self.__dict__), self._array
         if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
             start = array.offset + array.__array_interface__["data"][0] - _first_byte(array)
@@ -81,7 +81,7 @@ class Arrays(DataSource):
 
 
 def _first_byte(array: np.memmap) -> int:
-    """Return where the mapped file itself begins in memory, at the offset of the view that was mapped first."""
+    """Return the memory address of the mapped file's first byte, given the offset of the first view."""
     base: Any = array
     while isinstance(base.base, np.ndarray):
         base = base.base

@@ -1,4 +1,4 @@
-"""The role of a source: rows of named columns that are read block by block."""
+"""The role of a source: rows of named columns, read block by block."""
 
 import abc
 import copy
@@ -16,11 +16,11 @@ LARGEST = np.iinfo(np.int64).max
 
 
 class DataSource(abc.ABC):
-    """A table, or a column of one, whose rows are read block by block.
+    """A table, or a column of one, with rows that are read block by block.
 
-    ``source["y"]`` is one column, of shape (n,); ``source[["x0", "x1"]]`` a table of two, of shape (n, 2). Targets take
-    either where they take an array. They lay the rows out once in a local file, which lies below the package's cache
-    folder and is found again by every later run; the file is mapped, and is never in memory as a whole.
+    ``source["y"]`` is one column, of shape (n,); ``source[["x0", "x1"]]`` a table of two, of shape (n, 2). Targets
+    accept either in place of an array. They write the rows once to a local file in the package's cache folder, which
+    later runs reuse; the file is mapped, and is never in memory as a whole.
 
     Attributes
     ----------
@@ -31,9 +31,9 @@ class DataSource(abc.ABC):
 
     Notes
     -----
-    Floats stay what they are, float32 or float64; integers and truth values are read as int64; several columns get the
-    type that holds all of them. A column of categories, or of text, is read alone, as codes 0, 1, ... of its labels.
-    A subclass sets `columns` and `offsets`, and says how a block is read, `_read`, and of which type, `_types`.
+    Floats keep their type, float32 or float64; integers and booleans are read as int64; several columns get the type
+    that holds all of them. A column of categories, or of text, is read alone, as codes 0, 1, ... of its labels. A
+    subclass sets `columns` and `offsets`, and implements `_read`, which reads a block, and `_types`.
 
     Examples
     --------
@@ -53,19 +53,19 @@ class DataSource(abc.ABC):
 
     @abc.abstractmethod
     def _read(self, block: int) -> np.ndarray:
-        """Return the chosen columns of a block; shape (rows, columns), categories as codes."""
+        """Return the selected columns of a block; shape (rows, columns), categories as codes."""
 
     @abc.abstractmethod
     def _types(self) -> Sequence[np.dtype]:
-        """Return the type of each chosen column; that of codes is an integer."""
+        """Return the type of each selected column; codes are integers."""
 
     def fingerprint(self) -> str:
-        """Return what changes when the data change; by default a hash of all values, which reads them."""
+        """Return a text that changes when the data change; by default a hash of all values, which reads them all."""
         return content_hash(*(content_hash(self.read(block)) for block in range(len(self.offsets) - 1)))
 
     @property
     def categories(self) -> Mapping[str, tuple[Any, ...]]:
-        """Labels of the chosen columns that hold categories, in the order of their codes."""
+        """Labels of the selected columns with categories, in the order of their codes."""
         return {}
 
     @property
@@ -88,7 +88,7 @@ class DataSource(abc.ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the rows take in the local file."""
+        """Bytes of the rows in the local file."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class DataSource(abc.ABC):
         return int(self.offsets[-1])
 
     def __getitem__(self, names: str | Sequence[str]) -> Self:
-        """Return one column, or a table of some."""
+        """Return one column, or a table of several."""
         wanted = (names,) if isinstance(names, str) else tuple(names)
         unknown = [name for name in wanted if name not in self.columns]
         if unknown or not wanted:
@@ -112,7 +112,7 @@ class DataSource(abc.ABC):
         return other
 
     def with_ones(self, name: str) -> Self:
-        """Return the table with a first column of ones."""
+        """Return the table with an additional first column of ones."""
         other = copy.copy(self)
         other.columns, other.ones = (name, *self.columns), name
         return other
@@ -123,7 +123,7 @@ class DataSource(abc.ABC):
         Raises
         ------
         InvalidInputError
-            When a value is missing where nothing says so in an array, or too large for one.
+            When a value is missing in a type without a missing value, or too large for its type.
         """
         if self.ones is not None:
             bare = copy.copy(self)
@@ -146,13 +146,13 @@ class DataSource(abc.ABC):
         return np.ascontiguousarray(found[:, 0] if self.is_vector else found, dtype=self.dtype)
 
     def rows(self, lo: int, hi: int) -> np.ndarray:
-        """Return the rows lo ... hi - 1, in memory, from the blocks in which they lie."""
+        """Return the rows lo ... hi - 1, in memory, from the blocks that contain them."""
         first, last = np.searchsorted(self.offsets, [lo, hi - 1], side="right") - 1
         found = np.concatenate([self.read(block) for block in range(first, last + 1)])
         return found[lo - self.offsets[first] : hi - self.offsets[first]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the rows as an array that is mapped from the local file; the first call writes that file."""
+        """Return the rows as an array mapped from the local file; the first call writes that file."""
         if dtype is not None and np.dtype(dtype) != self.dtype:
             return self.astype(dtype).__array__(copy=copy)
         parts = self.fingerprint(), list(self.columns), self.ones, self.is_vector, self.dtype.str, len(self)
@@ -162,18 +162,18 @@ class DataSource(abc.ABC):
         return rows.copy() if copy else rows
 
     def __repr__(self) -> str:
-        """Say what it is, and how large."""
+        """Return kind and size as text."""
         names = ", ".join(self.columns[:4]) + (", ..." if len(self.columns) > 4 else "")
         return f"{type(self).__name__}({len(self)} rows, {names})"
 
 
 def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
-    """Return the names given, or x0, x1, ...
+    """Return the given names, or x0, x1, ...
 
     Raises
     ------
     InvalidInputError
-        When they are not as many as the columns, or one occurs twice.
+        When their number differs from that of the columns, or a name occurs twice.
     """
     names = tuple(f"x{j}" for j in range(width)) if given is None else tuple(str(name) for name in given)
     if len(names) != width or len(set(names)) != width:
@@ -182,24 +182,24 @@ def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[
 
 
 def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
-    """Refuse columns that are no numbers."""
+    """Raise if a column is not numeric."""
     wrong = {name: str(found) for name, found in types.items() if found.kind not in "fiub"}
     if wrong:
         raise InvalidInputError(f"{who}: columns must hold numbers, categories or text, found {wrong}; leave these out")
 
 
 def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: str) -> None:
-    """Refuse a table in which codes of categories would count as numbers."""
+    """Raise if a table mixes category codes with numbers."""
     coded = [name for name in columns if name in categories]
     if coded and len(columns) > 1:
         raise InvalidInputError(
-            f"{who}: {coded} hold categories, whose codes are no numbers to multiply; take each by itself, "
+            f"{who}: {coded} hold categories, and their codes are not numbers to multiply; take each by itself, "
             f"source[{coded[0]!r}], for a PredictorTarget, and name the other columns for X"
         )
 
 
 def as_labels(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return labels that lists of several blocks name: in their own order where all lists are one, else sorted."""
+    """Return the labels of several blocks: in their own order if all blocks agree, else sorted."""
     lists = [tuple(labels) for labels in values]
     if all(labels == lists[0] for labels in lists):
         return lists[0]

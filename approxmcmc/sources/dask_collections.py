@@ -16,18 +16,18 @@ class DaskArray(DataSource):
     Parameters
     ----------
     array
-        Chunks of rows; chunks of columns are put side by side. Lengths that Dask does not know yet are computed.
+        Chunks of rows; chunks of columns are joined. Lengths unknown to Dask are computed.
     columns
-        Names of the columns; None is x0, x1, ...
+        Names of the columns; None means x0, x1, ...
 
     Raises
     ------
     InvalidInputError
-        When it is no array of numbers with one or two axes.
+        When it is not numeric, or has more than two axes.
 
     Notes
     -----
-    Nothing tells whether such data are those of an earlier run but the values: all are computed once more for that.
+    Only the values show whether such data are those of an earlier run, so all are computed once more.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class DaskArray(DataSource):
 
 
 def computed(collection: Any) -> Any:
-    """Return a collection's values: by the scheduler that is active, within a task of a worker by this thread."""
+    """Return a collection's values: by the active scheduler, or inside a worker's task by this thread."""
     import distributed
 
     try:
@@ -83,8 +83,8 @@ class DaskFrame(DataSource):
 
     Notes
     -----
-    Nothing tells whether such data are those of an earlier run but the values: all are computed once more for that.
-    The lengths of the partitions are computed when the source is made, labels of categories when they are asked for.
+    Only the values show whether such data are those of an earlier run, so all are computed once more. The lengths of
+    the partitions are computed when the source is made, labels of categories on demand.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class DaskFrame(DataSource):
 
     @property
     def categories(self) -> Mapping[str, tuple[Any, ...]]:
-        """Labels of the chosen columns that hold categories; a pass over such a column, once."""
+        """Labels of the selected columns with categories; needs one pass over each such column."""
         coded = [name for name in self.columns if name != self.ones and self._is_coded(name)]
         for name in coded:
             if name not in self._labels:
@@ -121,7 +121,7 @@ class DaskFrame(DataSource):
         return not isinstance(found, np.dtype) and found.name in ("category", "string", "str")
 
     def _is_ordered(self, name: str) -> bool:
-        """Return whether the labels have an order that is known, that of their list."""
+        """Return whether the order of the labels is known."""
         column = self._frame[self._keys[name]]
         return column.dtype.name == "category" and bool(column.cat.known)
 
@@ -131,7 +131,7 @@ class DaskFrame(DataSource):
             found = np.dtype(np.int8) if name == self.ones else self._frame.dtypes[self._keys[name]]
             if name != self.ones and self._is_coded(name):
                 found = np.dtype(np.int64)
-            types[name] = getattr(found, "numpy_dtype", found)  # of pandas' types with missing values
+            types[name] = getattr(found, "numpy_dtype", found)  # for pandas' types with missing values
         check_numbers({name: np.dtype(found) for name, found in types.items()}, who="DaskFrame")
         return [np.dtype(found) for found in types.values()]
 

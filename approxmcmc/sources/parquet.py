@@ -18,8 +18,8 @@ class ParquetFolder(DataSource):
     Parameters
     ----------
     path
-        A folder, a file, or an address that pyarrow knows, such as ``"s3://bucket/folder"``. Folders ``name=value`` are
-        a column `name`.
+        A folder, a file, or an address that pyarrow supports, such as ``"s3://bucket/folder"``. Folders ``name=value``
+        become a column `name`.
 
     Raises
     ------
@@ -30,9 +30,9 @@ class ParquetFolder(DataSource):
 
     Notes
     -----
-    Data are the same while names, sizes and times of change of the files are: only then is the local file taken without
-    reading them. Columns of categories are dictionaries, as pandas writes them, or text. Labels keep the order of
-    their dictionary where all row groups have the same one, and are sorted otherwise.
+    Data count as unchanged while names, sizes and modification times of the files are: only then is the local file used
+    without reading them. Columns of categories are dictionaries, as pandas writes them, or text. Labels keep the order
+    of their dictionary if all row groups have the same one, and are sorted otherwise.
 
     Examples
     --------
@@ -59,12 +59,12 @@ class ParquetFolder(DataSource):
         self._labels: dict[str, tuple[Any, ...]] = {}
 
     def fingerprint(self) -> str:
-        """Return a hash of the files' names, sizes and times of change."""
+        """Return a hash of the files' names, sizes and modification times."""
         return self._state
 
     @property
     def categories(self) -> Mapping[str, tuple[Any, ...]]:
-        """Labels of the chosen columns that hold categories; a pass over such a column, once."""
+        """Labels of the selected columns with categories; needs one pass over each such column."""
         coded = [name for name in self.columns if name != self.ones and _is_coded(self.schema.field(name).type)]
         for name in coded:
             if name not in self._labels:
@@ -99,7 +99,8 @@ class ParquetFolder(DataSource):
                 column = pc.index_in(column.cast(_value_type(column.type)), value_set=pa.array(self.categories[name]))
             if column.null_count and common.kind in "iub":
                 raise InvalidInputError(
-                    f"ParquetFolder: column {name!r} misses {column.null_count} value(s) in row group {block}; drop or "
+                    f"ParquetFolder: column {name!r} has {column.null_count} missing value(s) in row group {block}; "
+                    "drop or "
                     "impute these rows"
                 )
             found[:, place] = column.to_numpy()
@@ -123,7 +124,7 @@ def _value_type(found: Any) -> Any:
 
 
 def _labels(column: Any) -> Sequence[Any]:
-    """Return the labels of a column of one row group: its dictionary, or its texts, sorted."""
+    """Return the labels of a column of one row group: its dictionary, or its sorted texts."""
     if hasattr(column.type, "value_type"):
         return as_labels([chunk.dictionary.to_pylist() for chunk in column.chunks])
     return sorted(value for value in column.unique().to_pylist() if value is not None)

@@ -1,4 +1,4 @@
-"""What users hand over that is a source, or becomes one."""
+"""Turn user data into a source: sources, Dask collections, Zarr arrays."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from approxmcmc.sources.zarr_array import ZarrArray
 def as_source(values: Any) -> DataSource | None:
     """Return a source, a Dask collection or a Zarr array as a source, and None for anything else.
 
-    Nothing is imported to tell: what belongs to a library has loaded it.
+    The check imports no library: an object of a library means that the library is loaded.
 
     Examples
     --------

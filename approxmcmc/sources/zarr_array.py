@@ -11,7 +11,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.base import DataSource, check_numbers, column_names
 
-FEWEST_ROWS = 1 << 16  # of a block, which is some chunks
+FEWEST_ROWS = 1 << 16  # of a block, which consists of several chunks
 
 
 class ZarrArray(DataSource):
@@ -22,19 +22,19 @@ class ZarrArray(DataSource):
     array
         A `zarr.Array`, or the path or address of one.
     columns
-        Names of the columns; None is x0, x1, ...
+        Names of the columns; None means x0, x1, ...
 
     Raises
     ------
     InvalidInputError
-        When it is no array of numbers with one or two axes.
+        When it is not numeric, or has more than two axes.
     MissingExtraError
         When zarr is not installed; it comes with ``approxmcmc[sources]``.
 
     Notes
     -----
-    In a folder, data are the same while names, sizes and times of change of its files are. In another store all values
-    are read to tell.
+    In a folder, data count as unchanged while names, sizes and modification times of its files are. In another store
+    all values are read to find out.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ZarrArray(DataSource):
         self.offsets = np.append(np.arange(0, shape[0], rows), shape[0])
 
     def fingerprint(self) -> str:
-        """Return a hash of the names, sizes and times of change of the files, or of all values."""
+        """Return a hash of the names, sizes and modification times of the files, or of all values."""
         root = getattr(self._array.store, "root", None)
         if root is None or not Path(root).is_dir():
             return super().fingerprint()

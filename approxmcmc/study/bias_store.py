@@ -1,4 +1,4 @@
-"""Biases on disk: figures and a report for each setting, in the folder ``bias`` of a store; the report comes last."""
+"""Biases on disk: values and a report for each setting, in a store's folder ``bias``; the report is written last."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
-    """Return all that the biases of a setting depend on, with a hash of it."""
+    """Return everything that the biases of a setting depend on, with a hash of it."""
     asked = study.bias or Bias()
     wanted: BiasReport = {
         "target": target,
@@ -41,12 +41,12 @@ def bias_request(study: Declaration, target: str, setting: Setting, draws: Seque
 
 
 def bias_path(store: Store, target: str, label: str) -> Path:
-    """Return the file of a setting's report; the figures lie beside it, as ``.nc``."""
+    """Return the file of a setting's report; the values are in the ``.nc`` file of the same name."""
     return store.folder / "bias" / f"{digest('bias', target, label)[:16]}.json"
 
 
 def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
-    """Return what became of the biases of a setting, or None; without the figures that it promises it is none."""
+    """Return the report on the biases of a setting; None if it or a file that it names is missing."""
     path = bias_path(store, target, label)
     report = cast("BiasReport | None", read_json(path, "request", "status", "seconds"))
     whole = report is not None and (report["status"] != "done" or path.with_suffix(".nc").is_file())

@@ -1,7 +1,8 @@
-"""The biases of a study's settings, from audited draws: made once per setting, kept beside the cells.
+"""The biases of a study's settings, from audited draws: estimated once per setting, stored with the cells.
 
-All chains of a setting are one run to `approxmcmc.bias`. A setting waits until each of its cells has a record. What is
-stored answers a request, a hash of draws, sampler and settings: as long as that stays, a run reads it.
+All chains of a setting are passed to `approxmcmc.bias` as one run. A setting waits until each of its cells has a
+record. A stored result belongs to a request, a hash of draws, sampler and settings, and is reused while that hash is
+unchanged.
 """
 
 import time
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def make_biases(plan: Plan, store: Store) -> Iterator[BiasReport]:
-    """Estimate the biases of every finished setting that has none yet; yield the reports of all that were wanted."""
+    """Estimate the biases of every finished setting that has none yet; yield all requested reports."""
     if plan.study.bias is None:
         return
     recorded = latest(plan, store.records())
@@ -49,7 +50,7 @@ def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, rec
         run = as_one_run([store.trace(record["key"]) for record in done])
         found = _estimate(plan.study, target, setting, run, wanted["random_seed"])
         report: BiasReport = {**wanted, "status": "done", "error": None}
-    except Exception as problem:  # whatever an estimate raises is a result of the study, and the others go on
+    except Exception as problem:  # an error is a result of the study; the other settings continue
         text = str(problem) if isinstance(problem, ApproxMCMCError) else traceback.format_exc()
         report = {**wanted, "status": "failed", "error": text}
     report["seconds"] = time.perf_counter() - start
@@ -64,10 +65,10 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
     sampler = setting.sampler
     if asked.of is not None:
         target, sampler = asked.of(target, sampler)
-        run = without_origin(run)  # which names what the study calls them
+        run = without_origin(run)  # the trace would name sampler and target as the study does
     how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)  # the verdict says it
+        warnings.simplefilter("ignore", SamplingWarning)  # the verdict says the same
         return bias(
             run,
             target,

@@ -1,6 +1,6 @@
-"""One cell: one chain, timed on both clocks between two speed probes, and the record of what became of it.
+"""One cell: one chain, timed on both clocks between two speed probes, and the record of its result.
 
-A foreign sampler makes its chain by itself: it gets the same budget and start, and its trace is checked.
+A foreign sampler makes its chain by itself: it gets the same budget and start, and its trace is validated.
 """
 
 import json
@@ -33,7 +33,7 @@ TOTALS: Final = (
     "wrong_accepts",
 )
 
-# A cell is one of many replicates: they are judged together, in the report's table of R-hat and ESS.
+# A cell is one of many replicates: they are checked together, in the report's table of R-hat and ESS.
 JUDGED_TOGETHER: Final = ("bulk ESS", "tail ESS")
 
 
@@ -45,11 +45,11 @@ def run_cell(
     Parameters
     ----------
     plan, cell
-        The cell, and the plan that it is part of.
+        The cell, and its plan.
     sample
-        Called as :func:`approxmcmc.sample`, with one chain on one core.
+        Called like :func:`approxmcmc.sample`, with one chain on one core.
     probe
-        Returns the seconds that a fixed piece of work takes.
+        Returns the seconds of a fixed piece of work.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def run_cell(
     Raises
     ------
     KeyboardInterrupt
-        If the chain was interrupted: a part of a chain is not a result.
+        If the chain was interrupted: a partial chain is not a result.
     """
     plan.study.target(cell.target)  # made before the clock starts
     record = planned_record(cell, plan)
@@ -76,7 +76,7 @@ def run_cell(
             trace = _chain(plan, cell, sample)
         except SamplingError as problem:
             status, error = "invalid", str(problem)
-        except Exception as problem:  # whatever a chain raises is a result of the study, and the other cells go on
+        except Exception as problem:  # an error is a result of the study; the other cells continue
             if _interrupted(problem):
                 raise KeyboardInterrupt from problem
             status, error = "failed", traceback.format_exc()
@@ -117,20 +117,20 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., "xr.DataTree"]) -> "xr.
 
 
 def _interrupted(problem: BaseException | None) -> bool:
-    """Whether Ctrl-C is the cause of an error, as where compiled code of a library was interrupted."""
+    """Return whether Ctrl-C caused an error, as when a library's compiled code was interrupted."""
     while problem is not None and not isinstance(problem, KeyboardInterrupt):
         problem = problem.__cause__
     return problem is not None
 
 
 def problems(trace: "xr.DataTree") -> list[str]:
-    """Return what `sample` found wrong with a chain, most serious first, that the report does not judge by itself."""
+    """Return the problems that `sample` found and the report does not check by itself, most serious first."""
     rows = json.loads(trace["posterior"].attrs.get("diagnosis", "[]"))
     return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
 
 
 def measurements(trace: "xr.DataTree", wall_seconds: float) -> Record:
-    """Return what a trace of one chain cost and counted, tuning included."""
+    """Return the costs and counts of a one-chain trace, tuning included."""
     stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
     sampling = float(attrs.get("sampling_time", np.nan))
@@ -152,10 +152,10 @@ def measurements(trace: "xr.DataTree", wall_seconds: float) -> Record:
 
 
 def defect(trace: "xr.DataTree") -> str | None:
-    """Return why a trace cannot be used, or None: no draws, a chain that failed, a draw that is not finite."""
+    """Return why a trace is invalid, or None: no draws, a failed chain, a draw that is not finite."""
     attrs, posterior = trace["sample_stats"].attrs, trace["posterior"]
     if attrs.get("stopped") == "failure":
-        return f"The chain failed: {attrs.get('failure', 'no draw says where')}."
+        return f"The chain failed: {attrs.get('failure', 'cause unknown')}."
     if not posterior.sizes.get("draw", 0):
         return "The budget ended before the first draw: give more seconds, or fewer tuning steps or steps per draw."
     for name, variable in posterior.data_vars.items():

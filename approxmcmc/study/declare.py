@@ -1,6 +1,6 @@
 """What a study declares: targets x samplers x knobs x replicates, one frozen object per published experiment.
 
-A declaration says what is compared and never how it is run. Its cells are all combinations
+A declaration says what is compared, not how it is run. Its cells are all combinations
 
     targets x (samplers x values of their knobs) x replicates,
 
@@ -25,7 +25,7 @@ FULL_PRESET = "paper"
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What one chain may spend: a number of draws, or seconds, or whichever of the two ends first.
+    """The budget of one chain: a number of draws, seconds, or both (the first one reached ends the chain).
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class Budget:
 
     Notes
     -----
-    A budget of draws is bit-reproducible. A budget of seconds fixes the time and not the draws; the record keeps how
-    many draws were made, so that ``approxmcmc verify`` can repeat them exactly.
+    A budget of draws is bit-reproducible. A budget of seconds fixes the time, not the draws; the record keeps the
+    number of draws, so that ``approxmcmc verify`` can repeat them exactly.
     """
 
     seconds: float | None = None
@@ -53,22 +53,22 @@ class Budget:
 
     @property
     def most_draws(self) -> int:
-        """The number of draws that `sample` is asked for."""
+        """The number of draws that `sample` is called with."""
         return LARGEST_NUMBER_OF_DRAWS if self.draws is None else self.draws
 
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-    """How the gold standards are made: by NUTS through PyMC, or by what `by` names, behind quality gates.
+    """How the gold standards are made: by NUTS through PyMC, or by the function `by`, with quality gates.
 
     Parameters
     ----------
     chains, draws, tune
-        Of each gold standard.
+        Settings of each gold standard.
     gates
-        Quality gates (:class:`approxmcmc.reference.Gates`, or those that `by` takes); None for the strict ones.
+        Quality gates (:class:`approxmcmc.reference.Gates`, or those that `by` accepts); None for the strict ones.
     by
-        What makes them where NUTS takes too long: a function that is called, and answers, as
+        The function that makes them if NUTS takes too long, with the signature of
         :func:`approxmcmc.reference.exact_chain_reference`; None for :func:`approxmcmc.reference_posterior`.
 
     Examples
@@ -87,20 +87,20 @@ class Gold:
 
 @dataclasses.dataclass(frozen=True)
 class Bias:
-    """How biases are estimated from the draws themselves, by :func:`approxmcmc.bias`, once for each setting.
+    """How :func:`approxmcmc.bias` estimates biases from the draws themselves, once for each setting.
 
     Parameters
     ----------
     n_audits, seconds
-        Of one setting; None: as `bias` chooses.
+        Per setting; None: the default of `bias`.
     form, max_steps
         As in `bias`.
     kernel
-        ``kernel(target)`` returns the exact sampler that is coupled, or a pair (target, exact sampler); None: as `bias`
-        chooses.
+        ``kernel(target)`` returns the exact sampler to couple, or a pair (target, exact sampler); None: the default of
+        `bias`.
     of
-        ``of(target, sampler) -> (target, sampler)`` unwraps samplers of a study that are made when they meet their
-        target; None where they are those of the library.
+        ``of(target, sampler) -> (target, sampler)`` unwraps a study's samplers that are built for each target; None if
+        they are samplers of the library.
     estimands
         As in `bias`; None: parameters, their squares about the mean, and the log density.
 
@@ -127,15 +127,15 @@ class Bias:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Declaration:
-    """A grid of chains, and what is asked of them: the fields of :class:`approxmcmc.study.Study`, checked.
+    """A grid of chains, and the analyses of it: the fields of :class:`approxmcmc.study.Study`, checked.
 
-    It knows nothing of what plans, runs and reads it, so that all of these can import it. `Study` adds no field, only
-    methods that call them.
+    It does not import the code that plans, runs and reads it, so all of these can import it. `Study` adds only methods,
+    no fields.
 
     Raises
     ------
     StudyError
-        If a name cannot name a file, a field is empty or out of range, a sampler is none, or a preset replaces an
+        If a name cannot name a file, a field is empty or out of range, a sampler is invalid, or a preset replaces an
         unknown field.
     """
 
@@ -178,7 +178,7 @@ class Declaration:
         self._check_presets()
 
     def _check_estimands(self) -> None:
-        if callable(self.estimands):  # their names are known with the gold standard
+        if callable(self.estimands):  # their names are known only with the gold standard
             return
         unknown = set(self.average_over) - set(self.estimands or {})
         if unknown:
@@ -235,12 +235,12 @@ class Declaration:
 
     @property
     def preset_names(self) -> list[str]:
-        """The presets in the order declared, ``paper`` last where it is the study as it stands."""
+        """The presets in the order declared; ``paper`` is last if it is the study without replacements."""
         return [*self.presets, *([] if FULL_PRESET in self.presets else [FULL_PRESET])]
 
     @property
     def default_preset(self) -> str:
-        """``quick`` where there is one, else ``paper``."""
+        """``quick`` if it exists, else ``paper``."""
         return "quick" if "quick" in self.presets else FULL_PRESET
 
     def with_preset(self, preset: str) -> Self:
@@ -264,7 +264,7 @@ class Declaration:
         ]
 
     def target(self, name: str) -> Target:
-        """Return a target; it is made on first use and kept for the life of the process."""
+        """Return a target; it is made on first use and cached in the process."""
         if name not in self.targets:
             raise StudyError(f"Study {self.name!r} has no target {nearest(name, self.targets)}")
         return _made(self.targets[name])

@@ -1,4 +1,4 @@
-"""Estimands that make posteriors of different scales comparable: in the gold standard's own units."""
+"""Estimands that make posteriors of different scales comparable, in units of the gold standard."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,8 +28,8 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     Returns
     -------
     dict
-        Functions of a posterior Dataset with the same variables, each of which returns an array of dims (chain, draw,
-        parameter); to be named in `Study(average_over=...)`, one risk for all coordinates.
+        Functions of a posterior Dataset with the same variables; each returns an array of dims (chain, draw,
+        parameter). Name them in `Study(average_over=...)` to get one risk for all coordinates.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an author writes and a notebook calls: a declaration that plans, runs and opens its own results."""
+"""The class `Study` of authors and notebooks: a declaration that plans, runs and opens its own results."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Study(Declaration):
-    """A declared grid of chains, and what is asked of them.
+    """A declared grid of chains, and the analyses of it.
 
     Parameters
     ----------
@@ -27,48 +27,47 @@ class Study(Declaration):
     samplers
         Samplers by name, each a sampler or a family made by :func:`vary`.
     budget
-        What each chain may spend.
+        Budget of each chain.
     estimands
         Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate. Or a
-        function that returns them, given the posterior of the gold standard, such as :func:`standard_estimands`.
+        function of the gold standard's posterior that returns them, such as :func:`standard_estimands`.
     average_over
-        Estimands that are averaged over their coordinates before any interval is formed.
+        Estimands that are averaged over their coordinates before the intervals are computed.
     tune, thin, audit_every
         As in :func:`approxmcmc.sample`.
     replicates
         Independent chains of every setting. Replicate r of all settings forms block r: it runs together, in an order
-        shuffled by `seed`, and starts from one common point, except where a proposal brings a start of its own.
+        shuffled by `seed`, and starts from one common point, unless a proposal provides its own start.
     gold
         How the gold standards are made; None for none.
     seed
         Root of every seed.
     start
         ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block. None: as in `sample`,
-        what target or proposal brings, or else the target's initial point plus U(-1, 1) per coordinate.
+        the start that target or proposal provides, or else the target's initial point plus U(-1, 1) per coordinate.
     analyses
         Functions of the results that return figures and tables of the report.
     bounds
         Error bounds that the report checks, by name: mappings with ``target`` and ``sampler``, names of the study, and
         further arguments of :func:`approxmcmc.check_bound`. The sampler is a family with the knob ``epsilon``, or the
-        one that ``knob`` names; its
-        finished cells and the gold standard are what the distance is measured from.
+        knob named by ``knob``. The distance is measured between its finished cells and the gold standard.
     measures
-        Functions of a one-chain trace that return one number, by name: what `paper_values` may name besides ``"steps
-        per second"``, ``"acceptance"``, ``"data per decision"`` and ``"wrong decisions"``.
+        Functions of a one-chain trace that return one number, by name. `paper_values` may use them in addition to
+        ``"steps per second"``, ``"acceptance"``, ``"data per decision"`` and ``"wrong decisions"``.
     paper_values
-        Published numbers by what they are, each a :class:`PaperValue`; the report sets them beside ours, with the
-        interval over replicates and the difference.
+        Published numbers by name, each a :class:`PaperValue`; the report compares them with ours, with the interval
+        over replicates and the difference.
     bias
         How biases are estimated without a gold standard (:class:`Bias`); None for none.
     presets
-        Fields to replace, by preset: ``smoke`` (minutes, gates reported and not enforced), ``quick``, ``paper``. A
-        ``paper`` that is not listed is the study as it stands.
+        Fields to replace, by preset: ``smoke`` (minutes; gates are reported, not enforced), ``quick``, ``paper``. If
+        ``paper`` is not listed, it is the study without replacements.
 
     Raises
     ------
     StudyError
-        If a name cannot name a file, a field is empty or out of range, a bound or a published value names what the
-        study does not have, or a preset replaces an unknown field.
+        If a name cannot be a file name, a field is empty or out of range, a bound or a published value names something
+        that the study lacks, or a preset replaces an unknown field.
 
     Examples
     --------
@@ -84,7 +83,7 @@ class Study(Declaration):
     """
 
     def plan(self, preset: str | None = None) -> "pd.DataFrame":
-        """Return the cells, one row each, in the order in which they run; nothing is run, the targets are made."""
+        """Return the cells, one row each, in running order; makes the targets, runs nothing."""
         return make_plan(self, preset or self.default_preset).to_frame()
 
     def run(
@@ -95,14 +94,14 @@ class Study(Declaration):
         engine: str = "serial",
         **options: Any,
     ) -> StudyResults:
-        """Run the cells that are missing, and return the results.
+        """Run the missing cells, and return the results.
 
         Parameters
         ----------
         preset
-            Name of a preset; None for ``quick`` where there is one, else ``paper``.
+            Name of a preset; None for ``quick`` if it exists, else ``paper``.
         store
-            Folder in which ``<study>-<preset>`` keeps plan, cells, gold standards and report.
+            Folder in which ``<study>-<preset>`` stores plan, cells, gold standards and report.
         engine
             ``"serial"`` or ``"dask"``.
         **options
@@ -111,11 +110,11 @@ class Study(Declaration):
         Raises
         ------
         StudyError
-            If the store holds another plan under this name, or an option names nothing.
+            If the store holds another plan under this name, or an option has an unknown value.
         """
         run_study(self, preset or self.default_preset, store, engine=engine, **options)
         return self.results(preset, store)
 
     def results(self, preset: str | None = None, store: str | os.PathLike[str] = "results") -> StudyResults:
-        """Return what a store holds of this study, finished or not."""
+        """Return the results of this study in a store, finished or not."""
         return StudyResults.open(self, preset or self.default_preset, Path(store))

@@ -1,7 +1,7 @@
-"""The gold standards of a study: made once per content, held against their gates, kept beside the cells.
+"""The gold standards of a study: made once per content, checked by their gates, stored with the cells.
 
-Preset ``smoke`` reports its gates and does not enforce them. Everywhere else a gold standard that fails a gate is
-refused: its report stays, its draws do not, and the command line ends with exit code 3.
+Preset ``smoke`` reports its gates and does not enforce them. In other presets a gold standard that fails a gate is
+refused: its report is kept, its draws are not, and the command line ends with exit code 3.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ LENIENT_PRESET = "smoke"
 
 
 def gold_request(study: Declaration, preset: str, target_name: str) -> GoldReport | None:
-    """Return all that a gold standard depends on, with a hash of it; None where the study wants none."""
+    """Return everything that a gold standard depends on, with a hash of it; None if the study wants none."""
     if study.gold is None:
         return None
     target = study.target(target_name)
@@ -44,18 +44,18 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
 
 
 def stored_gold(study: Declaration, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
-    """Return the gold standard that fits the study as it is now, or None."""
+    """Return the gold standard that fits the current form of the study, or None."""
     report, wanted = store.gold_report(target_name), gold_request(study, preset, target_name)
     fits = report is not None and wanted is not None and report["request"] == wanted["request"]
     return store.gold(target_name) if fits else None
 
 
 def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -> GoldReport | None:
-    """Make the gold standard of a target unless it is there, and return its report; None where the study wants none.
+    """Make the gold standard of a target unless it is stored, and return its report; None if the study wants none.
 
-    The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (what
-    makes it raised). ``gates`` holds every gate with its worst value and limit. What failed is tried again by the next
-    run, and accepted draws that are lost or damaged are made again.
+    The report's ``status`` is ``accepted``, ``refused`` (a gate failed and gates are enforced) or ``failed`` (an error
+    was raised). ``gates`` holds every gate with its worst value and limit. The next run tries a failed one again, and
+    makes accepted draws again if they are lost or damaged.
     """
     wanted = gold_request(study, preset, target_name)
     stored = store.gold_report(target_name)
@@ -95,7 +95,7 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
 
 
 def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, str | None]":
-    """Return the draws, and why they are refused; draws that are refused come back with their gate report only."""
+    """Return the draws, and why they are refused; refused draws come only with their gate report."""
     from approxmcmc.reference import reference_posterior
 
     gold = study.gold or Gold()
@@ -121,18 +121,18 @@ def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, st
 
 
 def _named(study: Declaration) -> Mapping[str, Any]:
-    """Return the estimands that are known without a gold standard; the gates judge parameters alone where none are."""
+    """Return the estimands that are known without a gold standard; without any, gates check only parameters."""
     return {} if callable(study.estimands) else study.estimands or {}
 
 
 def summary_line(report: GoldReport) -> str:
-    """Return one line about a gold standard: what became of it, and the gates that failed."""
+    """Return one line about a gold standard: its status, and the gates that failed."""
     failed = [
         f"{gate['gate']} {gate['value']:.4g} at {gate['where']}, needs {gate['limit']}" for gate in _failed(report)
     ]
     gates = "; ".join(failed) or "all gates passed"
     if failed and report["status"] == "accepted":
-        gates = f"its gates are reported and not enforced: {gates}"
+        gates = f"its gates are reported, not enforced: {gates}"
     if report["status"] == "failed":
         gates = cause(report["error"])
     return f"gold {report['target']}: {report['status']} in {report['seconds']:.1f} s ({gates})"

@@ -1,4 +1,4 @@
-"""JSON on disk: files that are whole when written, and refused with a way out when they are not what was written."""
+"""JSON on disk: written atomically; damaged files raise an error that says what to do."""
 
 import json
 import math
@@ -11,19 +11,19 @@ from approxmcmc.errors import StudyError
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON by atomic rename, on disk before this returns; numbers that are not finite become null."""
+    """Write JSON by atomic rename, flushed to disk before this returns; numbers that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, on disk before this returns."""
+    """Write a file atomically, flushed to disk before this returns."""
     with whole_file(path) as temporary:
         temporary.write_bytes(content)
 
 
 def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
-    """Return the object that a file holds, or None where there is no file."""
+    """Return the object in a file, or None if the file does not exist."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -38,15 +38,15 @@ def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
 
 
 def not_whole(path: Path, reason: str) -> StudyError:
-    """Return the error that names a file which is not what was written, and what to do with it."""
+    """Return the error for a damaged file, with its name and what to do."""
     return StudyError(
-        f"{path} is not what a run has written there: {reason}. Perhaps a copy of the store was cut off: copy it "
-        "again. Or remove this file and run again, which makes what is missing and keeps the rest."
+        f"{path} is damaged: {reason}. Perhaps a copy of the store was cut off: copy it "
+        "again. Or remove this file and run again: only missing results are made."
     )
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON takes it: arrays as lists, what is not finite as None, other objects as their repr."""
+    """Return a value in JSON form: arrays as lists, non-finite numbers as None, other objects as their repr."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
 """Families of samplers: a factory, its arguments, and knobs that take several values each.
 
-The settings of a family are all combinations of its knobs, in the order in which they are written.
+The settings of a family are all combinations of its knobs, in the order of declaration.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ from approxmcmc.errors import StudyError
 
 @dataclasses.dataclass(frozen=True)
 class Knob:
-    """Values of one argument, to be crossed with those of the other knobs. Made by :func:`knob`."""
+    """Values of one argument, combined with those of the other knobs. Made by :func:`knob`."""
 
     values: tuple[Any, ...]
 
 
 def knob(*values: Any) -> Knob:
-    """Return the values that an argument of :func:`vary` takes, in order.
+    """Return the values of an argument of :func:`vary`, in order.
 
     Raises
     ------
@@ -48,7 +48,7 @@ class Setting:
     label
         The name, with the values of the knobs that vary: ``austerity[epsilon=0.05]``.
     knobs
-        Those values by name.
+        The values of these knobs by name.
     sampler
         The sampler.
     """
@@ -85,7 +85,7 @@ def vary(factory: Callable[..., Sampler | ForeignSampler], **arguments: Any) -> 
     ------
     StudyError
         If a knob called ``epsilon`` leaves out 0: at 0 an approximate sampler must agree with the exact one, which is a
-        correctness test that costs nothing.
+        free correctness test.
 
     Examples
     --------
@@ -96,7 +96,8 @@ def vary(factory: Callable[..., Sampler | ForeignSampler], **arguments: Any) -> 
     epsilon = arguments.get("epsilon")
     if isinstance(epsilon, Knob) and 0 not in epsilon.values:
         raise StudyError(
-            "A knob `epsilon` needs 0 among its values: there the sampler must agree with the exact one, a correctness "
-            f"test that costs nothing. Found {epsilon.values}; add 0.0."
+            "A knob `epsilon` needs 0 among its values: at 0 the sampler must agree with the exact one, a free "
+            "correctness "
+            f"test. Found {epsilon.values}; add 0.0."
         )
     return Vary(factory, dict(arguments))

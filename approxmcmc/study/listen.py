@@ -1,4 +1,4 @@
-"""What a waiting user reads: one plain line per event, and one every ten seconds; no colours, no carriage returns."""
+"""Progress output: one plain line per event, and one every ten seconds; no colours, no carriage returns."""
 
 import sys
 import time
@@ -11,19 +11,19 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Listener:
-    """Is told what happens during a run, and says nothing. The base of those that do."""
+    """Receives the events of a run and ignores them. The base of listeners that show them."""
 
     def line(self, text: str) -> None:
         """Show an event."""
 
     def start(self, total: int) -> None:
-        """Learn how many cells will run."""
+        """Receive the number of cells to run."""
 
     def cell(self, record: Record) -> None:
-        """Learn that a cell has ended."""
+        """Receive the record of a finished cell."""
 
     def stop(self) -> None:
-        """Learn that no more cells will run."""
+        """Receive the end of the run."""
 
 
 class Lines(Listener):
@@ -32,7 +32,7 @@ class Lines(Listener):
     Parameters
     ----------
     stream
-        Where to; standard error by default.
+        Output stream; standard error by default.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -63,7 +63,7 @@ class Lines(Listener):
             self.line(self.summary())
 
     def summary(self) -> str:
-        """Return counts, seconds gone, and a guess of the seconds left."""
+        """Return counts, elapsed seconds, and an estimate of the seconds left."""
         ended, gone = self.counts.total(), time.monotonic() - self.started
         left = f"  left ~{clock(gone / ended * (self.total - ended))}" if 0 < ended < self.total else ""
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
@@ -71,14 +71,14 @@ class Lines(Listener):
 
 
 def failure_line(record: Record) -> str:
-    """Return one line about a cell that did not deliver: where, what, and how to learn more."""
+    """Return one line about a failed cell: its setting, the error, and how to see more."""
     where = f"{record['target']} {record['label']} replicate {record['replicate']}"
     what = cause(record.get("error"))
     return f"  {record['status'].upper()}  {where}: {what}  (why: approxmcmc why {record['key'][:8]})"
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as minutes and seconds, with hours where there are some."""
+    """Return seconds as minutes and seconds, with hours if there are any."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
@@ -122,7 +122,7 @@ class Bar(Lines):
         self.bar.start()
 
     def cell(self, record: Record) -> None:
-        """Move the bar; write a failure at once."""
+        """Advance the bar; write a failure at once."""
         self.counts[record["status"]] += 1
         if record["status"] != "done":
             self.line(failure_line(record))
@@ -130,6 +130,6 @@ class Bar(Lines):
         self.bar.update(self.task, advance=1, description=counts)
 
     def stop(self) -> None:
-        """Take the bar away and leave the count."""
+        """Remove the bar and leave the count."""
         self.bar.stop()
         self.line(self.summary())

@@ -1,7 +1,7 @@
 """Find a study by name or path, and read it.
 
 A study's file may import its neighbours by the name of their folder, such as ``from studies.tools import mnist``,
-wherever the command is run: the folder above is on the path of modules from then on, after all others.
+wherever the command is run: loading appends the parent folder to the module search path.
 """
 
 import functools
@@ -28,7 +28,7 @@ def find_study(name: str) -> Path:
     Raises
     ------
     StudyError
-        If there is none; the message names the nearest one.
+        If it does not exist; the message names the nearest one.
     """
     for candidate in (Path(name), Path(f"{name}.py"), STUDIES / f"{name}.py"):
         if candidate.is_file():
@@ -43,7 +43,7 @@ def load_study(path: Path) -> Declaration:
     Raises
     ------
     StudyError
-        If the file declares none.
+        If the file does not declare a study.
     """
     path = Path(path).resolve()
     if not path.is_file():

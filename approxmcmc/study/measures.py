@@ -1,7 +1,7 @@
-"""What one chain says of itself in one number: the measures that published numbers are set beside.
+"""Measures of one chain, each a single number, to compare with published numbers.
 
-A measure is a function of a one-chain trace. Those of a whole study are the ones below and those that the study
-declares; the report forms their intervals over replicates.
+A measure is a function of a one-chain trace. A study has those below and those that it declares; the report computes
+their intervals over replicates.
 """
 
 import math
@@ -15,7 +15,7 @@ Measure = Callable[["xr.DataTree"], float]
 
 
 def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
-    """Return the sum of one record over that of another (or over the number of draws); NaN where one is missing."""
+    """Return the sum of one record over that of another (or over the number of draws); NaN if one is missing."""
     stats = trace["sample_stats"]
     if above not in stats or (below != "draw" and below not in stats):
         return math.nan
@@ -43,7 +43,7 @@ def data_per_decision(trace: "xr.DataTree") -> float:
 
 
 def wrong_decisions(trace: "xr.DataTree") -> float:
-    """Return the share of audited decisions that differ from those of all data."""
+    """Return the share of audited decisions that differ from the decision on all data."""
     return ratio_of_sums(trace, "wrong_decisions", "decisions_audited")
 
 

@@ -1,4 +1,4 @@
-"""Names: what may be one, and which one a mistyped one meant."""
+"""Names: which are valid, and the nearest valid name to a mistyped one."""
 
 import difflib
 import re
@@ -8,7 +8,7 @@ from approxmcmc.errors import StudyError
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: the name, the nearest one that exists, and all of them."""
+    """Return the end of a sentence about an unknown name: the name, the nearest valid one, and all of them."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else "."
@@ -16,11 +16,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def check_name(role: str, name: str) -> None:
-    """Raise StudyError unless a name can be that of a file."""
+    """Raise StudyError unless a name is a valid file name."""
     pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
         case = " in lower case" if role in ("study", "preset") else ""
         raise StudyError(
-            f"The name of a {role} names files, so it starts with a letter or digit and holds letters, digits, '_' and "
+            f"The name of a {role} is used for files, so it must start with a letter or digit and contain letters, "
+            "digits, '_' and "
             f"'-'{case}; found {name!r}."
         )

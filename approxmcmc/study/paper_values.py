@@ -1,7 +1,7 @@
-"""Published numbers: what a paper printed of a setting, which measure of ours it stands beside, and whether it may.
+"""Published numbers: the value printed for a setting, the measure to compare it with, and whether they are comparable.
 
-A number that another machine made is set beside ours and not subtracted from it. Its ratio to another setting's, made
-on one machine, is.
+A number from another machine is shown next to ours, and not subtracted from it. Its ratio to another setting's number
+from the same machine is compared.
 """
 
 import dataclasses
@@ -13,29 +13,29 @@ from approxmcmc.errors import StudyError
 
 @dataclasses.dataclass(frozen=True)
 class PaperValue:
-    """A published number, and the row of ours that it belongs to.
+    """A published number, and the measure of ours that it is compared with.
 
     Parameters
     ----------
     value
         The number, in `unit`.
     unit
-        Of both numbers: ``"steps per second"``, ``"1"`` for a share or a parameter.
+        Unit of both numbers: ``"steps per second"``, ``"1"`` for a share or a parameter.
     printed
-        Where it is printed: ``"table 1"``, ``"figure 3, legend"``.
+        Place in the paper: ``"table 1"``, ``"figure 3, legend"``.
     measure
-        What it measures: a measure of the study's, or ``"steps per second"``, ``"acceptance"``, ``"data per
-        decision"``, ``"wrong decisions"``.
+        Name of the measure: one of the study's, or ``"steps per second"``, ``"acceptance"``, ``"data per decision"``,
+        ``"wrong decisions"``.
     setting
         Label of the setting that it was measured for.
     target
-        Name of the target; may be left out where a study has one.
+        Name of the target; optional if the study has only one.
     relative_to
         Label of another setting: the value is the ratio of the two settings' measures.
     machine
-        Whether the value depends on the machine and its code, as speeds do: then it is shown and not compared.
+        Whether the value depends on the machine and its code, as speeds do: then it is shown but not compared.
     differs
-        What else differs between the two experiments, in words; shown beside the difference.
+        What else differs between the two experiments, in words; shown with the difference.
 
     Raises
     ------
@@ -60,17 +60,17 @@ class PaperValue:
     differs: str = dataclasses.field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the value and the words."""
+        """Check the value and the texts."""
         if not math.isfinite(self.value):
             raise StudyError(f"A published value needs a finite `value`; found {self.value!r}.")
         for field in ("unit", "printed", "measure", "setting"):
             if not getattr(self, field):
-                raise StudyError(f"The published value {self.value} needs `{field}`; found nothing. Say it in words.")
+                raise StudyError(f"The published value {self.value} needs `{field}`; found an empty text.")
 
     def check(
         self, study: str, name: str, *, measures: Collection[str], settings: Collection[str], targets: Collection[str]
     ) -> None:
-        """Raise StudyError where a value names what the study does not have; the message names what it has."""
+        """Raise StudyError if a value names something that the study lacks; the message lists the valid names."""
         known = {"measure": measures, "setting": settings}
         if self.relative_to:
             known["relative_to"] = settings

@@ -1,13 +1,13 @@
-"""A study becomes cells: one chain each, with a key that is its content and seeds that come from it.
+"""A study becomes cells: one chain each, with a key made from its content and seeds derived from it.
 
-The *identity* of a cell is the hash of what determines its law: study name and seed, content of the target, settings of
-the sampler, budget, tuning, thinning, starting rule and replicate. The *key* hashes identity and code version, and
-names the folder of the cell. Neither depends on the preset or on the position in the plan, so a study that grows keeps
-its cells.
+The *identity* of a cell is the hash of everything that determines the distribution of its draws: study name and seed,
+content of the target, settings of the sampler, budget, tuning, thinning, starting rule and replicate. The *key* hashes
+identity and code version, and names the folder of the cell. Neither depends on the preset or on the position in the
+plan, so a study that grows keeps its cells.
 
-Seeds are hashes too. The chain's comes from the identity, hence a change of code that alters nothing about the law
-leaves the draws as they were. The starting point's comes from (study seed, target, replicate): all settings of one
-block start together, except where a proposal brings a start of its own, as in `sample`.
+Seeds are hashes, too. The chain's comes from the identity, so a change of code that does not affect the distribution
+leaves the draws unchanged. The starting point's comes from (study seed, target, replicate): all settings of one block
+start together, unless a proposal provides its own start, as in `sample`.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from approxmcmc.study.names import nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED_BITS = 52  # exact as a float, so that no table on the way rounds it
+SEED_BITS = 52  # exact as a float, so that tables do not round it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Cell:
     key
         Hash of identity and code version; names the cell's folder.
     identity
-        Hash of all that determines the law of the chain.
+        Hash of everything that determines the distribution of the draws.
     target, sampler_name, label, knobs, sampler
         The target's name and the setting (:class:`approxmcmc.study.Setting`).
     replicate
-        From 0; also the block in which the cell runs.
+        From 0; also the number of the block in which the cell runs.
     order_in_block
-        Place in that block, after shuffling by the study's seed.
+        Position in that block, after shuffling by the study's seed.
     seed, start_seed
-        Of the chain, and of its starting point, which all settings of a block share.
+        Seed of the chain, and of its starting point, which all settings of a block share.
     """
 
     key: str
@@ -69,7 +69,7 @@ class Cell:
     def starting_point(self, study: Declaration, target: Target) -> np.ndarray:
         """Return the theta of shape (dim,) where the chain starts.
 
-        It is the same for every chain of this block and target, unless a proposal brings a start of its own.
+        It is the same for every chain of this block and target, unless a proposal provides its own start.
         """
         rng = np.random.default_rng(self.start_seed)
         if study.start is not None:
@@ -79,7 +79,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The cells of a study at one preset, in the order in which they run.
+    """The cells of a study at one preset, in running order.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Plan:
     preset
         Its name.
     code_version
-        Of the code that draws; part of every key.
+        Version of the code that makes the draws; part of every key.
     design
-        What the cells are made of, readable; stored beside them, to show what changed.
+        Content of the cells in readable form; stored with them, to show what changed.
     cells
-        Block by block.
+        In blocks.
     """
 
     study: Declaration
@@ -171,14 +171,14 @@ def _cell(
 
 
 def _foreign_law(sampler: ForeignSampler, target: Target) -> dict[str, str | None]:
-    """Return what else the draws of a foreign sampler depend on: the target's PyMC model, and the user's own code."""
+    """Return what else a foreign sampler's draws depend on: the target's PyMC model, and the user's own code."""
     twin = twin_id(target) if isinstance(target, TwinnedTarget) else None
     own = not type(sampler).__module__.startswith("approxmcmc.")
     return {"twin": twin, "run": function_id(type(sampler).run) if own else None}
 
 
 def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
-    """Return the cells that a filter such as ``"sampler=austerity,epsilon=0.05,replicate=0"`` keeps.
+    """Return the cells selected by a filter such as ``"sampler=austerity,epsilon=0.05,replicate=0"``.
 
     Conditions are joined by commas and must all hold. They name ``target``, ``sampler``, ``label``, ``replicate``,
     ``key`` (a beginning is enough) or a knob; numbers compare as numbers.
@@ -186,7 +186,7 @@ def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
     Raises
     ------
     StudyError
-        If a condition is not ``name=value``, names nothing, or nothing is left.
+        If a condition is not ``name=value``, has an unknown name, or selects no cell.
     """
     kept = list(cells)
     for condition in _conditions(only or ""):
@@ -207,7 +207,7 @@ def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
 
 
 def _conditions(text: str) -> list[str]:
-    # A label has commas of its own, between brackets: "label=walk[scale=1.0, epsilon=0.0],replicate=0".
+    # A label contains commas between brackets: "label=walk[scale=1.0, epsilon=0.0],replicate=0".
     parts, depth = [""], 0
     for character in text:
         depth += (character == "[") - (character == "]")
@@ -236,7 +236,7 @@ def describe(sampler: Any) -> dict[str, Any]:
     Raises
     ------
     StudyError
-        If it has no ``to_dict``: then nothing would tell two samplers apart.
+        If it has no ``to_dict``, which is needed to distinguish samplers.
     """
     if not hasattr(sampler, "to_dict"):
         raise StudyError(
@@ -258,7 +258,7 @@ def _seed(*parts: Any) -> int:
 
 
 def function_id(function: Callable[..., Any] | None) -> str | None:
-    """Return a hash of what a function does, or its name where that cannot be read."""
+    """Return a hash of a function's code, or its name if the code cannot be read."""
     if function is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a result came from: the version of the code that draws, and the machine and software that ran it."""
+"""The provenance of a result: the version of the code, and the machine and software that ran it."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ LIBRARIES = (
 
 
 def collect() -> dict[str, Any]:
-    """Return where and with what this process runs: code, libraries, processor, threads, linear algebra, system."""
+    """Return the environment of this process: code, libraries, processor, threads, linear algebra, system."""
     return {
         "code_version": code_version(),
         "git": _git(),
@@ -43,7 +43,7 @@ def collect() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the processor's model name, as well as the system tells it."""
+    """Return the processor's model name, as far as the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -55,7 +55,7 @@ def processor() -> str:
 
 
 def linear_algebra() -> list[dict[str, Any]]:
-    """Return the thread pools that are loaded: BLAS and OpenMP libraries, their versions and thread counts."""
+    """Return the loaded thread pools: BLAS and OpenMP libraries, their versions and thread counts."""
     import threadpoolctl
 
     kept = ("user_api", "internal_api", "version", "num_threads", "threading_layer", "architecture")

@@ -1,7 +1,7 @@
-"""Results that ship with the package: the risk of every setting at several times, with what they came from.
+"""Results that ship with the package: the risk of every setting at several times, with their provenance.
 
-One CSV for each study, in the folder ``published_results``. Its first line is a comment that holds, as JSON, preset,
-command, machine and versions, so that table and provenance cannot part.
+One CSV for each study, in the folder ``published_results``. Its first line is a comment with preset, command, machine
+and versions as JSON, so that table and provenance stay together.
 """
 
 import json
@@ -29,15 +29,15 @@ def load_results(name: str) -> "pd.DataFrame":
     -------
     DataFrame
         A row for each target, setting, estimand and time (seconds of one chain): `risk`, `bias_sq`, `variance`, and the
-        `ratio` of the risk to that of an exact setting, each with the ends of its 95 % interval, ``_lower`` and
-        ``_upper``; `floor`, the squared standard error of the gold standard, which is taken off; `replicates` that
-        delivered, of `planned`. What is not defined is NaN. ``frame.attrs`` holds `preset`, `command`, `budget`,
+        `ratio` of the risk to that of an exact setting, each with the limits of its 95 % interval, ``_lower`` and
+        ``_upper``; `floor`, the squared standard error of the gold standard, which is subtracted; `replicates`
+        finished, out of `planned`. Undefined values are NaN. ``frame.attrs`` holds `preset`, `command`, `budget`,
         `reference` and `provenance`: code, machine, versions.
 
     Raises
     ------
     StudyError
-        If no results of that name ship; the message names the nearest.
+        If there are no results of that name; the message names the nearest.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What is written down about one cell and one gold standard: every key, with its type.
+"""The record of a cell and the report of a gold standard: every key, with its type.
 
-A record begins as what the plan knows (:func:`planned_record`), and gets the rest when the cell ends. A key that was
-never reached is missing, or None where nothing could be measured.
+A record starts with the values known from the plan (:func:`planned_record`), and gets the rest when the cell ends. A
+key that was never reached is missing; a value that could not be measured is None.
 """
 
 import dataclasses
@@ -59,12 +59,12 @@ class Record(TypedDict, total=False):
     run: str
 
 
-# `run` tells a worker's own record from that of an earlier run, and no reader of a table.
+# `run` identifies the run that wrote a record, for workers; it is not part of tables.
 COLUMNS = tuple(name for name in Record.__annotations__ if name != "run")
 
 
 class GoldReport(TypedDict, total=False):
-    """What a gold standard depends on, with a hash of that as `request`; then what became of it."""
+    """Everything that a gold standard depends on, with a hash of it as `request`; then its result."""
 
     target: str
     target_hash: str
@@ -84,7 +84,7 @@ class GoldReport(TypedDict, total=False):
 
 
 class BiasReport(TypedDict, total=False):
-    """What the biases of a setting depend on, with a hash of that as `request`; then what became of them."""
+    """Everything that the biases of a setting depend on, with a hash of it as `request`; then their result."""
 
     target: str
     label: str
@@ -100,7 +100,7 @@ class BiasReport(TypedDict, total=False):
 
 
 def planned_record(cell: Cell, plan: Plan) -> Record:
-    """Return what the record of a cell holds before it runs."""
+    """Return the record of a cell before it runs."""
     return {
         "key": cell.key,
         "identity": cell.identity,
@@ -122,7 +122,7 @@ def planned_record(cell: Cell, plan: Plan) -> Record:
 
 
 def lost_record(cell: Cell, plan: Plan, status: str, error: str) -> Record:
-    """Return the record of a cell whose process is gone or could not start."""
+    """Return the record of a cell that lost its process or could not start."""
     return {
         **planned_record(cell, plan),
         "wall_seconds": None,
@@ -136,7 +136,7 @@ def lost_record(cell: Cell, plan: Plan, status: str, error: str) -> Record:
 
 
 def cause(error: str | None) -> str:
-    r"""Return the line of an error or traceback that says what went wrong: the last that names an exception.
+    r"""Return the line of an error or traceback that gives the cause: the last that names an exception.
 
     A message of several lines may end in advice.
 

@@ -1,4 +1,4 @@
-"""What a store holds of a study: records of all planned cells, their traces, and the gold standards."""
+"""The results of a study in a store: records of all planned cells, their traces, and the gold standards."""
 
 import collections
 import dataclasses
@@ -35,11 +35,11 @@ class StudyResults:
     plan
         The cells.
     store
-        Where the results lie.
+        The folder of the results.
     code_version
-        Version of the code that drew them; the records of one table have one version.
+        Version of the code that made them; all records of one table have the same version.
     source
-        The study's file as the user named it; "" where it has none.
+        The study's file as the user named it; "" if it has none.
     """
 
     study: Declaration
@@ -53,14 +53,14 @@ class StudyResults:
     def open(
         study: Declaration, preset: str, base: Path, *, allow_stale: bool = False, source: str = ""
     ) -> "StudyResults":
-        """Return the results that lie below `base`.
+        """Return the results below `base`.
 
-        Only finished cells of one version of the code count: the current one, or an earlier one where it has none.
+        Only finished cells of one version of the code count: the current one, or an earlier one if it has none.
 
         Raises
         ------
         StudyError
-            If different versions of the code drew the finished cells. `allow_stale` takes those of the current version,
+            If the finished cells come from different code versions. `allow_stale` takes those of the current version,
             or else of the version with most cells.
         """
         plan = make_plan(study, preset)
@@ -82,7 +82,7 @@ class StudyResults:
 
     @functools.cached_property
     def records(self) -> "pd.DataFrame":
-        """One row per planned cell in running order; status ``missing`` where there is no record."""
+        """One row per planned cell in running order; status ``missing`` if it has no record."""
         import pandas as pd
 
         stored = {
@@ -98,7 +98,7 @@ class StudyResults:
 
     @property
     def stale(self) -> bool:
-        """Whether an earlier version of the code drew the results."""
+        """Whether the results come from an earlier version of the code."""
         return self.code_version != self.plan.code_version
 
     def traces(self) -> dict[tuple[str, str], list["xr.DataTree"]]:
@@ -114,7 +114,7 @@ class StudyResults:
         return traces
 
     def reference(self, target_name: str) -> "xr.DataTree | None":
-        """Return the gold standard of a target, or None when there is none or a gate refused it."""
+        """Return the gold standard of a target; None if it is missing or was refused by a gate."""
         return self._gold.get(target_name)
 
     def gold_report(self, target_name: str) -> GoldReport | None:
@@ -122,11 +122,11 @@ class StudyResults:
         return self.store.gold_report(target_name)
 
     def bias(self, target_name: str, label: str) -> "xr.Dataset | None":
-        """Return the biases of a setting, as :func:`approxmcmc.bias` estimated them of these draws; None if not."""
+        """Return the biases that :func:`approxmcmc.bias` estimated for a setting from these draws; None if unknown."""
         return None if self.bias_report(target_name, label) is None else stored_bias(self.store, target_name, label)
 
     def bias_report(self, target_name: str, label: str) -> BiasReport | None:
-        """Return what became of the biases of a setting; None where there are none of just these draws and settings."""
+        """Return the report on the biases of a setting; None if there is none for exactly these draws and settings."""
         report = None if self.study.bias is None else bias_report(self.store, target_name, label)
         if report is None:
             return None
@@ -159,7 +159,7 @@ class StudyResults:
 
     @property
     def command(self) -> str:
-        """The command that makes these results and their page again; finished cells are read, not repeated."""
+        """The command that makes these results and their page again; finished cells are read, not run again."""
         return f"approxmcmc run {self._arguments}"
 
     def rerun_command(self, key: str) -> str:
@@ -194,7 +194,7 @@ def command_arguments(source: str, preset: str, store: Store) -> str:
 def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:
     """Return the record of each planned cell by identity.
 
-    Where several versions of the code drew a cell, it is that of the preferred one, by default the current one.
+    If several versions of the code made a cell, take the preferred version, by default the current one.
     """
     wanted = plan.code_version if prefer is None else prefer
     planned = {cell.identity for cell in plan.cells}

@@ -1,4 +1,4 @@
-"""Run what is missing of a study. Resuming is what running means: a cell with a record is not computed again."""
+"""Run the missing cells of a study. Every run resumes: a cell with a record is not computed again."""
 
 import collections
 import dataclasses
@@ -33,16 +33,16 @@ EXIT_CODES = {"ok": 0, "some cells failed": 1, "usage": 2, "a gate failed": 3, "
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run left behind.
+    """The result of a run.
 
     Parameters
     ----------
     store
-        Where.
+        The store.
     statuses
-        Number of planned cells by status, those without a record as ``missing``.
+        Number of planned cells by status; those without a record are ``missing``.
     gold
-        Report of each gold standard that the study wants.
+        Report of each gold standard of the study.
     interrupted
         Whether the user stopped the run.
     """
@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well, 130 after an interrupt, 3 without a gold standard, 1 when a cell did not deliver."""
+        """0 on success, 130 after an interrupt, 3 if a gold standard is missing, 1 if a cell failed."""
         if self.interrupted:
             return EXIT_CODES["interrupted"]
         if any(report["status"] != "accepted" for report in self.gold):
@@ -79,34 +79,34 @@ def run_study(
     probe: Callable[[], float] | None = None,
     listener: Listener | None = None,
 ) -> Outcome:
-    """Make the gold standards, then every planned cell that has no record yet.
+    """Make the gold standards, then every planned cell without a record.
 
     Parameters
     ----------
     study, preset, base
-        What to run, and the folder in which ``<study>-<preset>`` lies.
+        What to run, and the folder that contains ``<study>-<preset>``.
     engine
         ``"serial"``: in this process, one cell at a time. ``"dask"``: worker processes, `jobs` of them, or the workers
         of a `scheduler`.
     only
         Filter of cells, such as ``"sampler=austerity,epsilon=0.05"``.
     keys
-        Run exactly these cells, whether or not they have records.
+        Run exactly these cells, even if they have records.
     fail_fast
-        Stop at the first cell that does not deliver, and before the cells if a gold standard is refused.
+        Stop at the first cell that fails, and before the cells if a gold standard is refused.
     path
-        The study's file, for workers to import; without one the study itself is sent to them.
+        The study's file, for workers to import; without it the study itself is sent to them.
     sample
-        What draws a chain; None for :func:`approxmcmc.sample`.
+        The function that draws a chain; None for :func:`approxmcmc.sample`.
     probe
-        What measures the speed of the machine; None for :func:`approxmcmc.study.timing.speed_probe`.
+        The function that measures the speed of the machine; None for :func:`approxmcmc.study.timing.speed_probe`.
     listener
-        Is told what happens; by default plain lines go to standard error.
+        Receives the events of the run; by default plain lines go to standard error.
 
     Raises
     ------
     StudyError
-        If an option names nothing, the store holds another plan, or another run is working in it.
+        If an option has an unknown value, the store holds another plan, or another run is using it.
     MissingExtraError
         If the engine is "dask" and Dask is not installed.
     """
@@ -116,7 +116,7 @@ def run_study(
         raise StudyError(f"`jobs` is a number of worker processes, at least 1; found {jobs}.")
     if engine == "serial" and not (scheduler is None and jobs is None):
         raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
-    if engine == "dask":  # before hours of gold standards
+    if engine == "dask":  # check this before hours of gold standards
         dask.check_installed()
     listener = listener or Lines()
     plan = make_plan(study, preset)
@@ -139,25 +139,25 @@ def run_study(
                 listener.line(bias_line(told, stored_bias(store, told["target"], told["label"])))
         except KeyboardInterrupt:
             interrupted = True
-            listener.line("interrupted; finished cells are kept, and the same command goes on from here")
+            listener.line("interrupted; finished cells are kept, and the same command resumes from here")
     return Outcome(store, census(plan, store), tuple(gold), interrupted)
 
 
 def census(plan: Plan, store: Store) -> dict[str, int]:
-    """Return the number of planned cells by status; ``stale`` were drawn by an earlier version of the code."""
+    """Return the number of planned cells by status; ``stale`` cells come from an earlier version of the code."""
     records = latest(plan, store.records())
     return dict(collections.Counter(status_of(plan, records.get(cell.identity)) for cell in plan.cells))
 
 
 def status_of(plan: Plan, record: Record | None) -> str:
-    """Return the status of a cell, given the record that the store holds of it."""
+    """Return the status of a cell from its stored record."""
     if record is None:
         return "missing"
     return str(record["status"]) if record["code_version"] == plan.code_version else "stale"
 
 
 def opening_line(plan: Plan, pending: Sequence[Cell], engine: str, extended: str) -> str:
-    """Return the line that opens a run: the size of the plan, what is left to do, the code."""
+    """Return the first line of a run: the size of the plan, the cells to run, the code version."""
     study = plan.study
     sizes = {"target": len(study.targets), "setting": len(study.settings()), "replicate": study.replicates}
     shape = " x ".join(f"{size} {name}{'s' if size > 1 else ''}" for name, size in sizes.items())
@@ -186,7 +186,7 @@ def _pending(chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]
 
 
 def _make_gold_standards(plan: Plan, chosen: Sequence[Cell], store: Store, listener: Listener) -> Iterator[GoldReport]:
-    """Make those of the chosen cells: a large study may be run target by target."""
+    """Make the gold standards of the chosen cells only: a large study may be run target by target."""
     wanted = {cell.target for cell in chosen}
     for name in (name for name in plan.study.targets if name in wanted):
         report = make_gold(plan.study, plan.preset, name, store)
@@ -237,7 +237,7 @@ def _collect(cells: Any, store: Store, listener: Listener, total: int, fail_fast
                 store.write_cell(record, finished.draws)
             listener.cell(record)
             if fail_fast and record["status"] != "done":
-                listener.line("stopped at the first failure, as --fail-fast asks")
+                listener.line("stopped at the first failure because of --fail-fast")
                 return
     finally:
         cells.close()

@@ -1,17 +1,17 @@
-"""Results on disk: a folder per cell, whose record is written last.
+"""Results on disk: a folder per cell, with a record that is written last.
 
     <store>/<study>-<preset>/
-        plan.json                       what was planned; the contract under which a run resumes
+        plan.json                       the plan; a run resumes only with the same plan
         cells/<k[:2]>/<key>/draws.nc    the trace of one chain
-                            record.json what became of it; written last, by atomic rename
+                            record.json its result; written last, by atomic rename
         gold/<target>.json, .nc         gate report and gold standard of a target
         bias/<hash>.json, .nc           biases of a setting, from its draws
-        provenance/<hash>.json          code, machine and software behind some records
-        pieces/<name>.json              what the study's analyses made of all this, for a page drawn again
+        provenance/<hash>.json          code, machine and software of some records
+        pieces/<name>.json              cached output of the study's analyses
         report/                         the page
 
-A cell folder without a record counts as none: whatever stopped the run, the next one removes it and starts the cell
-again. So a kill at any moment loses at most the cells in flight.
+A cell folder without a record does not count: the next run removes it and starts the cell again. So a kill at any
+moment loses at most the running cells.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 1
-# What the system says where it refuses to write: no room, no right, no folder.
+# Errors of the system when it refuses to write: no space, no permission, no folder.
 REFUSALS = ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST")
 
 
@@ -46,7 +46,7 @@ class Store:
 
     @staticmethod
     def of(base: str | os.PathLike[str], study_name: str, preset: str) -> "Store":
-        """Return the store of a study and preset below `base`; nothing is made on disk."""
+        """Return the store of a study and preset below `base`; creates nothing on disk."""
         return Store(Path(base) / f"{study_name}-{preset}")
 
     def cell_folder(self, key: str) -> Path:
@@ -60,7 +60,7 @@ class Store:
         return read_json(self.folder / "plan.json", "format", "design", "cells")
 
     def accept_plan(self, plan: Plan) -> str:
-        """Store a plan that is new or contains the stored one, and say which of "new", "same", "extended" it was.
+        """Store a plan that is new or contains the stored one; return "new", "same" or "extended".
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Store:
     def write_cell(self, record: Record, draws: "xr.DataTree | None") -> None:
         """Write a finished cell: its draws, if it has any, then its record.
 
-        An earlier result goes once the new draws lie on the disk: one that is full must not cost what it holds.
+        The old result is removed only after the new draws are on disk, so that a full disk does not lose it.
         """
         from approxmcmc.output.files import save
 
@@ -116,14 +116,14 @@ class Store:
         fresh, place = folder / "draws.tmp", folder / "draws.nc"
         if draws is not None:
             save(draws, fresh)
-        (folder / "record.json").unlink(missing_ok=True)  # from here on the cell does not exist, until its record does
+        (folder / "record.json").unlink(missing_ok=True)  # without a record the cell does not count
         place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)
         write_json(folder / "record.json", record)
-        for path in folder.glob("*.tmp"):  # the notes of attempts, and what a worker that died was writing
+        for path in folder.glob("*.tmp"):  # notes of attempts, and partial files of dead workers
             path.unlink(missing_ok=True)
 
     def count_attempt(self, key: str, run_id: str) -> int:
-        """Note that a run begins a cell, and return how often it has; above 1, a process has died."""
+        """Count the attempts to run a cell, this one included; above 1, a process has died."""
         path = self.cell_folder(key) / f"attempts-{run_id}.tmp"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
@@ -136,7 +136,7 @@ class Store:
         Raises
         ------
         StudyError
-            If there are none, they cannot be read, or they are not those that the cell's record names by their hash.
+            If there are none, they are unreadable, or their hash differs from that in the cell's record.
         """
         from approxmcmc.output.files import load
 
@@ -144,7 +144,7 @@ class Store:
         try:
             trace = load(path)
             if record.get("draws_hash") not in (None, hash_of_draws(trace)):
-                raise InvalidInputError(f"{path} does not hold the draws that its record names.")
+                raise InvalidInputError(f"{path} does not hold the draws of its record.")
         except (FileNotFoundError, InvalidInputError) as error:
             raise StudyError(
                 f"The draws of a finished cell cannot be used: {error} Make them again: {record.get('command')}"
@@ -152,7 +152,7 @@ class Store:
         return trace
 
     def clean(self) -> int:
-        """Remove what interrupted writers left behind, and return how many things that were; call under the lock."""
+        """Remove the remains of interrupted writers, and return their number; call under the lock."""
         leftovers = [path for path in self.folder.rglob("*.tmp") if path.is_file()]
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -163,12 +163,12 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Say what to do when the system refuses to write here.
+        """Add advice to the error when the system refuses to write here.
 
         Raises
         ------
         StudyError
-            If the disk is full, the folder may not be written or is none.
+            If the disk is full, or the folder is missing or read-only.
         """
         try:
             yield
@@ -182,12 +182,12 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the store against a second run; the system lets go of it however this process ends.
+        """Lock the store against a second run; the system releases the lock however this process ends.
 
         Raises
         ------
         StudyError
-            If another run holds it, or the system refuses to write in it.
+            If another run holds it, or the store is not writable.
         """
         with self.writing():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ class Store:
         write_json(path.with_suffix(".json"), report)
 
     def gold(self, target: str) -> "xr.DataTree | None":
-        """Return the accepted gold standard of a target; None where there is none whole that belongs to its report."""
+        """Return the accepted gold standard of a target; None if it is missing, damaged, or of another report."""
         from approxmcmc.output.files import load
 
         report = self.gold_report(target)
@@ -231,7 +231,7 @@ class Store:
         return reference if report.get("draws_hash") in (None, hash_of_draws(reference)) else None
 
     def write_provenance(self, provenance: Mapping[str, Any]) -> str:
-        """Write where records come from, once per content, and return its name."""
+        """Write the provenance of records, once per content, and return its name."""
         name = digest("provenance", plain(provenance))[:16]
         path = self.folder / "provenance" / f"{name}.json"
         if not path.is_file():
@@ -245,7 +245,7 @@ class Store:
 
 
 def hash_of_draws(trace: "xr.DataTree") -> str:
-    """Return a hash of every array of the posterior: equal draws, equal hash."""
+    """Return a hash of every array of the posterior: equal draws have equal hashes."""
     posterior = trace["posterior"]
     names = sorted(str(name) for name in posterior.data_vars)
     return content_hash(*(part for name in names for part in (name, posterior[name].to_numpy())))
@@ -266,6 +266,6 @@ def _lock(descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: go on without
+    except OSError:  # a file system without locks: continue without
         return True
     return True

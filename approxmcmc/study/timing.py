@@ -1,8 +1,8 @@
-"""Honest clocks: one thread, two clocks, and a probe that tells whether the machine was disturbed.
+"""Timing: one thread, two clocks, and a probe that shows whether the machine was disturbed.
 
-Wall-clock answers the user's question but on a shared machine it also measures the neighbours. So every cell keeps both
-the wall-clock and the processor time of its process, and a fixed piece of work is timed before and after it: when the
-two differ by more than 10 %, the speed of the machine changed meanwhile and the cell is marked noisy.
+Wall-clock time is what users wait for, but on a shared machine it also measures other programs. So every cell keeps
+both the wall-clock and the processor time of its process, and a fixed piece of work is timed before and after it: if
+the two differ by more than 10 %, the speed of the machine changed meanwhile and the cell is marked noisy.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ LARGEST_DRIFT = 0.10
 
 
 def speed_probe() -> float:
-    """Return the seconds that a fixed piece of NumPy work takes: five parts of about 10 ms, their median times five.
+    """Return the seconds of a fixed piece of NumPy work: the median of five parts of about 10 ms, times five.
 
-    The median of the parts ignores a single interruption, which would say nothing about the minutes between two probes.
+    The median ignores a single interruption, which would say nothing about the minutes between two probes.
     """
     values = np.linspace(0.0, 1.0, PROBE_SIZE)
     out = np.empty_like(values)
@@ -52,7 +52,7 @@ class Stopwatch:
 
 @contextlib.contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
-    """Time a block on both clocks; processor time counts every thread of this process and none of its children."""
+    """Time a block on both clocks; processor time counts all threads of this process, but no child processes."""
     watch = Stopwatch()
     wall, cpu = time.perf_counter(), time.process_time()
     try:
@@ -64,7 +64,7 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold every BLAS and OpenMP pool of this process at one thread."""
+    """Limit every BLAS and OpenMP pool of this process to one thread."""
     import threadpoolctl
 
     with threadpoolctl.threadpool_limits(limits=1):

@@ -1,4 +1,4 @@
-"""Checks on finished results: the same draws again, and two stores against each other."""
+"""Checks of finished results: repeat draws, and compare two stores."""
 
 import dataclasses
 import math
@@ -25,18 +25,18 @@ CONFIDENCE = 0.95
 def verify(
     results: StudyResults, number: int, *, sample: Callable[..., Any], random_seed: int | None = None
 ) -> "pd.DataFrame":
-    """Draw some finished cells again, for the number of draws that they made, and compare the draws bit by bit.
+    """Repeat some finished cells with the same number of draws, and compare the draws bit by bit.
 
     Parameters
     ----------
     results
         The results to check.
     number
-        How many cells to draw again, chosen at random; all of them if there are fewer.
+        Number of cells to repeat, chosen at random; all of them if there are fewer.
     sample
         As in :func:`approxmcmc.study.cell.run_cell`.
     random_seed
-        Of the choice.
+        Seed of the choice.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def verify(
     Raises
     ------
     StudyError
-        If no cell is finished, or the finished ones were drawn by an earlier version of the code.
+        If no cell is finished, or the finished ones come from an earlier version of the code.
     """
     import pandas as pd
 
@@ -55,13 +55,13 @@ def verify(
         raise StudyError(f"There is no finished cell in {results.store.folder} to verify.")
     if results.stale:
         raise StudyError(
-            "An earlier version of the code drew these cells, so different draws would prove nothing. Run again."
+            "An earlier version of the code made these cells, so different draws would prove nothing. Run again."
         )
     chosen = np.random.default_rng(random_seed).permutation(len(done))[:number]
     cells = {cell.key: cell for cell in results.plan.cells}
     rows = []
     for row in done.iloc[np.sort(chosen)].to_dict("records"):
-        budget = Budget(draws=int(row["draws"]))  # a budget of seconds would stop elsewhere
+        budget = Budget(draws=int(row["draws"]))  # a budget of seconds would stop at another draw
         plan = dataclasses.replace(results.plan, study=dataclasses.replace(results.plan.study, budget=budget))
         record, _ = run_cell(plan, cells[row["key"]], sample=sample, probe=lambda: 0.0)
         equal = record.get("draws_hash") == row["draws_hash"]
@@ -70,7 +70,7 @@ def verify(
 
 
 def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
-    """Compare the finished cells that two stores have in common: two machines, two versions of the code.
+    """Compare the finished cells that two stores have in common, from two machines or two versions of the code.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
 
 
 def geometric_mean(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the geometric mean of positive ratios and its 95 % t-interval; NaN where there is none."""
+    """Return the geometric mean of positive ratios and its 95 % t-interval; NaN if there are none."""
     from scipy.special import stdtrit
 
     logs = np.log([ratio for ratio in ratios if ratio > 0 and math.isfinite(ratio)])

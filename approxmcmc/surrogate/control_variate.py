@@ -127,7 +127,7 @@ class ControlVariate(ExpandedTarget):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, rng.random(5000) < 1 / (1 + np.exp(X[:, 0]))))
-    >>> proposal = amc.PreconditionedCrankNicolson(0.0, target.laplace)
+    >>> proposal = amc.proposals.PreconditionedCrankNicolson(0.0, target.laplace)
     >>> sampler = amc.MetropolisHastings(proposal, amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0))
     >>> trace = amc.sample(target, sampler, draws=200, tune=100, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 1000)

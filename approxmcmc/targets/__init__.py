@@ -1,4 +1,4 @@
-"""Posterior distributions. One model per file; a user's own model is `Target` or `GLMTarget`."""
+"""Posterior distributions. One model per file; a user's own model is `FunctionTarget` or `GLMTarget`."""
 
 from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood
@@ -22,7 +22,7 @@ from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.statistics.regression import LinearRegression
-from approxmcmc.targets.user import Target
+from approxmcmc.targets.user import FunctionTarget
 
 __all__ = [
     "ERGM",
@@ -32,6 +32,7 @@ __all__ = [
     "BoundedLikelihood",
     "EstimatedLikelihood",
     "EstimatedRatio",
+    "FunctionTarget",
     "GLMTarget",
     "GaussianMixture",
     "GraphStatistic",
@@ -46,7 +47,6 @@ __all__ = [
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",
-    "Target",
     "Treatment",
     "alarm_network",
     "compressed",

@@ -69,7 +69,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     >>> import numpy as np, approxmcmc as amc
     >>> x = np.random.default_rng(0).normal(size=1000)
-    >>> normal = amc.Target(
+    >>> normal = amc.FunctionTarget(
     ...     lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2, lambda theta: 0.0, data=x, n_obs=1000, dim=1
     ... )
     >>> sums = np.array([x @ x, x.sum(), 1000.0])

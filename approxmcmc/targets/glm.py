@@ -57,7 +57,7 @@ class GLMTarget(LinearTarget):
 
     >>> import math, numpy as np, approxmcmc as amc
     >>> X = np.ones((10, 1))
-    >>> amc.GLMTarget(lambda eta, y: y * eta - math.exp(eta), X, np.arange(10.0))
+    >>> amc.targets.GLMTarget(lambda eta, y: y * eta - math.exp(eta), X, np.arange(10.0))
     GLMTarget(n_obs=10, dim=1)
     """
 

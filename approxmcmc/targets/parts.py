@@ -132,7 +132,10 @@ def _why_here(target: Target) -> str:
         who = type(target).__name__
         return here + f"the terms of a {who} are made where its numbers by row lie; its density takes no such pass"
     if not isinstance(target, MadeOfRows):
-        return here + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a Target"
+        return (
+            here
+            + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a FunctionTarget"
+        )
     if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(one, DataSource) for one in _by_row(target)):

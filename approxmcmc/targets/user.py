@@ -29,7 +29,7 @@ from approxmcmc.targets.names import named_variables
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
-class Target(TallDataTarget):
+class FunctionTarget(TallDataTarget):
     """A posterior from two plain Python functions: log p(theta | x) = logprior(theta) + sum_i loglik(theta, data, i).
 
     Parameters
@@ -95,8 +95,8 @@ class Target(TallDataTarget):
     ...     return -theta[1] - 0.5 * ((x[i] - theta[0]) * np.exp(-theta[1])) ** 2
     >>> def logprior(theta):
     ...     return -0.5 * (theta[0] ** 2 / 100.0 + theta[1] ** 2)
-    >>> amc.Target(loglik, logprior, data=x, n_obs=1000, dim=2, var_names=("mu", "log_sigma"))
-    Target(loglik, n_obs=1000, dim=2)
+    >>> amc.FunctionTarget(loglik, logprior, data=x, n_obs=1000, dim=2, var_names=("mu", "log_sigma"))
+    FunctionTarget(loglik, n_obs=1000, dim=2)
     """
 
     by_row = ("data", "_difference_bound")
@@ -119,55 +119,65 @@ class Target(TallDataTarget):
         initial_point: Any = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self._loglik = plain_function(loglik, "loglik", who="Target")
-        self._grad_loglik = None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik", who="Target")
-        self.prior = Prior(1.0, logprior, who="Target", name="logprior", gradient=grad_logprior)
-        self.n_obs = positive_integer(n_obs, "n_obs", who="Target")
-        dim = positive_integer(dim, "dim", who="Target")
+        self._loglik = plain_function(loglik, "loglik", who="FunctionTarget")
+        self._grad_loglik = (
+            None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik", who="FunctionTarget")
+        )
+        self.prior = Prior(1.0, logprior, who="FunctionTarget", name="logprior", gradient=grad_logprior)
+        self.n_obs = positive_integer(n_obs, "n_obs", who="FunctionTarget")
+        dim = positive_integer(dim, "dim", who="FunctionTarget")
         if isinstance(data, list) and any(np.ndim(array) for array in data):
             data = tuple(data)
         data = with_sources(data)
         self.given = kept(data)
         self.data = self._checked_data(data)
-        self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="Target")
-        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who="Target")
+        self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="FunctionTarget")
+        start = (
+            np.zeros(dim)
+            if initial_point is None
+            else checked_array(initial_point, "initial_point", who="FunctionTarget")
+        )
         self._initial_point = start.astype(np.float64)
         if self._initial_point.shape != (dim,):
             raise InvalidInputError(
-                f"Target: initial_point must have shape ({dim},), found {self._initial_point.shape}"
+                f"FunctionTarget: initial_point must have shape ({dim},), found {self._initial_point.shape}"
             )
-        self._term_range = None if term_range is None else plain_function(term_range, "term_range", who="Target")
+        self._term_range = (
+            None if term_range is None else plain_function(term_range, "term_range", who="FunctionTarget")
+        )
         self._difference_bound = None if difference_bound is None else self._checked_bound(*difference_bound)
         self.pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
-        check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="Target")
+        check_terms(
+            self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="FunctionTarget"
+        )
         self.prior.compile(dim)
 
     def with_rows(self, given: Any, n_obs: int) -> Self:
         """Return the model of other rows: arrays as `data`, those with a row for each term of other rows."""
         other = copy.copy(self)
-        other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="Target"), n_obs
+        other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="FunctionTarget"), n_obs
         return other
 
     def _checked_data(self, data: Any) -> tuple[np.ndarray, ...]:
-        checked = checked_arrays(data, "data", who="Target")
+        checked = checked_arrays(data, "data", who="FunctionTarget")
         if not any(array.ndim and array.shape[0] == self.n_obs for array in checked):
             shapes = [array.shape for array in checked]
             found = f"{shapes[:5]}{' and so on' if len(shapes) > 5 else ''}"
             raise InvalidInputError(
-                f"Target: no array in data has n_obs = {self.n_obs} rows, found shapes {found}; data is an array, or a "
-                "tuple of arrays"
+                f"FunctionTarget: no array in data has n_obs = {self.n_obs} rows, found shapes {found}; data is an "
+                "array, or a tuple of arrays"
             )
         return checked
 
     def _checked_bound(self, rates: Any, reach: Callable[..., float]) -> tuple[np.ndarray, Callable[..., float]]:
-        rates = checked_array(rates, "the rates of difference_bound", who="Target").astype(np.float64)
+        rates = checked_array(rates, "the rates of difference_bound", who="FunctionTarget").astype(np.float64)
         if rates.shape != (self.n_obs,) or not np.all((rates > 0.0) & (rates < np.inf)):
             raise InvalidInputError(
-                f"Target: the rates of difference_bound must be positive and finite, of shape ({self.n_obs},), found "
-                f"{rates!r}"
+                f"FunctionTarget: the rates of difference_bound must be positive and finite, of shape "
+                f"({self.n_obs},), found {rates!r}"
             )
-        return rates, plain_function(reach, "the reach of difference_bound", who="Target")
+        return rates, plain_function(reach, "the reach of difference_bound", who="FunctionTarget")
 
     @property
     def term_work(self) -> TermWork:
@@ -188,7 +198,9 @@ class Target(TallDataTarget):
             )
         at, labels = self.initial_point() + 0.1, self.variables.labels()
         expected = "grad_loglik(theta, data, i, out)"
-        check_fills(self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected, who="Target")
+        check_fills(
+            self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected, who="FunctionTarget"
+        )
         terms, kernel = self._log_terms(), gradient_kernel(self._grad_loglik, self.data)
         for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(np.int64)):
             self._check_row(terms, kernel, at, np.array([i]), labels)
@@ -204,7 +216,7 @@ class Target(TallDataTarget):
         def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
             kernel(theta, self.data, row, 0, 1, out)
 
-        check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="Target")
+        check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="FunctionTarget")
 
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the user's bound of the range of the terms, where one was given."""
@@ -212,7 +224,7 @@ class Target(TallDataTarget):
             return super().compile_term_range()
         arguments = (self._initial_point, self._initial_point + 0.1)
         expected = "term_range(theta, proposed) -> float"
-        check_compiles(self._term_range, "term_range", arguments, expected, who="Target")
+        check_compiles(self._term_range, "term_range", arguments, expected, who="FunctionTarget")
         return CompiledTermRange(user_range(self._term_range), np.zeros(1))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
@@ -229,11 +241,11 @@ class Target(TallDataTarget):
             return super().compile_difference_bound()
         rates, reach = self._difference_bound
         near, far = self._initial_point, self._initial_point + 0.1
-        check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float", who="Target")
+        check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float", who="FunctionTarget")
         if not np.isclose(reach(near, far), reach(far, near), rtol=1e-9):
             raise InvalidInputError(
-                "Target: the reach of difference_bound must be symmetric in the two states, or no test is exact; found "
-                f"{reach(near, far)!r} and {reach(far, near)!r}"
+                "FunctionTarget: the reach of difference_bound must be symmetric in the two states, or no test is "
+                f"exact; found {reach(near, far)!r} and {reach(far, near)!r}"
             )
         return CompiledDifferenceBound(user_range(reach), np.zeros(1), rates, np.empty(0))
 
@@ -255,4 +267,4 @@ class Target(TallDataTarget):
 
     def __repr__(self) -> str:
         """Say the likelihood's name and the size."""
-        return f"Target({self._loglik.__name__}, n_obs={self.n_obs}, dim={self.variables.size})"
+        return f"FunctionTarget({self._loglik.__name__}, n_obs={self.n_obs}, dim={self.variables.size})"

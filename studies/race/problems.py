@@ -51,8 +51,8 @@ class Problem:
         self.fit = self.residuals.laplace
         self.dim = self.fit.mode.size
         walk = amc.RandomWalk(2.38 / math.sqrt(self.dim), preconditioner=self.fit)
-        pcn = amc.PreconditionedCrankNicolson(0.0, self.fit)
-        self.proposals = {WALK: walk, PCN: pcn, MIXED: amc.Mixture([pcn, walk], weights=[0.9, 0.1])}
+        pcn = amc.proposals.PreconditionedCrankNicolson(0.0, self.fit)
+        self.proposals = {WALK: walk, PCN: pcn, MIXED: amc.proposals.Mixture([pcn, walk], weights=[0.9, 0.1])}
 
     def chain(self, proposal: str, test: Any, *, residuals: bool = False, seed: int = 1) -> Callable[[int], Lap]:
         """Return a running chain of this library, started in the Laplace approximation."""

@@ -69,7 +69,7 @@ def our_rivals(problem: Problem, first_look: int = 500) -> list[Rival]:
         return lambda: problem.chain(proposal, looks, residuals=True)
 
     def barker() -> Callable[[int], Lap]:
-        return problem.chain(WALK, amc.MinibatchBarker())
+        return problem.chain(WALK, amc.acceptance.MinibatchBarker())
 
     def exact(proposal: str) -> Callable[[], Callable[[int], Lap]]:
         return lambda: problem.chain(proposal, amc.ExactTest())

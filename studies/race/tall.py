@@ -55,7 +55,11 @@ def tall_rivals(problem: TallProblem) -> list[Rival]:
     """Return exact Langevin steps, and surrogate transitions with exact tests and with a t-test."""
 
     def mala() -> Callable[[int], Lap]:
-        return problem.chain(amc.presets.mala(1.65**2 / math.cbrt(problem.dim), preconditioner=problem.fit))
+        return problem.chain(
+            amc.MetropolisHastings(
+                amc.Langevin(1.65**2 / math.cbrt(problem.dim), preconditioner=problem.fit), amc.ExactTest()
+            )
+        )
 
     def surrogate(test: Any, steps: int = 1) -> Callable[[], Callable[[int], Lap]]:
         sampler = amc.MetropolisHastings(amc.SurrogateTransition(steps=steps), test)

@@ -86,7 +86,7 @@ def field() -> "amc.targets.BinaryMRF":
 
 def enumerable() -> list[Case]:
     """Return the t-test on single sites, by both forms, and in Gibbs sweeps."""
-    sites = amc.MetropolisHastings(amc.SingleSite(), TEST)
+    sites = amc.MetropolisHastings(amc.proposals.SingleSite(), TEST)
     asked = (("single sites, t-test", sites, "audit"), ("single sites, t-test", sites, "drift"))
     return [_enumerated(*each) for each in (*asked, ("Gibbs, t-test", amc.Gibbs(TEST), "drift"))]
 
@@ -108,10 +108,10 @@ def _enumerated(name: str, sampler: Any, form: str) -> Case:
 
 
 @functools.cache
-def normal_mean() -> "amc.Target":
+def normal_mean() -> "amc.FunctionTarget":
     """Return a normal mean with a wide prior: N(mean x, 1 / N) nearly."""
     x = np.random.default_rng(0).normal(size=N)
-    return amc.Target(_normal_term, _wide_prior, data=x, n_obs=N, dim=1, var_names=("mu",))
+    return amc.FunctionTarget(_normal_term, _wide_prior, data=x, n_obs=N, dim=1, var_names=("mu",))
 
 
 def _normal_term(theta: Any, data: Any, i: int) -> Any:

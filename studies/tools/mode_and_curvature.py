@@ -18,7 +18,7 @@ def mode_and_curvature(
 
     n_steps = 2000 if results.preset == "smoke" else 20_000
     target = results.target(next(iter(results.study.targets)))
-    fit = amc.robbins_monro(
+    fit = amc.design.robbins_monro(
         target, auxiliary=auxiliary, n_steps=n_steps, n_curvature=n_steps // 5, random_seed=random_seed
     )
     columns = {name.replace("_", " "): list(values) for name, values in used.items()}

@@ -187,9 +187,9 @@ def langevin(target: Any, counts: Sequence[int], points: np.ndarray, wide: np.nd
     import pandas as pd
 
     variance, rows = 0.02, []
-    T = bounds.langevin_matrix(target, amc.NoisyLangevin(variance), wide, ideal=True)
+    T = bounds.langevin_matrix(target, amc.samplers.NoisyLangevin(variance), wide, ideal=True)
     for count in counts:
-        sampler = amc.NoisyLangevin(variance, count)
+        sampler = amc.samplers.NoisyLangevin(variance, count)
         each = bounds.noisy_langevin_errors(target, sampler, points)
         tv = float(bounds.exact(T, bounds.langevin_matrix(target, sampler, wide))["tv"])
         rows.append(

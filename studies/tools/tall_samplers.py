@@ -19,8 +19,8 @@ def _walk(fit: Laplace) -> amc.RandomWalk:
     return amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
 
 
-def _mixture(fit: Laplace) -> amc.Mixture:
-    return amc.Mixture([amc.PreconditionedCrankNicolson(0.0, fit), _walk(fit)], weights=[0.9, 0.1])
+def _mixture(fit: Laplace) -> amc.proposals.Mixture:
+    return amc.proposals.Mixture([amc.proposals.PreconditionedCrankNicolson(0.0, fit), _walk(fit)], weights=[0.9, 0.1])
 
 
 def exact_walk(fit: Laplace) -> Sampler:
@@ -31,7 +31,7 @@ def exact_walk(fit: Laplace) -> Sampler:
 def mala(fit: Laplace) -> Sampler:
     """Return Langevin steps on all data: exact."""
     step_size = 1.65**2 / fit.mode.size ** (1 / 3)
-    return amc.presets.mala(step_size, preconditioner=fit, target_acceptance=0.574)
+    return amc.MetropolisHastings(amc.Langevin(step_size, preconditioner=fit, target_acceptance=0.574), amc.ExactTest())
 
 
 def t_test(fit: Laplace) -> Sampler:
@@ -46,17 +46,19 @@ def mixture(fit: Laplace) -> Sampler:
 
 def bernstein(fit: Laplace) -> Sampler:
     """Return the random walk with Bernstein bounds."""
-    return amc.MetropolisHastings(_walk(fit), amc.BernsteinTest())
+    return amc.MetropolisHastings(_walk(fit), amc.acceptance.BernsteinTest())
 
 
 def minibatch_barker(fit: Laplace) -> Sampler:
     """Return the random walk with the minibatch Barker test."""
-    return amc.MetropolisHastings(_walk(fit), amc.MinibatchBarker())
+    return amc.MetropolisHastings(_walk(fit), amc.acceptance.MinibatchBarker())
 
 
 def sgld(fit: Laplace) -> Sampler:
     """Return stochastic-gradient Langevin dynamics."""
-    return amc.presets.sgld(0.02, batch_size=500, preconditioner=fit)
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(0.02, 500, fit), amc.acceptance.AlwaysAccept()
+    )
 
 
 def firefly(fit: Laplace) -> Sampler:
@@ -67,7 +69,9 @@ def firefly(fit: Laplace) -> Sampler:
 
 def sghmc(fit: Laplace) -> Sampler:
     """Return stochastic-gradient Hamiltonian Monte Carlo."""
-    return amc.presets.sghmc(0.1, 1.0, batch_size=500, preconditioner=fit)
+    return amc.MetropolisHastings(
+        amc.proposals.StochasticGradientHamiltonian(0.1, 1.0, 500, preconditioner=fit), amc.acceptance.AlwaysAccept()
+    )
 
 
 def surrogate(test: AcceptanceTest) -> Callable[[Laplace], Sampler]:
@@ -90,6 +94,6 @@ SAMPLERS = {
     "control_variates": InLaplaceMetric(mixture, control_variate),
     "core_exact": InLaplaceMetric(surrogate(amc.ExactTest()), core_rows),
     "core_t_test": InLaplaceMetric(surrogate(SMALL_TERMS), core_rows),
-    "core_bernstein": InLaplaceMetric(surrogate(amc.BernsteinTest()), core_rows),
-    "core_barker": InLaplaceMetric(surrogate(amc.MinibatchBarker()), core_rows),
+    "core_bernstein": InLaplaceMetric(surrogate(amc.acceptance.BernsteinTest()), core_rows),
+    "core_barker": InLaplaceMetric(surrogate(amc.acceptance.MinibatchBarker()), core_rows),
 }

@@ -113,7 +113,7 @@ def measure(folder: Path, columns: int, workers: int, draws: int) -> dict:
             core = amc.CoreRows(target, at=fit)
         with phase("bounds"):
             core.compile_difference_bound()
-    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     with phase("sample"):
         trace = amc.sample(core, sampler, draws=draws, tune=100, chains=2, random_seed=1, progressbar=False)
     beta = trace.posterior["beta"].to_numpy().reshape(-1, columns)

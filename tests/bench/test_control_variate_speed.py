@@ -33,7 +33,10 @@ def stepper(target, proposal, test, start, steps):
 def test_steps_per_second_against_the_exact_step(n_obs):
     plain = LogisticRegression(*synthetic_logistic(n_obs, DIM, seed=0))
     ours = ControlVariate(plain)
-    start, proposal = ours.draw_start(np.random.default_rng(0)), amc.PreconditionedCrankNicolson(0.0, ours.laplace)
+    start, proposal = (
+        ours.draw_start(np.random.default_rng(0)),
+        amc.proposals.PreconditionedCrankNicolson(0.0, ours.laplace),
+    )
     first_look = 64 if n_obs < 300_000 else 32
     test = amc.SequentialTTest(0.01, batch_size=first_look, growth=2.0, tol=0.05)
     few, many = (3, 3000) if n_obs > 300_000 else (20, 3000)

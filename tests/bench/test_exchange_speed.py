@@ -30,7 +30,7 @@ def test_a_step_costs_what_its_simulation_costs():
         "exchange, 1 draw": amc.Exchange(walk, auxiliary=fresh),
         "noisy exchange, 100 fresh draws": amc.Exchange(walk, 100, fresh),
         "noisy exchange, 100 thinned draws": amc.Exchange(walk, 100, thinned),
-        "noisy MALA, 100 thinned draws": amc.MALAExchange(4e-4, True, 100, auxiliary=thinned),
+        "noisy MALA, 100 thinned draws": amc.samplers.MALAExchange(4e-4, True, 100, auxiliary=thinned),
     }
     steppers = {name: stepper(target, sampler) for name, sampler in rivals.items()}
     seconds = race({name: run for name, (run, _) in steppers.items()}, rounds=9)

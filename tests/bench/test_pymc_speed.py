@@ -43,11 +43,11 @@ def test_a_pymc_model_against_plain_functions_and_the_fast_form():
         pm.Bernoulli("y", logit_p=X @ beta, observed=y.astype(np.int64))
     targets = {
         "PyMC model": from_pymc(model, structure=False),
-        "amc.Target": amc.Target(_loglik, _logprior, data=(X, y), n_obs=N, dim=DIM),
+        "amc.FunctionTarget": amc.FunctionTarget(_loglik, _logprior, data=(X, y), n_obs=N, dim=DIM),
         "LogisticRegression": amc.targets.LogisticRegression(X, y),
     }
     test = amc.SequentialTTest(epsilon=0.05, batch_size=500)
     seconds = race({name: stepper(target, test) for name, target in targets.items()})
-    print(table(f"a sequential-test step, N = {N}, d = {DIM}", seconds, "amc.Target", per=STEPS))
-    assert ratio(seconds, "PyMC model", "amc.Target").low < 1.5
+    print(table(f"a sequential-test step, N = {N}, d = {DIM}", seconds, "amc.FunctionTarget", per=STEPS))
+    assert ratio(seconds, "PyMC model", "amc.FunctionTarget").low < 1.5
     assert ratio(seconds, "PyMC model", "LogisticRegression").low < 5.0

@@ -28,7 +28,9 @@ N, DIM, BATCH, STEPS, ALPHA = 12_214, 50, 500, 2000, 1e-5
 def ours(X, y):
     """Return a function that makes `STEPS` steps of a running chain."""
     target = amc.targets.LogisticRegression(X, y)
-    chain = amc.presets.sgld(ALPHA, batch_size=BATCH).build(target, audit_every=None)
+    chain = amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(ALPHA, BATCH), amc.acceptance.AlwaysAccept()
+    ).build(target, audit_every=None)
     chain = chain.start(np.zeros(DIM), streams(seed_sequences(1, 1)[0][0]), 0)
     draws = np.empty((STEPS, DIM))
     counts, values = np.empty((STEPS, len(COUNT_NAMES)), np.int64), np.empty((STEPS, len(VALUE_NAMES)))

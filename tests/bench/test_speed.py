@@ -194,7 +194,7 @@ def test_saving_a_large_trace(tmp_path):
 
 def test_overhead_of_a_draw():
     """A target of one parameter and one datum: what a step costs beside the model."""
-    target = amc.Target(
+    target = amc.FunctionTarget(
         lambda theta, data, i: -0.5 * theta[0] ** 2, lambda theta: 0.0, data=np.zeros(1), n_obs=1, dim=1
     )
     program = amc.MetropolisHastings(amc.RandomWalk(2.4), amc.ExactTest()).build(target, audit_every=None)

@@ -31,4 +31,4 @@ def test_equivalent_mutants_are_of_lines_that_there_are():
 
 def test_a_module_without_an_entry_has_the_tests_that_name_it():
     found = files_naming("samplers/metropolis_hastings/undefined.py")
-    assert "tests/unit/test_loop.py" in found and "tests/unit/test_barker.py" not in found
+    assert "tests/unit/samplers/test_out_of_reach.py" in found and "tests/unit/acceptance/test_barker.py" not in found

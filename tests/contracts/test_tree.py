@@ -29,3 +29,9 @@ def test_nothing_else_is_tracked_at_the_top():
     top = {path.split("/")[0] for path in paths}
     assert top >= FOLDERS | FILES
     assert listed.returncode != 0 or top == FOLDERS | FILES
+
+
+def test_unit_tests_lie_in_the_rooms_of_what_they_test():
+    rooms = {path.name for path in (ROOT / "approxmcmc").iterdir() if path.is_dir()}
+    folders = {path.parent.name for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert folders <= rooms | {"unit"}

@@ -53,7 +53,7 @@ def hashed(array):
 targets = {name: amc.from_pymc(model) for name, model in
            (("hierarchy", hierarchy), ("regression", regression), ("general", general))}
 targets["built-in"] = amc.targets.LogisticRegression(X, z)
-targets["user's"] = amc.targets.Target(loglik, logprior, data=(X,), n_obs=n, dim=3)
+targets["user's"] = amc.targets.FunctionTarget(loglik, logprior, data=(X,), n_obs=n, dim=3)
 for name, target in targets.items():
     compiled, theta = target.compile(), 0.3 * np.random.default_rng(2).normal(size=target.initial_point().size)
     out = np.empty(target.n_obs)
@@ -66,7 +66,7 @@ for name, target in targets.items():
         gradient.add_prior_gradient(theta, slopes[1])
         found.append(hashed(slopes))
     print("RESULT", name, *found)
-sampler = amc.MetropolisHastings(amc.Hamiltonian(0.01, length=0.1), amc.ExactTest())
+sampler = amc.MetropolisHastings(amc.proposals.Hamiltonian(0.01, length=0.1), amc.ExactTest())
 trace = amc.sample(targets["hierarchy"], sampler, draws=20, tune=0, chains=1, random_seed=1)
 print("RESULT draws", *(hashed(values) for values in trace.posterior.data_vars.values()))
 """

@@ -61,7 +61,7 @@ def bounded_scale(rng):
         return -0.5 * theta[0] ** 2 if 0.5 < theta[1] < 1.1 else -np.inf
 
     x = source_of(rng.normal(size=N))
-    return amc.Target(loglik, logprior, data=x, n_obs=N, dim=2, initial_point=[0.0, 0.9])
+    return amc.FunctionTarget(loglik, logprior, data=x, n_obs=N, dim=2, initial_point=[0.0, 0.9])
 
 
 def control_variate(rng):

@@ -63,7 +63,7 @@ def poisson(rng, folder):
     def loglik(eta, y):
         return y * eta - scale * np.exp(eta)
 
-    return amc.GLMTarget(loglik, da.from_array(X, chunks=(60, 1)), da.from_array(y, chunks=70))
+    return amc.targets.GLMTarget(loglik, da.from_array(X, chunks=(60, 1)), da.from_array(y, chunks=70))
 
 
 def student(rng, folder):
@@ -89,7 +89,7 @@ def negative_binomial(rng, folder):
 
     predictors = {"eta": {"beta": source_of(X), "effect": source_of(code)}, "log_size": {"log_size": 1.0}}
     y = source_of(rng.negative_binomial(3, 3 / (3 + np.exp(eta))))
-    return amc.PredictorTarget(loglik, predictors, y, offsets={"eta": source_of(np.full(N, 0.1))})
+    return amc.targets.PredictorTarget(loglik, predictors, y, offsets={"eta": source_of(np.full(N, 0.1))})
 
 
 def scale_mixture(rng, folder):
@@ -104,7 +104,7 @@ def scale_mixture(rng, folder):
     def logprior(theta):
         return -0.5 * (theta[0] ** 2 + theta[1] ** 2)
 
-    return amc.Target(loglik, logprior, data=(source_of(X[:, 0]), source_of(code), weights), n_obs=N, dim=2)
+    return amc.FunctionTarget(loglik, logprior, data=(source_of(X[:, 0]), source_of(code), weights), n_obs=N, dim=2)
 
 
 def with_gradient(rng, folder):
@@ -120,7 +120,7 @@ def with_gradient(rng, folder):
         return -0.5 * theta[0] ** 2
 
     table = source_of(rng.normal(size=(N, 2)))
-    return amc.Target(loglik, logprior, data=table, n_obs=N, dim=1, grad_loglik=grad_loglik)
+    return amc.FunctionTarget(loglik, logprior, data=table, n_obs=N, dim=1, grad_loglik=grad_loglik)
 
 
 EXACT = [logistic, student, softmax, with_gradient]  # derivatives are no differences
@@ -215,7 +215,7 @@ def test_an_error_of_a_part_names_the_datum(cluster):
     def overflows(eta, y):
         return math.sqrt(700.0 - eta) if eta < 700.0 else math.nan
 
-    target = amc.GLMTarget(overflows, source_of(X), source_of(np.zeros(N)))
+    target = amc.targets.GLMTarget(overflows, source_of(X), source_of(np.zeros(N)))
     with distributed.Client(cluster), pytest.raises(NotFiniteError, match="datum 100 "):
         Posterior(target).at(np.ones(1))
 
@@ -229,7 +229,7 @@ def test_terms_that_read_other_rows_are_refused(place, cluster):
         other = x[i - 1] if place == "neighbour" and i > 0 else (1.0 if i == 0 else 0.0)
         return -0.5 * (x[i] - theta[0] * other) ** 2
 
-    target = amc.Target(loglik, lambda theta: -0.5 * theta[0] ** 2, data=source_of(x), n_obs=N, dim=1)
+    target = amc.FunctionTarget(loglik, lambda theta: -0.5 * theta[0] ** 2, data=source_of(x), n_obs=N, dim=1)
     with distributed.Client(cluster), pytest.raises(IncompatibleError, match="more than its own row"):
         amc.laplace(target)
 

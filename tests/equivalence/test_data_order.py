@@ -40,7 +40,10 @@ def test_blocks_that_read_everything_are_the_exact_test(test):
 
 @pytest.mark.recompiles
 def test_barker_blocks_that_read_everything_are_the_exact_test():
-    exact, blocks = draw(amc.ExactTest("barker")), draw(amc.MinibatchBarker(batch_size=TARGET.n_obs, order="blocks"))
+    exact, blocks = (
+        draw(amc.ExactTest("barker")),
+        draw(amc.acceptance.MinibatchBarker(batch_size=TARGET.n_obs, order="blocks")),
+    )
     np.testing.assert_array_equal(exact.posterior["beta"], blocks.posterior["beta"])
 
 
@@ -50,7 +53,7 @@ def test_an_early_stop_in_blocks_does_change_the_chain():
     assert not draw(t_test()).posterior.equals(draw(amc.SequentialTTest(0.1, 50, order="rows")).posterior)
 
 
-TESTS = [t_test(), t_test(0.2, 37, growth=1.3), amc.MinibatchBarker(batch_size=40, order="blocks")]
+TESTS = [t_test(), t_test(0.2, 37, growth=1.3), amc.acceptance.MinibatchBarker(batch_size=40, order="blocks")]
 
 
 @pytest.mark.parametrize("test", [*TESTS[:2], pytest.param(TESTS[2], marks=pytest.mark.needs_jit)], ids=repr)

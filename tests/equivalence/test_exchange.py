@@ -12,9 +12,9 @@ from tests.intractable import five_values
 
 SAMPLERS = {
     "exchange": amc.Exchange(amc.RandomWalk(0.6), 2),
-    "population": amc.Exchange(amc.AdaptiveDirection()),
-    "MALA": amc.MALAExchange(0.5, False, 2),
-    "Langevin": amc.NoisyLangevin(0.5, 2),
+    "population": amc.Exchange(amc.proposals.AdaptiveDirection()),
+    "MALA": amc.samplers.MALAExchange(0.5, False, 2),
+    "Langevin": amc.samplers.NoisyLangevin(0.5, 2),
 }
 
 
@@ -51,7 +51,7 @@ def test_chunks_leave_no_trace(name):
 
 def test_one_draw_behind_drift_and_ratio_is_noisy_with_one():
     """A noisy MALA step with N = 1 differs from the exact one by the draw that judges, and from itself by nothing."""
-    noisy = amc.MALAExchange(0.5, True, 1)
+    noisy = amc.samplers.MALAExchange(0.5, True, 1)
     np.testing.assert_array_equal(draws(noisy), draws(dataclasses.replace(noisy)))
     assert not np.array_equal(draws(noisy), draws(dataclasses.replace(noisy, noisy=False)))
 
@@ -74,13 +74,13 @@ def test_an_estimate_without_noise_is_metropolis_hastings():
 
     x, walk = np.array([1.5]), amc.RandomWalk(1.2)
     settings = {"draws": 50, "tune": 0, "chains": 1, "random_seed": 2, "initvals": np.zeros(1), "progressbar": False}
-    tall = amc.Target(loglik, log_prior, data=x, n_obs=1, dim=1)
+    tall = amc.FunctionTarget(loglik, log_prior, data=x, n_obs=1, dim=1)
     exact = amc.sample(tall, amc.MetropolisHastings(walk, amc.ExactTest()), **settings).posterior["theta"].values
     likelihood = amc.targets.EstimatedLikelihood(estimate, log_prior, dim=1, data=x)
     ratio = amc.targets.EstimatedRatio(estimate_ratio, log_prior, dim=1, data=x)
     for target, sampler in (
-        (likelihood, amc.PseudoMarginal(walk)),
-        (likelihood, amc.PseudoMarginal(walk, refresh=True)),
-        (ratio, amc.NoisyMetropolisHastings(walk)),
+        (likelihood, amc.samplers.PseudoMarginal(walk)),
+        (likelihood, amc.samplers.PseudoMarginal(walk, refresh=True)),
+        (ratio, amc.samplers.NoisyMetropolisHastings(walk)),
     ):
         np.testing.assert_array_equal(amc.sample(target, sampler, **settings).posterior["theta"].values, exact)

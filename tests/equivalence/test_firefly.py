@@ -7,7 +7,7 @@ import approxmcmc as amc
 from approxmcmc.sampling import recorder
 from tests.models import logistic
 from tests.pinned import pin
-from tests.unit.test_firefly import advance, start
+from tests.unit.samplers.test_firefly import advance, start
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
 
@@ -62,7 +62,7 @@ def test_restarts_find_the_same_mode_and_the_same_chain():
 def test_a_bound_that_touches_everywhere_is_metropolis_hastings():
     """Gap 0: no datum is ever bright, and the chain is the exact one, which reads the same streams."""
     (x,) = (np.linspace(-1.0, 1.0, 50),)
-    target = amc.Target(_normal, _flat_prior_of_a_normal_mean, data=x, n_obs=50, dim=1)
+    target = amc.FunctionTarget(_normal, _flat_prior_of_a_normal_mean, data=x, n_obs=50, dim=1)
     sums = np.array([x @ x, x.sum(), 50.0])
     bounded = amc.targets.BoundedLikelihood(target, _no_gap, _log_normal, sums)
     settings = {"draws": 80, "tune": 0, "chains": 1, "random_seed": SEED, "initvals": [0.2], "progressbar": False}
@@ -97,7 +97,7 @@ PINNED = {
         ("71dbfb8704b9bee0", [-1.1235050412709384, -0.5538419039170499, 1.025843197033371]),
     ),
     "tuned": (
-        (amc.ExplicitZ(0.2), [-0.8, 0.1, 0.9]),
+        (amc.samplers.ExplicitZ(0.2), [-0.8, 0.1, 0.9]),
         ("ea78732fcf80f897", [-1.0079680800180333, -0.3848716861584835, 0.9488776931273122]),
     ),
 }

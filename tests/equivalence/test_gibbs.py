@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from tests.unit.test_bayesian_network import weather
-from tests.unit.test_mrf import mixed
+from tests.unit.targets.test_bayesian_network import weather
+from tests.unit.targets.test_mrf import mixed
 
 SEED = 20140621
 SEQUENTIAL = amc.Gibbs(amc.SequentialTTest(0.1, 4))
@@ -25,7 +25,7 @@ OTHERS = {
     "terms": {"conditional": "terms"},
     "epsilon=0": {"test": amc.SequentialTTest(0.0, 4)},
     "batch_size=N": {"test": amc.SequentialTTest(0.2, 10)},
-    "barker, batch_size=N": {"test": amc.MinibatchBarker(batch_size=10)},
+    "barker, batch_size=N": {"test": amc.acceptance.MinibatchBarker(batch_size=10)},
     "rule": {"test": amc.ExactTest("barker"), "conditional": "terms"},
 }
 

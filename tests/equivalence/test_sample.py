@@ -12,7 +12,7 @@ from approxmcmc.errors import SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling import recorder
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 from tests.models import logistic
 from tests.pinned import pin
 
@@ -89,7 +89,7 @@ class TestDrawsDependOnSeedAndChainAlone:
 
 def test_a_failure_ends_every_chain_at_the_same_draw(monkeypatch):
     """The first chain to meet a NaN keeps all that it drew and the others as many, whatever ran when it happened."""
-    target = Target(
+    target = FunctionTarget(
         lambda theta, data, i: 0.0,
         lambda theta: math.nan if theta[0] > 2.0 else 0.0,
         data=np.ones(1),

@@ -112,7 +112,7 @@ def test_core_rows_and_modes_are_those_of_arrays(tmp_path):
     np.testing.assert_array_equal(*modes)
     cores = [amc.CoreRows(target) for target in targets]
     np.testing.assert_array_equal(*(core.laplace.cov for core in cores))
-    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
+    sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     np.testing.assert_array_equal(*(run(core, sampler)["beta"] for core in cores))
 
 
@@ -121,7 +121,7 @@ def two_groups(X, y):
     group = np.arange(N) % 3
     predictors = {"mu": {"beta": X, "effect": group, "slope": (group, X[:, 1])}}
     derivatives = {"derivatives": lambda mu, y: (y - mu, -1.0)}
-    return amc.PredictorTarget(lambda mu, y: -0.5 * (y - mu) ** 2, predictors, y, **derivatives)
+    return amc.targets.PredictorTarget(lambda mu, y: -0.5 * (y - mu) ** 2, predictors, y, **derivatives)
 
 
 @pytest.mark.parametrize("make", [amc.targets.LogisticRegression, amc.targets.SoftmaxRegression, two_groups])
@@ -171,7 +171,7 @@ def test_other_families_take_sources(tmp_path):
         return -0.5 * theta[0] ** 2
 
     def target_of(data):
-        return amc.Target(loglik, logprior, data=data, n_obs=N, dim=1)
+        return amc.FunctionTarget(loglik, logprior, data=data, n_obs=N, dim=1)
 
     assert target_of(rows).content_hash() == target_of(X).content_hash()
 
@@ -191,11 +191,11 @@ def test_categories_are_codes_of_one_list_of_labels(tmp_path):
     for rows in (ParquetFolder(tmp_path / "rows"), DaskFrame(dd.from_pandas(frame, npartitions=2))):
         assert rows["city"].categories == {"city": ("Bern", "Oslo", "Rome")}
         np.testing.assert_array_equal(np.asarray(rows["city"]), expected)
-        target = amc.PredictorTarget(
+        target = amc.targets.PredictorTarget(
             lambda eta, y: -0.5 * (y - eta) ** 2, {"eta": {"slope": rows["a"], "city": rows["city"]}}, rows["y"]
         )
         assert target.variables.shapes == {"slope": (), "city": (3,)}
-        with pytest.raises(InvalidInputError, match=r"codes are no numbers"):
+        with pytest.raises(InvalidInputError, match=r"their codes are not numbers"):
             np.asarray(rows[["a", "city"]])
 
 
@@ -219,7 +219,7 @@ def test_rows_are_laid_out_once(tmp_path, monkeypatch, caplog):
     caplog.set_level("INFO", logger="approxmcmc")
     first = np.asarray(rows)
     [told] = caplog.messages
-    assert told.startswith("ParquetFolder(240 rows, a, b, c): 2.88e-06 GB are laid out once in ")
+    assert told.startswith("ParquetFolder(240 rows, a, b, c): 2.88e-06 GB are written once to ")
     (file,) = (tmp_path / "cache" / "laid_out_rows").iterdir()
     assert rows.nbytes == X.nbytes < file.stat().st_size < X.nbytes + 200
     monkeypatch.setattr(ParquetFolder, "_read", lambda self, block: pytest.fail("the rows were read again"))
@@ -262,7 +262,7 @@ def test_a_disk_without_room_is_told_before_a_row_is_read(tmp_path, monkeypatch)
     ("values", "message"),
     [
         (pa.array([1.0, None, 2.0]), r"1 NaN or infinite value\(s\), the first at index \(1, 0\)"),
-        (pa.array([1, None, 2]), r"misses 1 value"),
+        (pa.array([1, None, 2]), r"has 1 missing value"),
         (pa.array([2**63, 1, 2], pa.uint64()), r"beyond the largest int64"),
         (pa.array([0, 1, 2], pa.timestamp("s")), r"must hold numbers, categories or text"),
     ],

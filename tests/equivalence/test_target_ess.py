@@ -86,8 +86,8 @@ class TestDraws:
     "test",
     [
         amc.SequentialTTest(0.1, 50),
-        amc.MinibatchBarker(batch_size=50),
-        amc.AnnealedEpsilon((0.2, 0.1, 0.0), (20, 60), amc.SequentialTTest(batch_size=50)),
+        amc.acceptance.MinibatchBarker(batch_size=50),
+        amc.acceptance.AnnealedEpsilon((0.2, 0.1, 0.0), (20, 60), amc.SequentialTTest(batch_size=50)),
     ],
     ids=lambda test: type(test).__name__,
 )
@@ -116,7 +116,7 @@ def test_records_of_every_second_draw_are_those_of_a_thinned_run(test):
 
 class TestEnds:
     def test_a_cap_that_comes_first_is_told(self):
-        with pytest.warns(SamplingWarning, match=r"target_ess=5000: the cap draws= came first"):
+        with pytest.warns(SamplingWarning, match=r"target_ess=5000: the limit draws= came first"):
             capped = draw(target_ess=5000, draws=120)
         assert_same(capped, draw(draws=120))
         assert "target ESS" in capped.posterior.attrs["problems"]
@@ -222,6 +222,9 @@ class TestThinnedDraws:
 
 @pytest.mark.recompiles
 def test_weighted_draws_are_refused():
-    sampler = amc.presets.sgld(amc.proposals.DecreasingStep(0.1, 1.0, 0.7), batch_size=10)
-    with pytest.raises(IncompatibleError, match="this sampler weighs its draws; give draws= or time_limit="):
+    sampler = amc.MetropolisHastings(
+        amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1, 1.0, 0.7), 10),
+        amc.acceptance.AlwaysAccept(),
+    )
+    with pytest.raises(IncompatibleError, match="this sampler weights its draws; give draws= or time_limit="):
         draw(sampler, target_ess=10)

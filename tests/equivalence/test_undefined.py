@@ -13,16 +13,16 @@ WALL = 9.0  # the log density there is -60 e^9 = -486 000
 
 TESTS = {
     "exact": amc.ExactTest(),
-    "delayed": amc.DelayedAcceptance(amc.ExactTest()),
+    "delayed": amc.acceptance.DelayedAcceptance(amc.ExactTest()),
     "sequential": amc.SequentialTTest(0.1, 20, order="rows"),
     "blocks": amc.SequentialTTest(0.1, 20, order="blocks"),
-    "annealed": amc.AnnealedEpsilon((0.1, 0.0), (30,), amc.SequentialTTest(0.1, 20, order="rows")),
-    "barker": amc.MinibatchBarker(batch_size=20),
-    "bernstein": amc.BernsteinTest(0.1, 20, range="observed"),
+    "annealed": amc.acceptance.AnnealedEpsilon((0.1, 0.0), (30,), amc.SequentialTTest(0.1, 20, order="rows")),
+    "barker": amc.acceptance.MinibatchBarker(batch_size=20),
+    "bernstein": amc.acceptance.BernsteinTest(0.1, 20, range="observed"),
 }
 
 
-def target(beyond: float, *, slope: float = math.nan, wall: float = WALL, grows: float = 1.0) -> amc.Target:
+def target(beyond: float, *, slope: float = math.nan, wall: float = WALL, grows: float = 1.0) -> amc.FunctionTarget:
     """Poisson counts with rate exp(theta): log density and slope beyond the wall are as given."""
 
     def loglik(theta, data, i):
@@ -34,7 +34,7 @@ def target(beyond: float, *, slope: float = math.nan, wall: float = WALL, grows:
     def grad_logprior(theta, out):
         out[0] -= theta[0] / 900.0
 
-    return amc.Target(
+    return amc.FunctionTarget(
         loglik,
         lambda theta: -0.5 * (theta[0] / 30.0) ** 2,
         data=COUNTS,
@@ -113,7 +113,7 @@ def test_a_slope_that_is_nan_where_the_density_is_not_small_is_an_error():
         out[0] += math.nan if theta[0] > 0.5 else data[0][i] - math.exp(theta[0])
 
     sound = target(0.0, wall=math.inf)
-    broken = amc.Target(
+    broken = amc.FunctionTarget(
         lambda theta, data, i: data[0][i] * theta[0] - math.exp(theta[0]),
         lambda theta: 0.0,
         data=COUNTS,

@@ -31,7 +31,7 @@ def files_naming(module):
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in (name_of(module), *classes)))
-    files = [file for folder in ("unit", "oracle") for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
+    files = [file for folder in ("unit", "oracle") for file in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
     return [file.relative_to(ROOT).as_posix() for file in files if words.search(file.read_text(encoding="utf-8"))]
 
 

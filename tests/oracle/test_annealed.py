@@ -106,13 +106,15 @@ class TestChains:
     def test_untested_steps_compute_no_density_ratio(self):
         """SGLD: one gradient for each datum of a minibatch while nothing is tested, two from then on."""
         sampler = MetropolisHastings(
-            amc.StochasticGradientLangevin(1e-3, 20), AnnealedEpsilon((0.0,), (), self.TEST, untested=10)
+            amc.proposals.StochasticGradientLangevin(1e-3, 20), AnnealedEpsilon((0.0,), (), self.TEST, untested=10)
         )
         settings = {"draws": 20, "tune": 0, "chains": 1, "random_seed": 7, "progressbar": False}
         trace = sample(logistic(300), sampler, **settings)
         assert trace.sample_stats["gradient_evaluations"].values[0].tolist() == [20] * 10 + [40] * 10
         free = sample(
-            logistic(300), MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), AlwaysAccept()), **settings
+            logistic(300),
+            MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), AlwaysAccept()),
+            **settings,
         )
         np.testing.assert_array_equal(trace.posterior["beta"][:, :10], free.posterior["beta"][:, :10])
 
@@ -151,7 +153,7 @@ class TestSettings:
         test = AnnealedEpsilon((0.1, 0.01, 0.0), (10, 20), SequentialTTest(batch_size=50, growth=1.5, order="rows"))
         assert Component.from_dict(json.loads(json.dumps(test.to_dict()))) == test
         assert (test.batch_size, test.order) == (50, "rows")
-        assert amc.AnnealedEpsilon is AnnealedEpsilon
+        assert amc.acceptance.AnnealedEpsilon is AnnealedEpsilon
 
     @pytest.mark.parametrize(
         ("arguments", "match"),

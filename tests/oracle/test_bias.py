@@ -31,7 +31,7 @@ T = amc.SequentialTTest(0.3, 2)
 @functools.cache
 def target():
     x = np.random.default_rng(3).normal(size=N)
-    return amc.Target(normal_loglik, normal_logprior, data=x, n_obs=N, dim=1, var_names=("mu",))
+    return amc.FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=N, dim=1, var_names=("mu",))
 
 
 def matrix(test):
@@ -68,7 +68,7 @@ def by_threshold_form(test):
         for order in orders:
             write_pair(table, GRID[[i]], GRID[[j]], terms[list(order)])
             table.order.cursor[SHUFFLED] = N  # in this order, and no other
-            found = replicate(rng, table, log_rest, state, np.zeros(1), N)
+            found = replicate(rng, table, log_rest, state, np.zeros(1), np.zeros(1, np.int64))
             accept[i, j] += exact_probability(found, test.rule)[0] / len(orders)
     return with_rejections(q * accept)
 
@@ -100,8 +100,8 @@ class TestIdentity:
         [
             (amc.ExactTest(), lambda: matrix(T)),
             (amc.ExactTest(), lambda: by_threshold_form(T)),
-            (amc.ExactTest("barker"), lambda: matrix(amc.MinibatchBarker(1.0, 2))),
-            (amc.ExactTest(), lambda: matrix(amc.AlwaysAccept())),  # as SGLD: all proposals are accepted
+            (amc.ExactTest("barker"), lambda: matrix(amc.acceptance.MinibatchBarker(1.0, 2))),
+            (amc.ExactTest(), lambda: matrix(amc.acceptance.AlwaysAccept())),  # as SGLD: all proposals are accepted
             (amc.ExactTest("barker"), lambda: matrix(T)),  # the exact kernel may be any
             (amc.ExactTest(), noisy),
         ],
@@ -112,7 +112,7 @@ class TestIdentity:
             self.holds(matrix(exact), approximate(), h)
 
     @pytest.mark.parametrize(
-        "test", [amc.SequentialTTest(0.4, 2), amc.MinibatchBarker(1.0, 2)], ids=["t-test", "barker"]
+        "test", [amc.SequentialTTest(0.4, 2), amc.acceptance.MinibatchBarker(1.0, 2)], ids=["t-test", "barker"]
     )
     def test_of_gibbs(self, test):
         rng = np.random.default_rng(2)
@@ -229,7 +229,7 @@ def one_mode(theta):
 
 
 def told(log_prior, proposal, draws, n_audits, seed):
-    of = amc.Target(no_data, log_prior, data=np.zeros(1), n_obs=1, dim=1, var_names=("mu",))
+    of = amc.FunctionTarget(no_data, log_prior, data=np.zeros(1), n_obs=1, dim=1, var_names=("mu",))
     trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws[None])})})
     exact = amc.MetropolisHastings(proposal, amc.ExactTest())
     return amc.bias(

@@ -50,7 +50,7 @@ def canonical():
 
     x = ndtri((np.arange(10_000) + 0.5) / 10_000)
     x = (x - x.mean()) / x.std(ddof=1)
-    target = amc.Target(loglik, logprior, data=x, n_obs=10_000, dim=1)
+    target = amc.FunctionTarget(loglik, logprior, data=x, n_obs=10_000, dim=1)
     grid = np.linspace(-5.0, 5.0, 201) / 100.0
     return target, grid, bounds.transition_matrix(target, walk(amc.ExactTest()), grid)
 
@@ -358,8 +358,8 @@ def test_no_bound_is_below_the_truth(n, seed, sharpness, mix):
 TESTS = {
     "sequential": amc.SequentialTTest(0.2, 2),
     "tolerance": amc.SequentialTTest(0.05, 2, tol=0.8),
-    "barker": amc.MinibatchBarker(batch_size=2, target_variance=0.5),
-    "always": amc.AlwaysAccept(),
+    "barker": amc.acceptance.MinibatchBarker(batch_size=2, target_variance=0.5),
+    "always": amc.acceptance.AlwaysAccept(),
 }
 
 
@@ -370,7 +370,7 @@ def test_no_bound_of_a_metropolis_pairing_is_below_the_truth(test, seed, scale):
     field = amc.targets.BinaryMRF.random_triples(4, scale, seed)
     exact = amc.ExactTest("barker") if test == "barker" else amc.ExactTest()
     matrices = [
-        bounds.transition_matrix(field, amc.MetropolisHastings(amc.SingleSite(), decide))
+        bounds.transition_matrix(field, amc.MetropolisHastings(amc.proposals.SingleSite(), decide))
         for decide in (exact, TESTS[test])
     ]
     assert matrices[1].attrs["label"] == "rigorous"

@@ -11,7 +11,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, crank_nicolson, mixture
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate, control_variate
-from approxmcmc.targets import GLMTarget, Target, find_mode, laplace, posterior
+from approxmcmc.targets import FunctionTarget, GLMTarget, find_mode, laplace, posterior
 from approxmcmc.targets.expansion import linear as linear_expansion
 from tests import textbook
 from tests.models import logistic
@@ -189,11 +189,11 @@ def off_centre_logprior(theta):
     return -2.0 * (theta[0] - 1.0) ** 2 - np.exp(0.5 * theta[1]) - 0.3 * theta[0] * theta[1]
 
 
-def scale_model(n: int = 80, *, gradient: bool) -> Target:
+def scale_model(n: int = 80, *, gradient: bool) -> FunctionTarget:
     """Return a normal sample with unknown mean and log standard deviation."""
     x = np.random.default_rng(1).normal(0.5, 2.0, size=n)
     grad = scale_gradient if gradient else None
-    return Target(scale_loglik, off_centre_logprior, data=x, n_obs=n, dim=2, grad_loglik=grad)
+    return FunctionTarget(scale_loglik, off_centre_logprior, data=x, n_obs=n, dim=2, grad_loglik=grad)
 
 
 def poisson() -> GLMTarget:

@@ -44,7 +44,7 @@ TARGETS = {
     "poisson": lambda: amc.targets.GLMTarget(log_poisson, X, RNG.poisson(1.0, N).astype(float)),
     "robust": lambda: amc.targets.RobustRegression(X, X[:, 0] + RNG.standard_t(2, N), prior_scale=3.0),
     "softmax": lambda: amc.targets.SoftmaxRegression(X, np.arange(N) % 3, prior_scale=1.0),
-    "user": lambda: amc.Target(
+    "user": lambda: amc.FunctionTarget(
         book.loglik,
         book.logprior,
         data=X,
@@ -53,7 +53,7 @@ TARGETS = {
         grad_loglik=book.grad_loglik,
         grad_logprior=book.grad_logprior,
     ),
-    "user without gradients": lambda: amc.Target(book.loglik, book.logprior, data=X, n_obs=N, dim=2),
+    "user without gradients": lambda: amc.FunctionTarget(book.loglik, book.logprior, data=X, n_obs=N, dim=2),
 }
 
 
@@ -247,7 +247,7 @@ def overdispersed_counts():
     like = categories()
     rng = np.random.default_rng(4)
     mean = np.exp(0.5 * like.X[:, 0]) * (like.X[:, 1] == like.X[-1, 1])
-    return amc.GLMTarget(
+    return amc.targets.GLMTarget(
         log_negative_binomial,
         like.X,
         rng.poisson(mean * rng.gamma(DISPERSION, 1.0 / DISPERSION, size=len(mean))).astype(float),

@@ -129,7 +129,10 @@ def network():
 @functools.cache
 def by_sites(rule):
     """Return states, exact transition matrix, and the joint law of the library's coupled steps."""
-    points, sampler = grid_of_points(network(), None), amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest(rule))
+    points, sampler = (
+        grid_of_points(network(), None),
+        amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest(rule)),
+    )
     P = bounds.transition_matrix(network(), sampler)
     coupling, accept = coupling_of(network(), sampler), P["decision"].to_numpy()
     room = np.empty((2, 2, points.shape[1])), np.empty((2, 2))
@@ -159,9 +162,9 @@ class TestSingleSite:
 
     def test_the_identity(self, rule):
         points, P, law = by_sites(rule)
-        approximate = amc.MinibatchBarker(1.0, 2) if rule == "barker" else amc.SequentialTTest(0.4, 2)
+        approximate = amc.acceptance.MinibatchBarker(1.0, 2) if rule == "barker" else amc.SequentialTTest(0.4, 2)
         P_hat = bounds.transition_matrix(
-            network(), amc.MetropolisHastings(amc.SingleSite(), approximate), method="enumerate"
+            network(), amc.MetropolisHastings(amc.proposals.SingleSite(), approximate), method="enumerate"
         ).to_numpy()
         for h in (points[:, 0], points[:, 1], points[:, 0] * points[:, 1]):
             tells_the_bias(P, P_hat, law, h)

@@ -11,7 +11,7 @@ from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 from tests.decisions import ask
 from tests.models import logistic, normal_loglik, normal_mean
 
@@ -77,7 +77,7 @@ class TestPilot:
         np.testing.assert_allclose(residual.log_ratio, pairs.log_ratio, atol=1e-8)
         np.testing.assert_array_equal(residual.states, pairs.states)
         assert (residual.tau < 0.2 * pairs.tau).all()
-        assert pairs.likelihood_evaluations == (1 + 20 + 40) * 1000  # the start, and a pass per step
+        assert pairs.likelihood_evaluations == (4 + 20 + 40) * 1000  # the start, a pass per step, and the rise
 
     def test_the_pilot_is_the_exact_sampler(self):
         """Its states follow the posterior: N((4 + sum x) / (4 + n), 1 / (4 + n)), at 5 standard errors."""
@@ -107,12 +107,12 @@ class TestPilot:
             return 0.0 if abs(theta[0]) < 0.3 else -np.inf
 
         x = normal_mean(50).data[0]
-        target = Target(normal_loglik, logprior, data=x, n_obs=50, dim=1)
+        target = FunctionTarget(normal_loglik, logprior, data=x, n_obs=50, dim=1)
         start = {"initvals": np.zeros(1), "tune": 5, "random_seed": 1}
         pairs = collect_pairs(target, RandomWalk(0.5), n_pairs=40, **start)
         assert 0 < pairs.inside.sum() < 40
         assert (pairs.tau[~pairs.inside] == 0.0).all()
-        assert pairs.likelihood_evaluations < (1 + 5 + 40) * 50  # nothing is read outside
+        assert pairs.likelihood_evaluations < (4 + 5 + 40) * 50  # nothing is read outside
         assert len(design_for_pairs(pairs, n_obs=50).tau) == pairs.inside.sum()
         with pytest.raises(NotFiniteError, match="none of 3 proposals"):
             collect_pairs(target, RandomWalk(1e6), n_pairs=3, **start)
@@ -134,9 +134,13 @@ class TestPilot:
         """Far from the mode steps of 0.002 only climb, and an epsilon that is far too large looks good enough."""
         target, walk = logistic(3000, 2), RandomWalk(0.002)
         with pytest.warns(SamplingWarning, match="log density rose by .* along the pilot"):
-            found = amc.design_test(target, proposal=walk, initvals=[1.0, -1.0], n_pairs=100, tune=0, random_seed=3)
+            found = amc.design.design_test(
+                target, proposal=walk, initvals=[1.0, -1.0], n_pairs=100, tune=0, random_seed=3
+            )
         assert found.test.epsilon > 0.1
-        settled = amc.design_test(target, proposal=RandomWalk(0.05), initvals=[-1.0, 1.0], n_pairs=100, random_seed=3)
+        settled = amc.design.design_test(
+            target, proposal=RandomWalk(0.05), initvals=[-1.0, 1.0], n_pairs=100, random_seed=3
+        )
         assert settled.test.epsilon < 0.1
 
     def test_the_designed_test_does_in_a_chain_what_was_predicted(self):
@@ -145,7 +149,7 @@ class TestPilot:
         The pilot's 500 steps leave 0.01 for either, 2000 decisions 0.007; both are autocorrelated.
         """
         target, proposal = logistic(3000, 2), RandomWalk(0.05)
-        found = amc.design_test(target, proposal=proposal, error=0.05, random_seed=3)
+        found = amc.design.design_test(target, proposal=proposal, error=0.05, random_seed=3)
         trace = amc.sample(
             target, MetropolisHastings(proposal, found.test), draws=2000, tune=100, chains=1, random_seed=4,
             audit_every=1, progressbar=False,
@@ -154,11 +158,11 @@ class TestPilot:
         assert float(stats["datapoints_touched"].mean()) / 3000 == pytest.approx(found.data_fraction, abs=0.06)
         net = 2.0 * float(stats["wrong_accepts"].mean()) - float(stats["wrong_decisions"].mean())
         settings = {"epsilon": found.test.epsilon, "batch_size": found.test.batch_size, "n_obs": 3000}
-        signed = amc.acceptance_probability_error(found.log_ratio, found.tau, **settings)["error"]
+        signed = amc.acceptance.acceptance_probability_error(found.log_ratio, found.tau, **settings)["error"]
         assert net == pytest.approx(float(signed.mean()), abs=0.06)
         assert float(stats["wrong_decisions"].mean()) > 0.05  # errors of one pair cancel over u, so this is larger
         assert found.setup_seconds > 0.0
-        assert found.setup_likelihood_evaluations == (1 + 200 + 500) * 3000
+        assert found.setup_likelihood_evaluations == (4 + 200 + 500) * 3000
 
 
 @pytest.mark.needs_jit

@@ -34,7 +34,7 @@ def grad_loglik(theta, data, i, out):
 
 def regression():
     """Return a linear regression, whose gradients differ between data by their slopes, too."""
-    return amc.Target(
+    return amc.FunctionTarget(
         loglik, book.logprior, data=(X, Y), n_obs=N, dim=2, grad_loglik=grad_loglik, grad_logprior=book.grad_logprior
     )  # fmt: skip
 
@@ -76,10 +76,10 @@ def largest_error(target, proposal, fit):
 def errors(target, wanted, **settings):
     """Return the largest errors of the best plain SGLD, and of the best with control variates."""
     fit = amc.laplace(target)
-    found = amc.design_sgld(target, covariance_error=wanted, at=fit, **settings)
+    found = amc.design.design_sgld(target, covariance_error=wanted, at=fit, **settings)
     for row in found.table.itertuples():
         anchor = fit if row.control_variate else None
-        proposal = amc.StochasticGradientLangevin(row.step_size, row.batch_size, fit, anchor)
+        proposal = amc.proposals.StochasticGradientLangevin(row.step_size, row.batch_size, fit, anchor)
         yield largest_error(target, proposal, fit)
 
 
@@ -139,10 +139,10 @@ def test_points_have_the_moments_that_are_named():
 
 def test_what_is_out_of_range_is_refused():
     with pytest.raises(InvalidInputError, match="must lie between 0 and 1, found 1"):
-        amc.design_sgld(regression(), covariance_error=1.5)
+        amc.design.design_sgld(regression(), covariance_error=1.5)
     with pytest.raises(InvalidInputError, match="a minibatch of 9 cannot be drawn from 8 data"):
-        amc.design_sgld(regression(), batch_size=9)
+        amc.design.design_sgld(regression(), batch_size=9)
     with pytest.raises(InvalidInputError, match="n_points"):
-        amc.design_sgld(regression(), n_points=1)
+        amc.design.design_sgld(regression(), n_points=1)
     with pytest.raises(IncompatibleError, match="grad_loglik"):
-        amc.design_sgld(normal_mean())
+        amc.design.design_sgld(normal_mean())

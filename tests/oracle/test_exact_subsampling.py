@@ -314,10 +314,10 @@ def textbook_chain(target, decide, theta, steps, seed, scale, *, delayed):
 
 
 TESTS = {
-    "poisson": (amc.PoissonTest(), poisson.rate, 0.0, False),
-    "tuna": (amc.TunaTest(0.003), tuna.rate, 0.003, False),
-    "factorized": (amc.FactorizedTest(), factorized.rate, 0.0, True),
-    "delayed poisson": (amc.DelayedAcceptance(amc.PoissonTest()), poisson.rate, 0.0, True),
+    "poisson": (amc.acceptance.PoissonTest(), poisson.rate, 0.0, False),
+    "tuna": (amc.acceptance.TunaTest(0.003), tuna.rate, 0.003, False),
+    "factorized": (amc.acceptance.FactorizedTest(), factorized.rate, 0.0, True),
+    "delayed poisson": (amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()), poisson.rate, 0.0, True),
 }
 
 

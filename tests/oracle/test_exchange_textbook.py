@@ -164,27 +164,27 @@ def carry_kept(memory):
 
 
 WALK = amc.RandomWalk(SCALE)
-POPULATION = amc.AdaptiveDirection(gamma=0.5, scale=0.3, n_members=4, spread=0.5)
+POPULATION = amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.3, n_members=4, spread=0.5)
 NORMAL = lambda theta: -0.5 * (theta - 1.0) ** 2  # noqa: E731
 CASES = {
     "exchange": (amc.Exchange(WALK), random_walk, fresh_ratio, None),
     "noisy exchange": (amc.Exchange(WALK, 3), random_walk, functools.partial(fresh_ratio, n=3), None),
     "population": (amc.Exchange(POPULATION), population, fresh_ratio, None),
-    "Langevin": (amc.NoisyLangevin(STEP_SIZE, 3), langevin, None, None),
-    "MALA-exchange": (amc.MALAExchange(STEP_SIZE, False, 3), there_and_back, fresh_ratio, carry),
+    "Langevin": (amc.samplers.NoisyLangevin(STEP_SIZE, 3), langevin, None, None),
+    "MALA-exchange": (amc.samplers.MALAExchange(STEP_SIZE, False, 3), there_and_back, fresh_ratio, carry),
     "refreshed": (
-        amc.MALAExchange(STEP_SIZE, False, 3, refresh=True),
+        amc.samplers.MALAExchange(STEP_SIZE, False, 3, refresh=True),
         functools.partial(there_and_back, refresh=True), fresh_ratio, None,
     ),
-    "noisy MALA": (amc.MALAExchange(STEP_SIZE, True, 3), there_and_back, reused_ratio, carry),
-    "GIMH": (amc.PseudoMarginal(WALK), random_walk, kept_estimates, carry_kept),
-    "MCWM": (amc.PseudoMarginal(WALK, refresh=True), random_walk, both_estimates, None),
+    "noisy MALA": (amc.samplers.MALAExchange(STEP_SIZE, True, 3), there_and_back, reused_ratio, carry),
+    "GIMH": (amc.samplers.PseudoMarginal(WALK), random_walk, kept_estimates, carry_kept),
+    "MCWM": (amc.samplers.PseudoMarginal(WALK, refresh=True), random_walk, both_estimates, None),
 }  # fmt: skip
 
 
 def differs(case):
     sampler, move, ratio, keep = CASES[case]
-    of_estimates = isinstance(sampler, amc.PseudoMarginal)
+    of_estimates = isinstance(sampler, amc.samplers.PseudoMarginal)
     target = estimated() if of_estimates else five_values()
     trace = amc.sample(
         target, sampler, draws=STEPS, tune=0, chains=1, random_seed=SEED, initvals=np.array([START]),

@@ -66,7 +66,7 @@ def implicit(q, q_bright=1.0):
 
 
 def explicit(q, q_bright=1.0):
-    return amc.ExplicitZ(q)
+    return amc.samplers.ExplicitZ(q)
 
 
 def z_kernel(z_update, gaps, wrong=None):

@@ -220,9 +220,9 @@ def test_recursion_gives_the_reference_curve(epsilon, realised, fraction):
     """The conditional .9, and the data read averaged over log odds L ~ N(0, tau^2), tau = sqrt(2 * 4851) * 0.02."""
     test = {"epsilon": epsilon, "batch_size": 500, "n_obs": 4851, "rule": "barker"}
     tau = math.sqrt(2 * 4851) * 0.02
-    at_nine = amc.acceptance_probability_error(math.log(9.0), tau, **test)
+    at_nine = amc.acceptance.acceptance_probability_error(math.log(9.0), tau, **test)
     assert 0.9 + float(at_nine["error"]) == pytest.approx(realised, abs=1e-4)
     grid = np.linspace(-4.0, 4.0, 81)
     weights = np.exp(-0.5 * grid**2)
-    fractions = amc.acceptance_probability_error(tau * grid, tau, **test)["data_fraction"].values
+    fractions = amc.acceptance.acceptance_probability_error(tau * grid, tau, **test)["data_fraction"].values
     assert fractions @ weights / weights.sum() == pytest.approx(fraction, abs=1.5e-3)

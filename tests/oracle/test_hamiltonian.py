@@ -34,7 +34,7 @@ PROPOSALS = {  # settings, estimator, the rest of the textbook's settings, and w
 def differs(case, wrong=None):
     """Make 12 proposals by both; return whether a theta' or a log ratio differs. Every third is rejected by a test."""
     settings, estimator, rest, tested = PROPOSALS[case]
-    proposal, M = amc.StochasticGradientHamiltonian(*settings), settings[4]
+    proposal, M = amc.proposals.StochasticGradientHamiltonian(*settings), settings[4]
     part = proposal.build_proposal(TARGET) if tested else proposal.build_unadjusted(TARGET)
     written = book.corrected if tested else book.sghmc
     written = written(DRAW[estimator](), *settings[:2], M if M.ndim == 2 else np.diag(M**2), **rest)
@@ -101,7 +101,7 @@ def test_planted_bugs_are_seen(bug):
 
 def covariance(target, h, gamma, batch, M=None, noise=None, wrong=None):
     """Return the stationary covariance of (theta, v) of the kernel's linear chain."""
-    proposal = amc.StochasticGradientHamiltonian(h, gamma, batch, preconditioner=M, gradient_noise=noise)
+    proposal = amc.proposals.StochasticGradientHamiltonian(h, gamma, batch, preconditioner=M, gradient_noise=noise)
     return book.LinearChain(target, proposal.build_unadjusted(target), batch, wrong=wrong).stationary_covariance()
 
 
@@ -160,7 +160,9 @@ def test_other_corrections_leave_more(bug, monkeypatch):
 def test_friction_without_end_is_the_scheme_of_leimkuhler_and_matthews():
     """theta' = theta + (h^2/2) M g + (h/2) L (z + z'), z that of the last step: an average of two noises."""
     h, theta = 0.3, np.array([0.5, 0.1])
-    part = amc.StochasticGradientHamiltonian(h, np.inf, N, 1, DENSE, gradient_noise=None).build_unadjusted(TARGET)
+    part = amc.proposals.StochasticGradientHamiltonian(h, np.inf, N, 1, DENSE, gradient_noise=None).build_unadjusted(
+        TARGET
+    )
     state, propose, rng = part.make_state(), plain(part.propose), np.random.default_rng(2)
     out, count = np.empty(2), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     state.velocity[:] = z = np.array([0.3, -0.8])
@@ -176,7 +178,7 @@ def test_friction_without_end_is_the_scheme_of_leimkuhler_and_matthews():
 def test_tuning_learns_the_noise_of_the_gradients():
     """All minibatches are all data in turn: the mean of their covariances, later ones heavier, is what is known."""
     for M, anchor in ((DENSE, None), (np.sqrt(np.diag(DENSE)), ANCHOR)):
-        part = amc.StochasticGradientHamiltonian(0.1, 3.0, 3, 1, M, anchor).build_unadjusted(TARGET)
+        part = amc.proposals.StochasticGradientHamiltonian(0.1, 3.0, 3, 1, M, anchor).build_unadjusted(TARGET)
         state, propose, rng = part.make_state(), plain(part.propose), np.random.default_rng(2)
         theta, out, count = np.array([0.5, 0.1]), np.empty(2), np.zeros(len(COUNT_NAMES), dtype=np.int64)
         seen = []
@@ -256,7 +258,9 @@ def test_without_its_parts_it_does_not(bug):
 
 
 def test_the_kernel_makes_the_trajectory_that_was_integrated():
-    part = amc.StochasticGradientHamiltonian(H, GAMMA, 1, gradient_noise=None).build_proposal(logistic_target())
+    part = amc.proposals.StochasticGradientHamiltonian(H, GAMMA, 1, gradient_noise=None).build_proposal(
+        logistic_target()
+    )
     propose, out, count = plain(part.propose), np.empty(1), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta, v, z in ((0.3, -1.2, 0.4), (-2.0, 0.5, 1.5)):
         for data in itertools.product(range(3), repeat=2):

@@ -22,10 +22,10 @@ N, SEED = 40, 20111
 TARGET = book.normal_means(N, 2)
 TERMS = book.scores(TARGET.data[0])
 SETTINGS = {
-    "plain": (amc.Hamiltonian(0.27, length=0.8), np.eye(2), 100),
-    "dense": (amc.Hamiltonian(0.1, length=0.5, preconditioner=DENSE), DENSE, 100),
+    "plain": (amc.proposals.Hamiltonian(0.27, length=0.8), np.eye(2), 100),
+    "dense": (amc.proposals.Hamiltonian(0.1, length=0.5, preconditioner=DENSE), DENSE, 100),
     "diagonal, few steps": (
-        amc.Hamiltonian(0.05, length=2.0, preconditioner=[0.5, 2.0], most_steps=7), np.diag([0.25, 4.0]), 7,
+        amc.proposals.Hamiltonian(0.05, length=2.0, preconditioner=[0.5, 2.0], most_steps=7), np.diag([0.25, 4.0]), 7,
     ),
 }  # fmt: skip
 
@@ -99,7 +99,7 @@ def _step(part, theta, velocity):
 
 def test_a_trajectory_is_its_own_inverse_and_preserves_volume():
     """So that with the ratio |v|^2 / 2 - |v'|^2 / 2 the posterior is invariant, whatever the target."""
-    part = amc.Hamiltonian(0.15, length=0.6, preconditioner=DENSE).build_proposal(TARGET)
+    part = amc.proposals.Hamiltonian(0.15, length=0.6, preconditioner=DENSE).build_proposal(TARGET)
     theta, v = np.array([0.4, -0.2]), np.array([0.7, -1.1])
     there, v_there, ratio, count = _step(part, theta, v)
     assert ratio == pytest.approx(0.5 * (v @ v - v_there @ v_there), abs=1e-12)
@@ -117,7 +117,7 @@ def test_a_trajectory_is_its_own_inverse_and_preserves_volume():
 
 
 def test_a_trajectory_beyond_all_doubles_is_rejected():
-    part = amc.Hamiltonian(1e150, length=1e153, most_steps=30).build_proposal(TARGET)
+    part = amc.proposals.Hamiltonian(1e150, length=1e153, most_steps=30).build_proposal(TARGET)
     with np.errstate(over="ignore", invalid="ignore"):
         out, _, ratio, _ = _step(part, np.array([0.4, -0.2]), np.array([0.7, -1.1]))
     assert ratio == -math.inf and np.isfinite(out).all()
@@ -126,11 +126,11 @@ def test_a_trajectory_beyond_all_doubles_is_rejected():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: amc.Hamiltonian(0.0), "step_size is the time of a step"),
-        (lambda: amc.Hamiltonian(0.1, length=0.0), "length is a time and must be positive, found 0.0"),
-        (lambda: amc.Hamiltonian(0.1, most_steps=0), "most_steps must be"),
-        (lambda: amc.Hamiltonian(0.1, target_acceptance=1.0), "strictly between 0 and 1"),
-        (lambda: amc.Hamiltonian(0.1, preconditioner=-np.eye(2)), "positive definite"),
+        (lambda: amc.proposals.Hamiltonian(0.0), "step_size is the time of a step"),
+        (lambda: amc.proposals.Hamiltonian(0.1, length=0.0), "length is a time and must be positive, found 0.0"),
+        (lambda: amc.proposals.Hamiltonian(0.1, most_steps=0), "most_steps must be"),
+        (lambda: amc.proposals.Hamiltonian(0.1, target_acceptance=1.0), "strictly between 0 and 1"),
+        (lambda: amc.proposals.Hamiltonian(0.1, preconditioner=-np.eye(2)), "positive definite"),
     ],
 )
 def test_ranges(make, message):
@@ -140,4 +140,4 @@ def test_ranges(make, message):
 
 def test_what_has_no_gradient_is_refused():
     with pytest.raises(IncompatibleError, match="pass grad_loglik="):
-        amc.MetropolisHastings(amc.Hamiltonian(0.1), amc.ExactTest()).build(normal_mean(), audit_every=None)
+        amc.MetropolisHastings(amc.proposals.Hamiltonian(0.1), amc.ExactTest()).build(normal_mean(), audit_every=None)

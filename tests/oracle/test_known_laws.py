@@ -7,7 +7,7 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import Target
+from approxmcmc.targets import FunctionTarget
 from tests.models import normal_mean
 
 FIVE_SIGMA = 5.0  # two-sided false-fail rate 5.7e-7 for each comparison
@@ -30,7 +30,7 @@ def test_acceptance_of_a_random_walk_on_a_normal(scale, expected, seed):
     an acceptance off by 0.008 is seen with probability over 0.999.
     """
     assert expected == pytest.approx(2 / np.pi * np.arctan(2 / scale), abs=1e-7)
-    target = Target(_no_information, _standard_normal, data=np.zeros(1), n_obs=1, dim=1)
+    target = FunctionTarget(_no_information, _standard_normal, data=np.zeros(1), n_obs=1, dim=1)
     start = np.random.default_rng(seed).normal(size=(40, 1))
     sampler = MetropolisHastings(RandomWalk(scale), ExactTest())
     trace = sample(target, sampler, draws=5000, tune=0, chains=40, initvals=start, random_seed=seed, progressbar=False)

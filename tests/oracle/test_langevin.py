@@ -23,7 +23,7 @@ SEED, STEPS, N, BATCH = 20110628, 120, 60, 20
 IDENTITY = np.eye(2)
 DENSE = np.array([[0.8, 0.3], [0.3, 1.2]])
 ANCHOR = np.array([0.2, 0.4])
-FALLING = amc.DecreasingStep(0.05, offset=3.0, exponent=0.7)
+FALLING = amc.proposals.DecreasingStep(0.05, offset=3.0, exponent=0.7)
 TARGET = book.normal_means(N, 2)
 TERMS = book.scores(TARGET.data[0])
 
@@ -50,20 +50,20 @@ CASES = {
         lambda: book.mala(TERMS, book.prior_score, 0.03, DENSE), textbook.exact,
     ),
     "ULA": (
-        amc.Langevin(0.03), amc.AlwaysAccept(),
+        amc.Langevin(0.03), amc.acceptance.AlwaysAccept(),
         lambda: book.mala(TERMS, book.prior_score, 0.03, np.eye(2)), always,
     ),
-    "SGLD": (amc.StochasticGradientLangevin(0.03, 10), amc.AlwaysAccept(), book_sgld, always),
+    "SGLD": (amc.proposals.StochasticGradientLangevin(0.03, 10), amc.acceptance.AlwaysAccept(), book_sgld, always),
     "SGLD, falling step, control variates, diagonal": (
-        amc.StochasticGradientLangevin(FALLING, 10, [0.5, 2.0], ANCHOR), amc.AlwaysAccept(),
+        amc.proposals.StochasticGradientLangevin(FALLING, 10, [0.5, 2.0], ANCHOR), amc.acceptance.AlwaysAccept(),
         lambda: book_sgld(FALLING.at, np.diag([0.25, 4.0]), ANCHOR), always,
     ),
     "corrected SGLD": (
-        amc.StochasticGradientLangevin(0.03, 10, DENSE, ANCHOR), amc.ExactTest(),
+        amc.proposals.StochasticGradientLangevin(0.03, 10, DENSE, ANCHOR), amc.ExactTest(),
         lambda: book_sgld(constant, DENSE, ANCHOR), textbook.exact,
     ),
     "SGLD, sequential test": (
-        amc.StochasticGradientLangevin(0.03, 10), amc.SequentialTTest(0.1, BATCH),
+        amc.proposals.StochasticGradientLangevin(0.03, 10), amc.SequentialTTest(0.1, BATCH),
         book_sgld, textbook.sequential_t(0.1, BATCH),
     ),
 }  # fmt: skip
@@ -98,10 +98,10 @@ def test_chains_equal_the_textbook(case):
 PROPOSALS = {
     "langevin": (amc.Langevin(0.03, cov=DENSE), lambda: book.mala(TERMS, book.prior_score, 0.03, DENSE)),
     "falling": (
-        amc.StochasticGradientLangevin(FALLING, 10, [0.5, 2.0], ANCHOR),
+        amc.proposals.StochasticGradientLangevin(FALLING, 10, [0.5, 2.0], ANCHOR),
         lambda: book_sgld(FALLING.at, np.diag([0.25, 4.0]), ANCHOR),
     ),
-    "constant": (amc.StochasticGradientLangevin(0.03, 10, DENSE), lambda: book_sgld(constant, DENSE)),
+    "constant": (amc.proposals.StochasticGradientLangevin(0.03, 10, DENSE), lambda: book_sgld(constant, DENSE)),
 }
 
 

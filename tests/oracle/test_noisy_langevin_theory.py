@@ -32,7 +32,7 @@ def moments(matrix, row):
 @pytest.mark.parametrize("row", [220, 300, 390])
 def test_an_ideal_step_moves_along_the_gradient(row):
     """theta + (Sigma / 2) (s(y) - E[s] - theta / scale^2), with variance Sigma."""
-    theta, ideal = GRID[row], bounds.langevin_matrix(TARGET, amc.NoisyLangevin(VARIANCE), GRID, ideal=True)
+    theta, ideal = GRID[row], bounds.langevin_matrix(TARGET, amc.samplers.NoisyLangevin(VARIANCE), GRID, ideal=True)
     gradient = float(TARGET.observed_statistics[0]) - expectation(theta) - theta / SCALE**2
     mean, variance = moments(ideal, row)
     assert mean == pytest.approx(theta + 0.5 * VARIANCE * gradient, abs=1e-9)
@@ -41,8 +41,8 @@ def test_an_ideal_step_moves_along_the_gradient(row):
 
 def test_a_noisy_step_has_the_same_mean_and_the_variance_of_its_draws():
     theta, n = GRID[390], 3
-    noisy = bounds.langevin_matrix(TARGET, amc.NoisyLangevin(VARIANCE, n), GRID)
-    ideal = bounds.langevin_matrix(TARGET, amc.NoisyLangevin(VARIANCE), GRID, ideal=True)
+    noisy = bounds.langevin_matrix(TARGET, amc.samplers.NoisyLangevin(VARIANCE, n), GRID)
+    ideal = bounds.langevin_matrix(TARGET, amc.samplers.NoisyLangevin(VARIANCE), GRID, ideal=True)
     total = 12.0 + 4.0 * math.cosh(4 * theta)
     spread = 64.0 * math.cosh(4 * theta) / total - expectation(theta) ** 2  # Var(s)
     assert moments(noisy, 390)[0] == pytest.approx(moments(ideal, 390)[0], abs=1e-9)
@@ -51,12 +51,12 @@ def test_a_noisy_step_has_the_same_mean_and_the_variance_of_its_draws():
 
 def test_the_covariance_scales_the_step():
     plain, scaled = (
-        bounds.noisy_langevin_errors(TARGET, amc.NoisyLangevin(step, cov=cov), GRID[::100])
+        bounds.noisy_langevin_errors(TARGET, amc.samplers.NoisyLangevin(step, cov=cov), GRID[::100])
         for step, cov in ((VARIANCE, None), (VARIANCE / 4.0, np.array([[4.0]])))
     )
     assert scaled.attrs["variance"] == pytest.approx(VARIANCE) and scaled.attrs["largest_statistic"] == 4.0
     np.testing.assert_allclose(scaled["delta"], plain["delta"], rtol=1e-12)
-    lemma = bounds.hoeffding_langevin_bound(amc.NoisyLangevin(VARIANCE).n_auxiliary, VARIANCE, 4.0)
+    lemma = bounds.hoeffding_langevin_bound(amc.samplers.NoisyLangevin(VARIANCE).n_auxiliary, VARIANCE, 4.0)
     assert float(plain["lemma_3_3"]) == pytest.approx(lemma, rel=1e-12)
 
 

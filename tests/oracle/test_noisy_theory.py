@@ -227,7 +227,7 @@ THETAS = np.linspace(-0.4, 0.8, 7)
 @pytest.mark.parametrize("n_auxiliary", [1, 3, 40])
 @pytest.mark.parametrize("variance", [0.001, 0.02])
 def test_each_bound_of_a_noisy_langevin_step_holds(variance, n_auxiliary):
-    sampler = amc.NoisyLangevin(variance, n_auxiliary)
+    sampler = amc.samplers.NoisyLangevin(variance, n_auxiliary)
     found = bounds.noisy_langevin_errors(lattice(prior_scale=1.0), sampler, THETAS)
     assert (found["delta"] < found["pinsker"]).all()
     assert (found["pinsker"] < found["lemma_2_4"]).all()
@@ -241,7 +241,7 @@ def test_a_noisy_langevin_step_against_normal_densities():
     from scipy.stats import norm
 
     target, theta, variance = lattice(2, prior_scale=1.0), 0.35, 0.3
-    found = bounds.noisy_langevin_errors(target, amc.NoisyLangevin(variance, 1), np.array([theta, 0.0]))
+    found = bounds.noisy_langevin_errors(target, amc.samplers.NoisyLangevin(variance, 1), np.array([theta, 0.0]))
     weights = {4.0: 2 * math.exp(4 * theta), 0.0: 12.0, -4.0: 2 * math.exp(-4 * theta)}
     total = sum(weights.values())
     law = {s: w / total for s, w in weights.items()}
@@ -280,7 +280,8 @@ def test_lemma_3_3_holds_for_the_worst_statistic_and_not_with_half_its_constant(
 def test_the_distance_falls_like_one_over_n_and_its_bounds_like_its_root():
     """The mean of the mixture is right: its first order cancels, which no bound by E|V| can see."""
     found = {
-        n: bounds.noisy_langevin_errors(lattice(prior_scale=1.0), amc.NoisyLangevin(0.02, n), THETAS) for n in (10, 90)
+        n: bounds.noisy_langevin_errors(lattice(prior_scale=1.0), amc.samplers.NoisyLangevin(0.02, n), THETAS)
+        for n in (10, 90)
     }
     ratio = {name: float(found[10][name].max() / found[90][name].max()) for name in ("delta", "pinsker", "lemma_2_4")}
     assert ratio["delta"] == pytest.approx(9.0, rel=0.05)
@@ -309,9 +310,9 @@ def test_the_drift_of_theorem_3_4_holds_at_every_n(variance):
 
 def test_stationary_laws_of_langevin_meet_as_theorem_3_4_says():
     target, grid = lattice(prior_scale=1.0), np.linspace(-1.5, 2.5, 81)
-    T = bounds.langevin_matrix(target, amc.NoisyLangevin(0.05), grid, ideal=True)
+    T = bounds.langevin_matrix(target, amc.samplers.NoisyLangevin(0.05), grid, ideal=True)
     tv = [
-        float(bounds.exact(T, bounds.langevin_matrix(target, amc.NoisyLangevin(0.05, n), grid))["tv"])
+        float(bounds.exact(T, bounds.langevin_matrix(target, amc.samplers.NoisyLangevin(0.05, n), grid))["tv"])
         for n in (1, 4, 16)
     ]
     assert tv[0] > 0.05
@@ -322,9 +323,9 @@ def test_what_the_theory_of_langevin_refuses():
     with pytest.raises(IncompatibleError, match="about NoisyLangevin"):
         bounds.noisy_langevin_errors(lattice(), exchange(1), THETAS)
     with pytest.raises(IncompatibleError, match="gradient everywhere"):
-        bounds.langevin_matrix(lattice(), amc.NoisyLangevin(0.1), THETAS)
+        bounds.langevin_matrix(lattice(), amc.samplers.NoisyLangevin(0.1), THETAS)
     with pytest.raises(IncompatibleError, match="about Exchange"):
-        bounds.noisy_exchange_errors(lattice(), amc.NoisyLangevin(0.1), THETAS)
+        bounds.noisy_exchange_errors(lattice(), amc.samplers.NoisyLangevin(0.1), THETAS)
     with pytest.raises(InvalidInputError, match="variance > 0"):
         bounds.hoeffding_langevin_bound(10, 0.0, 1.0)
 

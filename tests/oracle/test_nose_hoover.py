@@ -37,7 +37,7 @@ def written(draw, M):
 
 def differs(wrong=None):
     """Make 12 steps by both; return whether theta or the friction differs."""
-    part = amc.StochasticGradientNoseHoover(H, A, n, DENSE).build_unadjusted(TARGET)
+    part = amc.proposals.StochasticGradientNoseHoover(H, A, n, DENSE).build_unadjusted(TARGET)
     propose, state = plain(part.propose, wrong), part.make_state()
     estimator = book.estimator(models.scores(TARGET.data[0]), models.prior_score, n=n, n_obs=N)
     expected, xi = written(estimator, DENSE)
@@ -106,8 +106,8 @@ def test_the_law_that_is_stated_is_invariant(seed):
 
 def test_what_is_out_of_range_is_refused():
     with pytest.raises(InvalidInputError, match=r"noise is a rate, positive and finite, found 0\.0"):
-        amc.StochasticGradientNoseHoover(0.1, 0.0)
+        amc.proposals.StochasticGradientNoseHoover(0.1, 0.0)
     with pytest.raises(InvalidInputError, match="step_size is the time of a step"):
-        amc.StochasticGradientNoseHoover(-0.1)
+        amc.proposals.StochasticGradientNoseHoover(-0.1)
     with pytest.raises(IncompatibleError, match="has no density ratio"):
-        amc.MetropolisHastings(amc.StochasticGradientNoseHoover(0.1), amc.ExactTest()).build(logistic())
+        amc.MetropolisHastings(amc.proposals.StochasticGradientNoseHoover(0.1), amc.ExactTest()).build(logistic())

@@ -101,7 +101,7 @@ def imbalance(program, target, slope_of=step.slope_of):
 
 def test_the_example_has_rows_without_and_with_a_polynomial():
     # Of logistic regression no row ever has order 1: where its bound is below that of order 2, that of order 0 is less.
-    target, program = new_program(amc.ZigZag)
+    target, program = new_program(amc.samplers.ZigZag)
     assert (np.diff(program.split.first) > 0).tolist() == [True, False, True]
     assert sorted(program.split.rows) == list(range(target.n_obs))
 
@@ -112,7 +112,7 @@ def test_the_zigzag_leaves_the_posterior_invariant(orders):
     names = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
     for order in set(range(3)) - set(orders):
         setattr(target, names[order], None)
-    assert imbalance(amc.ZigZag(amc.laplace(target)).build(target), target) < 1e-10
+    assert imbalance(amc.samplers.ZigZag(amc.laplace(target)).build(target), target) < 1e-10
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_the_zigzag_leaves_the_posterior_invariant(orders):
 )
 def test_it_does_so_around_any_normal_law(fit):
     target = book.logistic_rows()
-    assert imbalance(amc.ZigZag(fit).build(target), target) < 1e-10
+    assert imbalance(amc.samplers.ZigZag(fit).build(target), target) < 1e-10
 
 
 def test_the_bouncy_particle_leaves_the_posterior_invariant():
-    target, program = new_program(amc.BouncyParticle)
+    target, program = new_program(amc.samplers.BouncyParticle)
     for phi in PLACES:
         for v in (np.array([0.4, -1.1]), np.array([2.0, 0.3])):
             there, back = bouncy_rate(program, phi, v), bouncy_rate(program, phi, -v)
@@ -132,7 +132,7 @@ def test_the_bouncy_particle_leaves_the_posterior_invariant():
 
 
 def test_a_bounce_turns_the_push_round_and_keeps_the_speed():
-    _, program = new_program(amc.BouncyParticle)
+    _, program = new_program(amc.samplers.BouncyParticle)
     state, normal = at(program, PLACES[0], np.array([0.4, -1.1])), np.array([0.3, 2.0])
     before = state.flight.velocity.copy()
     plain(bouncy_particle.reflect)(state.flight, normal)
@@ -146,11 +146,11 @@ class TestPlantedBugs:
             delta = record[split.SCALARS :] @ position
             return split_of.derivatives_eta(record[split.ETA] + delta, record[split.RESPONSE])[0]
 
-        target, program = new_program(amc.ZigZag)
+        target, program = new_program(amc.samplers.ZigZag)
         assert imbalance(program, target, forgotten) > 0.05
 
     def test_the_gradient_of_the_wrong_row_is_seen(self):
-        target, program = new_program(amc.ZigZag)
+        target, program = new_program(amc.samplers.ZigZag)
 
         def of_the_next(split_of, record, position):
             place = np.flatnonzero((split_of.records == record).all(axis=1))[0]
@@ -159,7 +159,7 @@ class TestPlantedBugs:
         assert imbalance(program, target, of_the_next) > 0.05
 
     def test_a_bound_that_is_too_small_is_seen(self):
-        target, program = new_program(amc.ZigZag)
+        target, program = new_program(amc.samplers.ZigZag)
         program.split.records[:, split.RATE] *= 0.05
         assert imbalance(program, target) > 0.05
 
@@ -190,7 +190,7 @@ def test_a_chain_on_one_row_equals_the_textbook():
     target.slope_bound = target.third_derivative_bound = None
     fit = amc.laplace(target)
     settings = {"steps": 400, "seed": 8, "start": [0.2]}
-    draws, counts, _ = book.draws_of(target, amc.ZigZag(fit, spacing=0.7), **settings)
+    draws, counts, _ = book.draws_of(target, amc.samplers.ZigZag(fit, spacing=0.7), **settings)
     settings["start"] = 0.2
     expected, rows = book.zigzag(X, y, 2.0, fit, 0.25, spacing=0.7, **settings)
     np.testing.assert_allclose(draws[:, 0], expected, rtol=1e-11)

@@ -188,7 +188,7 @@ def colours():
 def test_chains_equal_the_textbook(make, rate, metropolised):
     target = make()
     expected, reads = textbook(target, rate, metropolised)
-    sampler = amc.PoissonGibbs(rate, metropolised)
+    sampler = amc.samplers.PoissonGibbs(rate, metropolised)
     program = sampler.build(target)
     chain = program.start(np.zeros(target.n_states.size), streams(seed_sequences(SEED, 1)[0][0]), 0)
     draws, counts = np.empty(expected.shape), np.empty((SWEEPS, len(COUNT_NAMES)), np.int64)
@@ -213,12 +213,14 @@ def test_counts_that_are_drawn_without_the_current_state_are_seen(monkeypatch):
     expected, _ = textbook(small(), 3.0, False)
     plant(monkeypatch, {poisson_counts.weigh_states: forgetful})
     settings = {"draws": SWEEPS, "tune": 0, "chains": 1, "random_seed": SEED, "progressbar": False}
-    trace = amc.sample(small(), amc.PoissonGibbs(3.0), initvals=np.zeros(3), **settings)
+    trace = amc.sample(small(), amc.samplers.PoissonGibbs(3.0), initvals=np.zeros(3), **settings)
     assert (trace.posterior["x"].values[0] != expected).any()
 
 
 @pytest.mark.recompiles
-@pytest.mark.parametrize("test", [amc.PoissonTest(), amc.TunaTest(0.1), amc.FactorizedTest()])
+@pytest.mark.parametrize(
+    "test", [amc.acceptance.PoissonTest(), amc.acceptance.TunaTest(0.1), amc.acceptance.FactorizedTest()]
+)
 def test_exact_subsampling_knows_the_bounds_of_factors(test):
     target = small()
     bound = target.compile_difference_bound()
@@ -227,7 +229,7 @@ def test_exact_subsampling_knows_the_bounds_of_factors(test):
                       for sites, table in zip(*group, strict=True)] for x in states])  # fmt: skip
     largest = np.abs(logs[:, None] - logs[None]).max(axis=(0, 1))
     np.testing.assert_allclose(bound.rates, largest, atol=2e-13)
-    sampler = amc.MetropolisHastings(amc.SingleSite(), test)
+    sampler = amc.MetropolisHastings(amc.proposals.SingleSite(), test)
     trace = amc.sample(target, sampler, draws=300, tune=0, chains=1, random_seed=1, progressbar=False)
     assert int(trace.sample_stats["range_violations"].sum()) == 0
 
@@ -235,11 +237,13 @@ def test_exact_subsampling_knows_the_bounds_of_factors(test):
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
 def test_a_rate_must_be_positive(rate):
     with pytest.raises(InvalidInputError, match="PoissonGibbs: rate must be"):
-        amc.PoissonGibbs(rate)
+        amc.samplers.PoissonGibbs(rate)
 
 
 @pytest.mark.parametrize("rate", [None, 3.0])
 def test_sites_whose_terms_never_change_read_nothing(rate):
     """Their number of terms is that of every site: 10 of the triples of 6 variables."""
-    attrs = amc.PoissonGibbs(rate).build(amc.targets.BinaryMRF.random_triples(6, scale=0.0, random_seed=0)).attrs
+    attrs = (
+        amc.samplers.PoissonGibbs(rate).build(amc.targets.BinaryMRF.random_triples(6, scale=0.0, random_seed=0)).attrs
+    )
     assert attrs["setup_expected_reads"] == 0.0 and repr(attrs["n_obs"]) == "10"

@@ -157,7 +157,9 @@ def test_the_looks_of_a_given_error_are_those_that_were_asked_for():
 def test_where_the_law_is_known():
     exact_law, tolerant = SequentialTTest(0.1, 2), SequentialTTest(0.1, 2, tol=0.5)
     assert exact_law.law_unknown("gaussian") == exact_law.law_unknown("enumerate") == ""
-    assert tolerant.law_unknown("enumerate") == "" and "knows no stop by tolerance" in tolerant.law_unknown("gaussian")
+    assert tolerant.law_unknown("enumerate") == "" and "does not cover stops by tolerance" in tolerant.law_unknown(
+        "gaussian"
+    )
     assert tolerant.decision_law(np.zeros(1), 4) is None and exact_law.decision_law(np.zeros(1), 4) is not None
 
 

@@ -42,9 +42,9 @@ def test_stationary_variance_has_the_closed_form(alpha):
     N, n = 6, 2
     target, A = book.normal_means(N), N + 0.01
     V = N**2 / n * (1.0 - n / N)  # S^2 = 1
-    found = stationary_variance(target, amc.StochasticGradientLangevin(alpha, n), n)
+    found = stationary_variance(target, amc.proposals.StochasticGradientLangevin(alpha, n), n)
     assert found == pytest.approx((1.0 + alpha * V / 4.0) / (A * (1.0 - alpha * A / 4.0)), rel=1e-12)
-    anchored = amc.StochasticGradientLangevin(alpha, n, control_variate=[0.7])
+    anchored = amc.proposals.StochasticGradientLangevin(alpha, n, control_variate=[0.7])
     assert stationary_variance(target, anchored, n) == pytest.approx(1.0 / (A * (1.0 - alpha * A / 4.0)), rel=1e-12)
 
 
@@ -59,7 +59,8 @@ def test_halving_the_step_halves_the_bias(anchor):
     target, A = book.normal_means(6), 6.01
     alphas = 0.02 * 0.5 ** np.arange(5)
     bias = [
-        A * stationary_variance(target, amc.StochasticGradientLangevin(alpha, 2, control_variate=anchor), 2) - 1.0
+        A * stationary_variance(target, amc.proposals.StochasticGradientLangevin(alpha, 2, control_variate=anchor), 2)
+        - 1.0
         for alpha in alphas
     ]
     ratios = np.array(bias[:-1]) / bias[1:]
@@ -83,11 +84,11 @@ def grid_grad_loglik(theta, data, i, out):
 
 def grid_kernels(wrong=None):
     """Return the kernels of uncorrected and of corrected SGLD on the grid, and the posterior there."""
-    target = amc.Target(
+    target = amc.FunctionTarget(
         grid_loglik, lambda theta: -(theta[0] ** 2) / 8.0, data=DATA, n_obs=3, dim=1, grad_loglik=grid_grad_loglik
     )
     alpha, size = 0.4, GRID.size
-    propose = proposer(target, amc.StochasticGradientLangevin(alpha, 1), wrong)
+    propose = proposer(target, amc.proposals.StochasticGradientLangevin(alpha, 1), wrong)
     log_posterior = np.array([-0.5 * ((DATA - theta) ** 2).sum() - theta**2 / 8.0 for theta in GRID])
     difference = log_posterior[None, :] - log_posterior[:, None]
     uncorrected, corrected = np.zeros((size, size)), np.zeros((size, size))

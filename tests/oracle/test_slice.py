@@ -63,7 +63,7 @@ def textbook_slice(target, *, steps, max_steps, directions, test=textbook.exact)
 
 def library(test, *, steps, max_steps, directions):
     """Return draws and counts of the library's chain from the same start."""
-    sampler = amc.SliceSampler(amc.Slice(WIDTHS, max_steps, directions), test)
+    sampler = amc.samplers.SliceSampler(amc.samplers.Slice(WIDTHS, max_steps, directions), test)
     chain = sampler.build(logistic(N, DIM), audit_every=None).start(
         np.array([0.1, -0.2, 0.3]), streams(seed_sequences(SEED, 1)[0][0]), 0
     )
@@ -103,7 +103,7 @@ def test_with_the_sequential_test_it_equals_the_textbook():
         amc.SequentialTTest(0.0, 30),
         amc.SequentialTTest(0.0, 30, order="blocks"),
         amc.SequentialTTest(0.2, N),
-        amc.BernsteinTest(0.01, N),
+        amc.acceptance.BernsteinTest(0.01, N),
     ],
     ids=repr,
 )

@@ -146,12 +146,12 @@ def no_gradient(theta, out):
 @pytest.mark.parametrize("control_variate", [None, [0.1, -0.2]])
 def test_chains_equal_numpy(control_variate):
     X = np.array([[-1.5, 0.3], [-0.2, -0.3], [0.7, 1.1], [1.0, -1.1]])
-    target = amc.Target(
+    target = amc.FunctionTarget(
         log_normal, flat, data=X, n_obs=4, dim=2, grad_loglik=grad_log_normal, grad_logprior=no_gradient
     )
     upper = np.linalg.cholesky(M := np.array([[1.0, 0.4], [0.4, 0.5]])).T
-    proposal = amc.StochasticGradientZigZag(0.3, 2, 3, preconditioner=M, control_variate=control_variate)
-    program = amc.MetropolisHastings(proposal, amc.AlwaysAccept()).build(target, audit_every=None)
+    proposal = amc.proposals.StochasticGradientZigZag(0.3, 2, 3, preconditioner=M, control_variate=control_variate)
+    program = amc.MetropolisHastings(proposal, amc.acceptance.AlwaysAccept()).build(target, audit_every=None)
     chain = program.start(np.array([0.5, -0.5]), streams(seed_sequences(4, 1)[0][0]), 0)
     draws, counts = np.empty((40, 2)), np.empty((40, len(COUNT_NAMES)), np.int64)
     chain.advance(40, 1, draws, counts, np.empty((40, len(VALUE_NAMES))))
@@ -177,4 +177,6 @@ def test_chains_equal_numpy(control_variate):
 
 def test_a_test_is_refused():
     with pytest.raises(IncompatibleError, match="pair it with AlwaysAccept"):
-        amc.MetropolisHastings(amc.StochasticGradientZigZag(0.1), amc.ExactTest()).build(logistic(), audit_every=None)
+        amc.MetropolisHastings(amc.proposals.StochasticGradientZigZag(0.1), amc.ExactTest()).build(
+            logistic(), audit_every=None
+        )

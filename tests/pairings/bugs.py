@@ -107,7 +107,7 @@ def buggy_test(test, name, wrap):
     return amc.MetropolisHastings(amc.RandomWalk(0.5), BuggyTest(test, name, wrap))
 
 
-VELOCITY = amc.StochasticGradientHamiltonian(0.3, 0.05, ROWS, steps=2, preconditioner=np.ones(2))
+VELOCITY = amc.proposals.StochasticGradientHamiltonian(0.3, 0.05, ROWS, steps=2, preconditioner=np.ones(2))
 BUGS = {  # world and sampler
     "a proposal without its density ratio": (
         "LogisticRegression",
@@ -115,24 +115,26 @@ BUGS = {  # world and sampler
     ),
     "a proposal that moves towards a normal law without saying so": (
         "LogisticRegression",
-        buggy_proposal(amc.PreconditionedCrankNicolson(0.5, np.zeros(2), 0.1 * np.eye(2)), "propose", without_ratio),
+        buggy_proposal(
+            amc.proposals.PreconditionedCrankNicolson(0.5, np.zeros(2), 0.1 * np.eye(2)), "propose", without_ratio
+        ),
     ),
     "a threshold of 9/10": ("LogisticRegression", buggy_test(amc.ExactTest(), "threshold", softened)),
     "a threshold of 9/10 of a test that reads few rows": (
         "ControlVariate",
-        buggy_test(amc.PoissonTest(), "threshold", softened),
+        buggy_test(amc.acceptance.PoissonTest(), "threshold", softened),
     ),
     "a slice of another height": (
         "LogisticRegression",
-        amc.SliceSampler(amc.Slice(0.5), BuggyTest(amc.ExactTest(), "threshold", softened)),
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.5), BuggyTest(amc.ExactTest(), "threshold", softened)),
     ),
     "a mixture that takes trajectories for accepted": (
         "LogisticRegression",
-        buggy_proposal(amc.Mixture([VELOCITY, amc.RandomWalk(0.3)]), "settle", always_accepted),
+        buggy_proposal(amc.proposals.Mixture([VELOCITY, amc.RandomWalk(0.3)]), "settle", always_accepted),
     ),
     "an estimate that is drawn anew": (
         "EstimatedLikelihood",
-        amc.PseudoMarginal(amc.RandomWalk(0.5), refresh=True),
+        amc.samplers.PseudoMarginal(amc.RandomWalk(0.5), refresh=True),
     ),
     "3 % of the acceptances upwards": ("LogisticRegression", buggy_test(amc.ExactTest(), "decide", lopsided)),
 }

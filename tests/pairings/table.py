@@ -33,15 +33,18 @@ MEETS = {  # the worlds of samplers that are no Metropolis-Hastings; a sampler w
 }
 EXACT = {  # settings at which samplers of the examples leave the law invariant
     "Exchange": [amc.Exchange(amc.RandomWalk(0.5))],
-    "MALAExchange": [amc.MALAExchange(0.2)],
-    "SliceSampler": [amc.SliceSampler(amc.Slice(0.5)), amc.SliceSampler(amc.Slice(0.5, directions="coordinates"))],
+    "MALAExchange": [amc.samplers.MALAExchange(0.2)],
+    "SliceSampler": [
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.5)),
+        amc.samplers.SliceSampler(amc.samplers.Slice(0.5, directions="coordinates")),
+    ],
 }
 # Targets of which one pairing shows that they are what they say.
 OTHERS = sorted(set(WORLDS) - {*FORMS, *FIELDS, "ERGM", "Ising", "EstimatedLikelihood"})
 LIMITS = [  # approximate tests at the settings where they read all rows
     amc.SequentialTTest(0.0, 4),
-    amc.MinibatchBarker(batch_size=1000),
-    amc.AnnealedEpsilon((0.0,), steps=()),
+    amc.acceptance.MinibatchBarker(batch_size=1000),
+    amc.acceptance.AnnealedEpsilon((0.0,), steps=()),
 ]
 
 
@@ -92,7 +95,9 @@ def of_mixtures() -> Iterator[Pairing]:
     for p, one in enumerate(remembering):
         for k, other in enumerate(PROPOSALS):
             if other not in (one, "Mixture", "SingleSite"):
-                mixture = amc.Mixture([PROPOSALS[one][-1], PROPOSALS[other][0]])  # the last example remembers longest
+                mixture = amc.proposals.Mixture(
+                    [PROPOSALS[one][-1], PROPOSALS[other][0]]
+                )  # the last example remembers longest
                 yield Pairing("Mixture", amc.MetropolisHastings(mixture, amc.ExactTest()), rotated(FORMS, p + k))
 
 

@@ -161,7 +161,7 @@ def normal_log_likelihood(thetas, x):
 
 def user_target(x):
     """Return normal means as functions of the user's, whose bound holds where the data and the posterior are."""
-    return amc.Target(
+    return amc.FunctionTarget(
         book.loglik, log_prior, data=x, n_obs=len(x), dim=2, grad_loglik=book.grad_loglik,
         difference_bound=(np.full(len(x), 10.0), reach),
     )  # fmt: skip
@@ -208,7 +208,7 @@ def with_intercept(thetas, y):
 def predictor_target(y):
     """Return counts as a target of one linear predictor."""
     predictors = {"eta": {"beta": X[:, :1], "intercept": 1.0}}
-    return amc.PredictorTarget(log_poisson, predictors, y, prior_scale=SCALE)
+    return amc.targets.PredictorTarget(log_poisson, predictors, y, prior_scale=SCALE)
 
 
 def own_law(make, scales, burn=0):
@@ -253,7 +253,7 @@ WORLDS = {
     "LogisticRegression": world(*LOGISTIC, logistic),
     "ControlVariate": world(*LOGISTIC, lambda y: amc.ControlVariate(logistic(y))),
     "CoreRows": world(*LOGISTIC, lambda y: amc.CoreRows(logistic(y), core=[0, 5], at="mode"), n_data_sets=4),
-    "Target": world(*NORMAL, user_target),
+    "FunctionTarget": world(*NORMAL, user_target),
     "BoundedLikelihood": world(*NORMAL, bounded),
     "SoftmaxRegression": world(
         softmax_log_likelihood,

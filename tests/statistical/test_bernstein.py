@@ -14,7 +14,7 @@ from approxmcmc.api import sample
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
-from approxmcmc.targets import LogisticRegression, Target
+from approxmcmc.targets import FunctionTarget, LogisticRegression
 from tests.decisions import log_normal
 
 pytestmark = [
@@ -27,7 +27,7 @@ N_OBS, DRAWS, DELTA, EPSILON = 4000, 3000, 0.05, 0.01
 LEVEL = 1e-6
 
 
-def rate_of_arrivals(log_sd: float) -> Target:
+def rate_of_arrivals(log_sd: float) -> FunctionTarget:
     """Return the log rate of exponential waiting times that are log-normal: l_i = const - (rate' - rate) x_i."""
     x = log_normal(N_OBS, log_sd)
     x /= x.mean()
@@ -43,7 +43,7 @@ def rate_of_arrivals(log_sd: float) -> Target:
     def term_range(theta, proposed):
         return abs(math.exp(proposed[0]) - math.exp(theta[0])) * spread
 
-    return Target(loglik, logprior, data=x, n_obs=N_OBS, dim=1, term_range=term_range)
+    return FunctionTarget(loglik, logprior, data=x, n_obs=N_OBS, dim=1, term_range=term_range)
 
 
 def heavy_logistic() -> LogisticRegression:

@@ -26,10 +26,12 @@ DRAWS = 200_000
 FIVE_SIGMA = 5.7e-7  # what a normal law has beyond 5 standard deviations
 FIELD = amc.targets.BinaryMRF.random_triples(4, 0.6, 0)
 PAIRINGS = {
-    "metropolis": amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest()),
-    "sequential": amc.MetropolisHastings(amc.SingleSite(), amc.SequentialTTest(0.2, 2)),
-    "tolerance": amc.MetropolisHastings(amc.SingleSite(), amc.SequentialTTest(0.01, 2, tol=1.0)),
-    "barker": amc.MetropolisHastings(amc.SingleSite(), amc.MinibatchBarker(batch_size=2, target_variance=0.5)),
+    "metropolis": amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest()),
+    "sequential": amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.2, 2)),
+    "tolerance": amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.01, 2, tol=1.0)),
+    "barker": amc.MetropolisHastings(
+        amc.proposals.SingleSite(), amc.acceptance.MinibatchBarker(batch_size=2, target_variance=0.5)
+    ),
     "gibbs": amc.Gibbs(amc.SequentialTTest(0.3, 2)),
     "random scan": amc.Gibbs(amc.SequentialTTest(0.3, 2), scan="random"),
 }

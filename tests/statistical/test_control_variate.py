@@ -19,7 +19,7 @@ RUN = {"progressbar": False, "audit_every": None}
 
 def independence_chain(target, fit, test, draws, seed, chains=8):
     """Return the draws in posterior standard deviations from the mode; shape (chains, draws, dim)."""
-    sampler = amc.MetropolisHastings(amc.PreconditionedCrankNicolson(0.0, fit), test)
+    sampler = amc.MetropolisHastings(amc.proposals.PreconditionedCrankNicolson(0.0, fit), test)
     trace = amc.sample(target, sampler, draws=draws, tune=100, chains=chains, random_seed=seed, **RUN)
     white = np.linalg.solve(fit.cholesky, (trace.posterior["beta"].values - fit.mode).reshape(-1, DIM).T)
     return white.T.reshape(chains, draws, DIM)
@@ -70,7 +70,7 @@ def test_audited_wrong_decisions_are_ties(tall, seed):
     rates = []
     for tol in (0.05, 2.0):
         test = amc.SequentialTTest(0.01, batch_size=64, growth=2.0, tol=tol)
-        sampler = amc.MetropolisHastings(amc.PreconditionedCrankNicolson(0.0, tall.laplace), test)
+        sampler = amc.MetropolisHastings(amc.proposals.PreconditionedCrankNicolson(0.0, tall.laplace), test)
         settings = {**RUN, "audit_every": 10}
         trace = amc.sample(tall, sampler, draws=10_000, tune=0, chains=2, random_seed=seed, **settings)
         stats = trace.sample_stats
@@ -126,8 +126,8 @@ def test_a_bad_point_of_expansion_is_told_and_no_chain_sticks_in_silence(case, i
     assert target.distance_to_mode == pytest.approx(CASES[case], rel=0.5, abs=1e-3)
     told = target.distance_to_mode > 1.0
     small = amc.RandomWalk(2.38 / DIM**0.5, preconditioner=target.laplace)
-    independent = amc.PreconditionedCrankNicolson(0.0, target.laplace)
-    for proposal in (small, independent, amc.Mixture([independent, small], [0.7, 0.3])):
+    independent = amc.proposals.PreconditionedCrankNicolson(0.0, target.laplace)
+    for proposal in (small, independent, amc.proposals.Mixture([independent, small], [0.7, 0.3])):
         trace, warned = run_from_the_bulk(target, proposal, fit, seed)
         rate = float(trace.sample_stats["accepted"].mean())
         assert any("expanded" in sentence for sentence in warned) == told
@@ -150,9 +150,9 @@ def test_from_a_far_start_a_chain_comes_home_or_is_told_of(proposal, images, see
     takes it some 700 steps by itself.
     """
     target, fit = images
-    independent = amc.PreconditionedCrankNicolson(0.0, fit)
+    independent = amc.proposals.PreconditionedCrankNicolson(0.0, fit)
     walk = amc.RandomWalk(2.38 / DIM**0.5, preconditioner=fit)
-    proposed = independent if proposal == "independent" else amc.Mixture([independent, walk], [0.7, 0.3])
+    proposed = independent if proposal == "independent" else amc.proposals.Mixture([independent, walk], [0.7, 0.3])
     far = fit.mode + fit.cholesky @ np.full(DIM, 10.0)
     test = amc.ExactTest() if proposal == "independent" else amc.SequentialTTest(0.01, batch_size=64, growth=2.0)
     sampler = amc.MetropolisHastings(proposed, test)

@@ -29,8 +29,8 @@ CHAINS, STEPS = 4000, 12
 GRID = np.linspace(-3.0, 5.0, 8001)
 EXACT = {
     "exchange": amc.Exchange(amc.RandomWalk(1.0)),
-    "MALA-exchange": amc.MALAExchange(0.8, False, 2),
-    "refreshed MALA-exchange": amc.MALAExchange(0.8, False, 2, refresh=True),
+    "MALA-exchange": amc.samplers.MALAExchange(0.8, False, 2),
+    "refreshed MALA-exchange": amc.samplers.MALAExchange(0.8, False, 2, refresh=True),
 }
 
 

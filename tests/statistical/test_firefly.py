@@ -46,8 +46,8 @@ def updates(fit):
     walk = amc.RandomWalk(OPTIMAL / math.sqrt(dim), preconditioner=fit)
     return {
         "walk, skips": (walk, amc.ImplicitZ()),
-        "walk, explicit": (walk, amc.ExplicitZ(0.1)),
-        "slice, skips": (amc.Slice(2.0 * np.sqrt(np.diag(fit.cov))), amc.ImplicitZ(0.1, 0.6)),
+        "walk, explicit": (walk, amc.samplers.ExplicitZ(0.1)),
+        "slice, skips": (amc.samplers.Slice(2.0 * np.sqrt(np.diag(fit.cov))), amc.ImplicitZ(0.1, 0.6)),
         "langevin, skips": (amc.Langevin(1.4 / dim ** (1 / 3), preconditioner=fit), amc.ImplicitZ(0.1)),
     }
 

@@ -66,7 +66,9 @@ def test_a_biased_sampler_is_told_from_an_exact_one(seed):
     assert np.abs(z_scores(moments(replicates(target, biased, seed)), exact)).max() > 2 * T
 
 
-@pytest.mark.parametrize("sampler", [amc.Gibbs(), amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())], ids=str)
+@pytest.mark.parametrize(
+    "sampler", [amc.Gibbs(), amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())], ids=str
+)
 def test_alarm_network(sampler, seed):
     """P(B, E, A | J, M) within 5 standard errors of 40 chains: 3 quantities, false-fail rate 2e-6.
 
@@ -98,7 +100,7 @@ def test_realised_conditional_follows_the_reference_curve(field, epsilon, expect
     rng = np.random.default_rng(seed)
     contexts, sites = rng.integers(0, 2, (CONTEXTS, 100)), rng.integers(0, 100, CONTEXTS)
     test = amc.SequentialTTest(epsilon, 500)
-    found = amc.realised_conditional(
+    found = amc.samplers.realised_conditional(
         field, test, contexts, sites, replications=REPLICATIONS, probability=0.9, random_seed=seed
     )
     mcse = math.sqrt(expected * (1.0 - expected) / (CONTEXTS * REPLICATIONS))
@@ -119,7 +121,7 @@ def test_data_used_at_random_contexts(field, epsilon, seed):
     rng = np.random.default_rng(seed)
     contexts, sites = rng.integers(0, 2, (CONTEXTS, 100)), rng.integers(0, 100, CONTEXTS)
     test = amc.SequentialTTest(epsilon, 500)
-    found = amc.realised_conditional(field, test, contexts, sites, replications=REPLICATIONS, random_seed=seed)
+    found = amc.samplers.realised_conditional(field, test, contexts, sites, replications=REPLICATIONS, random_seed=seed)
     settings = {"epsilon": epsilon, "batch_size": 500, "n_obs": 4851, "rule": "barker"}
     predicted = acceptance_probability_error(found["log_odds"].values, found["tau"].values, **settings)
     assert float(found["data_fraction"].mean()) == pytest.approx(float(predicted["data_fraction"].mean()), abs=0.01)

@@ -44,7 +44,7 @@ def samplers(target):
     """Yield name, target and sampler."""
     fit = amc.laplace(target)
     walk = amc.RandomWalk(2.38 / DIM**0.5, preconditioner=fit)
-    mixture = amc.Mixture([amc.PreconditionedCrankNicolson(0.0, fit), walk], weights=[0.9, 0.1])
+    mixture = amc.proposals.Mixture([amc.proposals.PreconditionedCrankNicolson(0.0, fit), walk], weights=[0.9, 0.1])
     small = amc.SequentialTTest(0.01, batch_size=64, growth=2.0, tol=0.05)
     yield "control variates", amc.ControlVariate(target, at=fit), amc.MetropolisHastings(mixture, small)
     yield "plain", target, amc.MetropolisHastings(walk, amc.SequentialTTest(0.05, batch_size=500))

@@ -34,7 +34,7 @@ def normal_target(dim):
     """Return a linear regression whose rows are all read: control variates of order 1 leave their curvature."""
     rng = np.random.default_rng(dim)
     X, y = rng.normal(size=(12, dim)), rng.normal(size=12)
-    return amc.GLMTarget(log_normal_term, X, y, derivatives_eta=normal_derivatives, second_derivative_bound=1.0)
+    return amc.targets.GLMTarget(log_normal_term, X, y, derivatives_eta=normal_derivatives, second_derivative_bound=1.0)
 
 
 def quadrature(target, fit):
@@ -82,7 +82,7 @@ TARGETS = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("sampler", [amc.ZigZag, amc.BouncyParticle])
+@pytest.mark.parametrize("sampler", [amc.samplers.ZigZag, amc.samplers.BouncyParticle])
 @pytest.mark.parametrize("name", TARGETS)
 def test_moments_are_those_of_the_posterior(name, sampler, seed):
     target = TARGETS[name]()
@@ -92,7 +92,7 @@ def test_moments_are_those_of_the_posterior(name, sampler, seed):
 
 @pytest.mark.statistical
 class TestPlantedBugs:
-    def rejected(self, monkeypatch, wrong, seed, *, target=None, sampler=amc.ZigZag, chains=150):
+    def rejected(self, monkeypatch, wrong, seed, *, target=None, sampler=amc.samplers.ZigZag, chains=150):
         target = target or book.logistic_rows()
         fit = amc.laplace(target)
         plant(monkeypatch, wrong)
@@ -117,7 +117,7 @@ class TestPlantedBugs:
         target = normal_target(2)
         target.second_derivative_bound, target.third_derivative_bound = None, 1e-9
         wrong = {bouncy_particle.start: never}
-        assert self.rejected(monkeypatch, wrong, seed, target=target, sampler=amc.BouncyParticle)
+        assert self.rejected(monkeypatch, wrong, seed, target=target, sampler=amc.samplers.BouncyParticle)
 
     def test_a_forgotten_control_variate_breaks_its_bound(self, monkeypatch, seed):
         def forgotten(split, record, position):

@@ -74,7 +74,7 @@ def test_posteriors_agree_with_nuts(model_function, sampler, seed):
     proposal = {
         "random walk": amc.RandomWalk(2.38 / np.sqrt(dim), preconditioner=fit),
         "mala": amc.Langevin(1.4 / dim ** (1 / 3), preconditioner=fit),
-        "trajectories": amc.Hamiltonian(0.4, preconditioner=fit),
+        "trajectories": amc.proposals.Hamiltonian(0.4, preconditioner=fit),
     }[sampler]
     trace = amc.sample(
         target, amc.MetropolisHastings(proposal, amc.ExactTest()), draws=20_000, tune=1000, chains=2,

@@ -19,7 +19,7 @@ W = N**2 * (1.0 / BATCH - 1.0 / N) / A  # of the gradient, whitened
 DRAWS = {1: 800_000, 4: 200_000, 20: 40_000}
 
 
-def variance(dim, test, seed, kind=amc.StochasticGradientHamiltonian, step_size=H, **settings):
+def variance(dim, test, seed, kind=amc.proposals.StochasticGradientHamiltonian, step_size=H, **settings):
     """Return the whitened variance of the draws about their mean and its standard error, from the chain's AR(1) lag."""
     target = book.normal_means(N, dim)
     proposal = kind(step_size, GAMMA, BATCH, preconditioner=np.full(dim, A**-0.5), **settings)
@@ -37,7 +37,7 @@ def variance(dim, test, seed, kind=amc.StochasticGradientHamiltonian, step_size=
 
 @pytest.mark.parametrize("dim", DRAWS)
 def test_the_temperature_is_right(dim, seed):
-    found, error = variance(dim, amc.AlwaysAccept(), seed)
+    found, error = variance(dim, amc.acceptance.AlwaysAccept(), seed)
     bias = H**3 * W / (8.0 * GAMMA)
     assert bias < 0.0021
     assert error < 0.0016
@@ -46,7 +46,7 @@ def test_the_temperature_is_right(dim, seed):
 
 @pytest.mark.parametrize("dim", [4])
 def test_without(dim, seed):
-    found, error = variance(dim, amc.AlwaysAccept(), seed, gradient_noise=None)
+    found, error = variance(dim, amc.acceptance.AlwaysAccept(), seed, gradient_noise=None)
     c = np.exp(-GAMMA * H)
     expected = 1.0 + (1.0 + c) / (1.0 - c) * H**2 * W / (4.0 - H**2)
     assert expected > 1.19
@@ -67,7 +67,9 @@ def test_a_thermostat_finds_the_noise(dim, seed):
 
     Measured: -1 % at h = .2 and -10 % at .4, falling faster than h^2.
     """
-    found, error = variance(dim, amc.AlwaysAccept(), seed, kind=amc.StochasticGradientNoseHoover, step_size=0.5 * H)
+    found, error = variance(
+        dim, amc.acceptance.AlwaysAccept(), seed, kind=amc.proposals.StochasticGradientNoseHoover, step_size=0.5 * H
+    )
     assert error < 0.003
     assert abs(found - 1.0) < 5.0 * error
 
@@ -79,9 +81,9 @@ def test_a_mixture_with_a_walk_leaves_the_posterior_invariant(seed):
     variance: t was 14 and 24 (two seeds). With a walk of a tenth of this width it had 0.52 of it.
     """
     target = book.normal_means(N, 1)
-    proposal = amc.Mixture(
+    proposal = amc.proposals.Mixture(
         [
-            amc.StochasticGradientHamiltonian(0.5, 0.01, N, 2, preconditioner=np.full(1, A**-0.5)),
+            amc.proposals.StochasticGradientHamiltonian(0.5, 0.01, N, 2, preconditioner=np.full(1, A**-0.5)),
             amc.RandomWalk(2.4 * A**-0.5),
         ]
     )

@@ -38,7 +38,9 @@ N, A, V = 100, 100.01, 100.0**2 / 10 * (1 - 10 / 100)
 
 @pytest.mark.parametrize(("alpha", "ratio"), [(0.01, 4.33348), (0.002, 1.52632)])
 def test_stationary_variance_of_sgld(alpha, ratio, seed):
-    found, error = variance(book.normal_means(N), amc.StochasticGradientLangevin(alpha, 10), amc.AlwaysAccept(), seed)
+    found, error = variance(
+        book.normal_means(N), amc.proposals.StochasticGradientLangevin(alpha, 10), amc.acceptance.AlwaysAccept(), seed
+    )
     assert abs(A * found - ratio) < 5.0 * A * error
     assert A * error < 0.01 * ratio
 
@@ -46,11 +48,11 @@ def test_stationary_variance_of_sgld(alpha, ratio, seed):
 @pytest.mark.parametrize("alpha", [0.01, 0.005])
 def test_without_gradient_noise_the_bias_is_that_of_the_step(alpha, seed):
     target, exact = book.normal_means(N), 1.0 / (1.0 - alpha * A / 4.0)
-    anchored = amc.StochasticGradientLangevin(
+    anchored = amc.proposals.StochasticGradientLangevin(
         alpha, 10, control_variate=[0.5]
     )  # gradients differ by one constant: V = 0
     for proposal in (amc.Langevin(alpha), anchored):
-        found, error = variance(target, proposal, amc.AlwaysAccept(), seed)
+        found, error = variance(target, proposal, amc.acceptance.AlwaysAccept(), seed)
         assert abs(A * found - exact) < 5.0 * A * error
 
 
@@ -59,9 +61,9 @@ def test_without_gradient_noise_the_bias_is_that_of_the_step(alpha, seed):
 def test_standard_normal_at_any_dimension(dim, kind, seed):
     target, alpha = book.normal_means(N, dim), 0.2 / A
     proposal, test, expected = {
-        "unadjusted": (amc.Langevin(alpha), amc.AlwaysAccept(), 1.0 / (1.0 - alpha * A / 4.0)),
+        "unadjusted": (amc.Langevin(alpha), amc.acceptance.AlwaysAccept(), 1.0 / (1.0 - alpha * A / 4.0)),
         "MALA": (amc.Langevin(4.0 * alpha), amc.ExactTest(), 1.0),
-        "corrected SGLD": (amc.StochasticGradientLangevin(alpha, 50), amc.ExactTest(), 1.0),
+        "corrected SGLD": (amc.proposals.StochasticGradientLangevin(alpha, 50), amc.ExactTest(), 1.0),
     }[kind]
     found, error = variance(target, proposal, test, seed, draws=5000)
     # Rejections make the chain unlike an AR(1) process: twice the standard error.
@@ -72,7 +74,10 @@ def test_standard_normal_at_any_dimension(dim, kind, seed):
 @pytest.mark.parametrize("alpha", [0.01, 1.0, 100.0])
 def test_fisher_scoring_is_right_at_any_step(alpha, seed):
     found, error = variance(
-        book.normal_means(N), amc.StochasticGradientFisherScoring(alpha, 10), amc.AlwaysAccept(), seed
+        book.normal_means(N),
+        amc.proposals.StochasticGradientFisherScoring(alpha, 10),
+        amc.acceptance.AlwaysAccept(),
+        seed,
     )
     assert abs(A * found - 1.0) < 5.0 * A * error + 2e-4  # the prior's 0.01 of 100.01 is not in the information
 
@@ -82,9 +87,9 @@ def test_control_variates_reduce_the_error_of_the_variance(seed):
     fit = amc.laplace(target)
     errors = {}
     for name, anchor in (("plain", None), ("control variate", fit)):
-        proposal = amc.StochasticGradientLangevin(0.2, 100, preconditioner=fit, control_variate=anchor)
+        proposal = amc.proposals.StochasticGradientLangevin(0.2, 100, preconditioner=fit, control_variate=anchor)
         trace = amc.sample(
-            target, amc.MetropolisHastings(proposal, amc.AlwaysAccept()), random_seed=seed, **settings
+            target, amc.MetropolisHastings(proposal, amc.acceptance.AlwaysAccept()), random_seed=seed, **settings
         )  # fmt: skip
         draws = trace.posterior["beta"].values.reshape(-1, 3)
         errors[name] = abs(draws.var(axis=0) / fit.sd**2 - 1.0).mean()

@@ -108,7 +108,7 @@ def test_an_edited_study_is_read_again(project):
         (["verify", "good"], "no finished cell"),
         (["verify", "good", "-n", "0"], "at least 1"),
         (["run", "good", "--jobs", "0"], "at least 1; found 0"),
-        (["report", "good"], "nothing to report"),
+        (["report", "good"], "no report"),
         (["publish", "good"], "Nothing of toy can be published"),
         (["compare", "a", "b"], "no plan.json"),
         (["why", "0123"], "0 cells below results"),

@@ -150,7 +150,7 @@ def test_a_target_without_a_model_and_one_with_other_names_are_refused():
         twin_of(NoTwin())
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("beta", 0.0, 1.0), 1.0, observed=np.zeros(10))
-    other = amc.Target(
+    other = amc.FunctionTarget(
         lambda theta, data, i: -0.5 * (data[0][i] - theta[0]) ** 2,
         lambda theta: 0.0,
         data=np.zeros(10),

@@ -503,11 +503,18 @@ def test_the_exact_rival_leaves_the_posterior_invariant_and_reads_all_data_in_on
         return [xr.DataTree.from_dict({"posterior": xr.Dataset(attrs=attrs)})]
 
     walk = amc.RandomWalk(1.0)
-    tests = {"poisson": amc.PoissonTest(), "exact": amc.ExactTest(), "delayed": amc.DelayedAcceptance(amc.TunaTest())}
+    tests = {
+        "poisson": amc.acceptance.PoissonTest(),
+        "exact": amc.ExactTest(),
+        "delayed": amc.acceptance.DelayedAcceptance(amc.acceptance.TunaTest()),
+    }
     traces = {f"e{e}": runs(sampler(e)) for e in (0.1, 0.0)}
     traces |= {name: runs(amc.MetropolisHastings(walk, test).to_dict()) for name, test in tests.items()}
     traces["firefly"] = runs(amc.Firefly(walk).to_dict(), why_not_invariant="")
-    traces["sgld"] = runs(amc.presets.sgld(1e-3).to_dict(), why_not_invariant="biased")
+    traces["sgld"] = runs(
+        amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3), amc.acceptance.AlwaysAccept()).to_dict(),
+        why_not_invariant="biased",
+    )
     for labels, rival in (
         (traces, "exact"),
         (["e0.1", "poisson", "e0.0"], "e0.0"),

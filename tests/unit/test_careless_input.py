@@ -8,7 +8,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError
-from approxmcmc.targets import LogisticRegression, SoftmaxRegression, Target
+from approxmcmc.targets import FunctionTarget, LogisticRegression, SoftmaxRegression
 from tests.models import logistic
 
 rng = np.random.default_rng(0)
@@ -50,10 +50,10 @@ class TestData:
 
     def test_a_list_of_numbers_is_one_array(self):
         settings = {"n_obs": 30, "dim": 1}
-        (data,) = Target(lambda t, d, i: d[0][i], lambda t: 0.0, data=X[:, 0].tolist(), **settings).data
+        (data,) = FunctionTarget(lambda t, d, i: d[0][i], lambda t: 0.0, data=X[:, 0].tolist(), **settings).data
         np.testing.assert_array_equal(data, X[:, 0])
         with pytest.raises(InvalidInputError, match=r"\(2,\)\] and so on; data is an array, or a tuple of arrays"):
-            Target(lambda t, d, i: 0.0, lambda t: 0.0, data=X.tolist(), **settings)
+            FunctionTarget(lambda t, d, i: 0.0, lambda t: 0.0, data=X.tolist(), **settings)
 
     @pytest.mark.parametrize("model", [LogisticRegression, SoftmaxRegression])
     @pytest.mark.parametrize("bad", [np.ones(2), "1", None, -1.0])
@@ -63,7 +63,7 @@ class TestData:
 
     def test_an_initial_point_that_is_not_finite(self):
         with pytest.raises(InvalidInputError, match="initial_point has 1 NaN"):
-            Target(lambda t, d, i: 0.0, lambda t: 0.0, data=y, n_obs=30, dim=1, initial_point=[math.nan])
+            FunctionTarget(lambda t, d, i: 0.0, lambda t: 0.0, data=y, n_obs=30, dim=1, initial_point=[math.nan])
 
 
 class TestNames:
@@ -83,7 +83,7 @@ class TestNames:
     )
     def test_names_of_no_use_are_refused(self, settings, match):
         with pytest.raises(InvalidInputError, match=match):
-            Target(lambda t, d, i: 0.0, lambda t: 0.0, data=y, n_obs=30, dim=3, **settings)
+            FunctionTarget(lambda t, d, i: 0.0, lambda t: 0.0, data=y, n_obs=30, dim=3, **settings)
 
     def test_every_target_is_looked_at(self):
         """Others bring their names with them: a model of PyMC, a network."""
@@ -101,23 +101,23 @@ class TestShapes:
         target = amc.targets.ERGM(graph, ("edges", "two_stars"), prior_scale=1.0)
         for bad in ([0.0], [0.0] * 3, [math.nan, 0.0]):
             with pytest.raises(InvalidInputError, match="start must hold 2 finite numbers"):
-                amc.robbins_monro(target, start=bad)
+                amc.design.robbins_monro(target, start=bad)
 
     def test_a_pilot_of_the_wrong_length_or_kind(self):
         walk = amc.RandomWalk(0.1)
         with pytest.raises(InvalidInputError, match=r"initvals need shape \(3,\), found \(4,\)"):
-            amc.design_test(TARGET, proposal=walk, initvals=np.zeros(4))
+            amc.design.design_test(TARGET, proposal=walk, initvals=np.zeros(4))
         with pytest.raises(IncompatibleError, match="proposal must be a proposal, found <class"):
-            amc.design_test(TARGET, proposal=amc.RandomWalk)
+            amc.design.design_test(TARGET, proposal=amc.RandomWalk)
         with pytest.raises(IncompatibleError, match=r"target must be a target, found array"):
-            amc.plan_annealing(X, proposal=walk)
+            amc.design.plan_annealing(X, proposal=walk)
 
     def test_contexts_and_sites_that_are_none(self):
         field = amc.targets.BinaryMRF.from_triples(np.zeros((4, 2, 2, 2)))
         test = amc.SequentialTTest(0.1, 2)
         for contexts, sites in (([[0, 0, 0, 7]], [0]), ([[0, 0.5, 0, 0]], [0]), ([[0] * 4], [4]), ([[0] * 4], [-1])):
             with pytest.raises(InvalidInputError, match=r"contexts must hold states 0, 1, .* numbers from 0 to 3"):
-                amc.realised_conditional(field, test, contexts, sites)
+                amc.samplers.realised_conditional(field, test, contexts, sites)
 
 
 class TestSeeds:
@@ -159,9 +159,9 @@ class TestSettings:
             (lambda: amc.RandomWalk("a"), "RandomWalk(scale='a', "),
             (lambda: amc.RandomWalk(0.1, target_acceptance=[0.3]), "target_acceptance=[0.3]"),
             (lambda: amc.SequentialTTest(epsilon=None), "SequentialTTest(epsilon=None, "),
-            (lambda: amc.StochasticGradientLangevin(0.1, math.inf), "batch_size=inf"),
-            (lambda: amc.Mixture(0.5), "Mixture(proposals=0.5, weights=None): a setting of the wrong kind"),
-            (lambda: amc.Slice(lambda: 1.0), "help(Slice) says what each must be"),
+            (lambda: amc.proposals.StochasticGradientLangevin(0.1, math.inf), "batch_size=inf"),
+            (lambda: amc.proposals.Mixture(0.5), "Mixture(proposals=0.5, weights=None): a setting of the wrong kind"),
+            (lambda: amc.samplers.Slice(lambda: 1.0), "help(Slice) says what each must be"),
         ],
     )
     def test_settings_of_another_kind(self, make, note):
@@ -195,20 +195,22 @@ class TestSettings:
         [
             amc.RandomWalk(0.1, target_acceptance=0.3),
             amc.Langevin(0.1, target_acceptance=0.5),
-            amc.Mixture([amc.RandomWalk(1.0), amc.RandomWalk(0.1, target_acceptance=0.3)]),
+            amc.proposals.Mixture([amc.RandomWalk(1.0), amc.RandomWalk(0.1, target_acceptance=0.3)]),
         ],
         ids=repr,
     )
     def test_nothing_is_tuned_to_answers_that_nobody_gives(self, proposal):
         with pytest.raises(IncompatibleError, match=r"target_acceptance=0\.[35] tunes"):
-            amc.sample(logistic_with(), amc.MetropolisHastings(proposal, amc.AlwaysAccept()), progressbar=False)
+            amc.sample(
+                logistic_with(), amc.MetropolisHastings(proposal, amc.acceptance.AlwaysAccept()), progressbar=False
+            )
 
     def test_a_temperature_needs_the_whole_likelihood_in_the_terms(self):
         residuals = amc.ControlVariate(logistic_with())
         functions = {"gap": lambda theta, data, i: 1.0, "log_bound": lambda theta, sums: 0.0}
         for target in (residuals, amc.targets.BoundedLikelihood(residuals, **functions, sums=np.ones(1))):
             with pytest.raises(IncompatibleError, match="temperature"):
-                amc.MinibatchBarker(temperature=2.0).build_test(target)
+                amc.acceptance.MinibatchBarker(temperature=2.0).build_test(target)
 
 
 class TestArguments:
@@ -217,7 +219,7 @@ class TestArguments:
         [
             ({"time_limit": "5"}, "time_limit must be positive seconds, or None, found '5'"),
             ({"audit_every": np.array([1, 2])}, "audit_every must be an integer"),
-            ({"bias": 0.1}, "bias=0.1 is for the choice of a sampler, and one was given"),
+            ({"bias": 0.1}, "bias=0.1 only guides the choice of a sampler"),
             ({"initvals": "jitter"}, "initvals must be numbers, found 'jitter'"),
             ({"initvals": {"beta": ["a", "b", "c"]}}, "initvals of beta must be numbers"),
         ],
@@ -276,7 +278,7 @@ class TestDiagnostics:
 
     def test_draws_without_weights(self, trace):
         with pytest.raises(InvalidInputError, match="needs draws with weights"):
-            amc.importance_estimates(trace)
+            amc.diagnostics.importance_estimates(trace)
 
     def test_trace_and_reference_in_the_wrong_order(self, trace):
         with pytest.raises(GoldStandardError, match=r"in this order; the second lacks the group 'reference_moments'"):
@@ -286,7 +288,7 @@ class TestDiagnostics:
         with pytest.raises(InvalidInputError, match="gates must be Gates"):
             amc.reference_posterior(TARGET, gates={"max_r_hat": 1.1})
         with pytest.raises(InvalidInputError, match=r"max_r_hat must be at least 1, found '1\.1'"):
-            amc.Gates(max_r_hat="1.1")
+            amc.reference.Gates(max_r_hat="1.1")
 
     def test_plots(self, trace):
         import matplotlib

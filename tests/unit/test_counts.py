@@ -23,9 +23,9 @@ def counted_target(n=90):
         log[call, 0], log[call, 1] = i, theta[0]
         return -0.5 * (x[i] - theta[0]) ** 2
 
-    from approxmcmc.targets import Target
+    from approxmcmc.targets import FunctionTarget
 
-    target = Target(loglik, normal_logprior, data=(normal_mean(n).data[0], log), n_obs=n, dim=1)
+    target = FunctionTarget(loglik, normal_logprior, data=(normal_mean(n).data[0], log), n_obs=n, dim=1)
     return target, target.data[1]
 
 

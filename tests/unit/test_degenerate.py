@@ -44,7 +44,7 @@ def on_the_positive(theta):
 def uniform_model(n=300):
     """Return the posterior of the end of a uniform law: a proposal below the largest datum has likelihood 0."""
     x = (np.arange(n) + 0.5) / n
-    return amc.Target(uniform_loglik, on_the_positive, data=x, n_obs=n, dim=1, initial_point=np.array([1.05]))
+    return amc.FunctionTarget(uniform_loglik, on_the_positive, data=x, n_obs=n, dim=1, initial_point=np.array([1.05]))
 
 
 class TestSingleDatum:
@@ -52,8 +52,8 @@ class TestSingleDatum:
 
     TESTS = (
         amc.SequentialTTest(0.1, batch_size=500),
-        amc.BernsteinTest(0.1, batch_size=500),
-        amc.AnnealedEpsilon((0.1, 0.0), (20,), amc.SequentialTTest(batch_size=50, growth=2.0)),
+        amc.acceptance.BernsteinTest(0.1, batch_size=500),
+        amc.acceptance.AnnealedEpsilon((0.1, 0.0), (20,), amc.SequentialTTest(batch_size=50, growth=2.0)),
     )
 
     @pytest.mark.parametrize("test", TESTS, ids=lambda test: type(test).__name__)
@@ -68,7 +68,9 @@ class TestSingleDatum:
         """A pilot of pairs with a single term has scale 0; its design reads all data, and an exact test is chosen."""
         target = logistic(1, 1)
         assert (collect_pairs(target, amc.RandomWalk(1.0), n_pairs=20, tune=5, random_seed=1).tau == 0.0).all()
-        assert amc.design_test(target, proposal=amc.RandomWalk(1.0), n_pairs=20, random_seed=1).data_fraction > 0.99
+        assert (
+            amc.design.design_test(target, proposal=amc.RandomWalk(1.0), n_pairs=20, random_seed=1).data_fraction > 0.99
+        )
         assert isinstance(amc.choose_sampler(target, random_seed=1).sampler.test, amc.ExactTest)
 
 
@@ -83,17 +85,19 @@ class TestInfiniteDensities:
     def infinite_logprior(theta):
         return math.inf if theta[0] > 0.5 else 0.0
 
-    @pytest.mark.parametrize("test", [amc.ExactTest(), amc.AnnealedEpsilon((0.0,), ())], ids=("exact", "annealed"))
+    @pytest.mark.parametrize(
+        "test", [amc.ExactTest(), amc.acceptance.AnnealedEpsilon((0.0,), ())], ids=("exact", "annealed")
+    )
     def test_likelihood(self, test):
         """The exact sum is refused, as the sequential tests refuse its terms."""
-        target = amc.Target(self.infinite_loglik, lambda theta: 0.0, data=np.zeros(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(self.infinite_loglik, lambda theta: 0.0, data=np.zeros(20), n_obs=20, dim=1)
         with pytest.warns(SamplingWarning, match="log-likelihood of datum 0 .* is NaN or .inf"):
             trace = chain(target, amc.MetropolisHastings(amc.RandomWalk(1.0), test), initvals=np.zeros(1))
         assert trace.posterior["theta"].max() <= 0.5
 
     def test_prior(self):
         """Also where no test is asked about it."""
-        target = amc.Target(normal_loglik, self.infinite_logprior, data=np.zeros(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(normal_loglik, self.infinite_logprior, data=np.zeros(20), n_obs=20, dim=1)
         with pytest.warns(SamplingWarning, match=r"log prior is \+inf"):
             chain(target, amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()), initvals=np.zeros(1))
 
@@ -105,7 +109,7 @@ class TestInfiniteDensities:
 
         target = amc.targets.EstimatedRatio(estimate, self.infinite_logprior, dim=1)
         with pytest.warns(SamplingWarning, match=r"log prior is \+inf"):
-            chain(target, amc.NoisyMetropolisHastings(amc.RandomWalk(1.0)), initvals=np.zeros(1))
+            chain(target, amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)), initvals=np.zeros(1))
 
     def test_prior_of_firefly(self):
         """The joint density has the prior's infinity."""
@@ -140,11 +144,11 @@ class TestImpossibleData:
     def test_transition_matrix_of_an_approximate_test_is_refused(self):
         """A sequential test may miss the zero, so the chain visits impossible states: no entry is simply 0."""
         network = amc.targets.BayesianNetwork(*self.TABLES)
-        exact = transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())).values
+        exact = transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())).values
         law = np.exp(network.log_joint.ravel() - network.log_normalizer())
         np.testing.assert_allclose(stationary_law(exact), law, atol=1e-12)
         with pytest.raises(IncompatibleError, match="probability 0"):
-            transition_matrix(network, amc.MetropolisHastings(amc.SingleSite(), amc.SequentialTTest(0.3, 2)))
+            transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.3, 2)))
 
     def test_transition_matrix_of_an_approximate_gibbs_is_refused(self):
         """So with a conditional that one of three tables makes certain."""
@@ -163,10 +167,14 @@ class TestImpossibleData:
         impossible = (pairs.proposed[:, 0] <= largest) & (pairs.proposed[:, 0] > 0.0)
         assert impossible.any() and (pairs.log_ratio[impossible] == -np.inf).all()
         np.testing.assert_array_equal(np.isinf(pairs.tau), impossible)
-        designed = amc.design_test(target, proposal=walk, n_pairs=40, tune=5, initvals=np.array([1.05]), random_seed=1)
+        designed = amc.design.design_test(
+            target, proposal=walk, n_pairs=40, tune=5, initvals=np.array([1.05]), random_seed=1
+        )
         assert designed.test.epsilon == 0.0 and designed.data_fraction > 0.99
         with pytest.raises(InvalidInputError, match="use ExactTest"):
-            amc.plan_annealing(target, proposal=walk, n_pairs=40, tune=5, initvals=np.array([1.05]), random_seed=1)
+            amc.design.plan_annealing(
+                target, proposal=walk, n_pairs=40, tune=5, initvals=np.array([1.05]), random_seed=1
+            )
 
     def test_pilot_pairs_of_a_gradient_outside_the_support(self):
         """The gradient of the prior is undefined there, which the chain does not mind; neither does the pilot."""
@@ -174,7 +182,7 @@ class TestImpossibleData:
         def add_gradient(theta, data, i, out):
             out[0] += data[0][i] - theta[0]
 
-        target = amc.Target(
+        target = amc.FunctionTarget(
             normal_loglik,
             lambda theta: 0.0 if abs(theta[0]) < 0.3 else -math.inf,
             data=np.linspace(-1.0, 1.0, 20),
@@ -233,7 +241,7 @@ class TestPopulation:
         """A uniform prior much narrower than the spread of the members."""
         lattice = np.where(np.indices((3, 3)).sum(axis=0) % 2, 1, -1)
         target = amc.targets.Ising(lattice, prior_bounds=(0.0, 0.05))
-        sampler = amc.Exchange(amc.AdaptiveDirection(0.5, 0.01, n_members=6, spread=1.0))
+        sampler = amc.Exchange(amc.proposals.AdaptiveDirection(0.5, 0.01, n_members=6, spread=1.0))
         theta = chain(target, sampler, draws=300).posterior["theta"].values
         assert theta.min() >= 0.0 and theta.max() <= 0.05 and len(np.unique(theta[0, :6])) > 3
 
@@ -243,7 +251,7 @@ class TestAnnealedEpsilon:
 
     def test_estimate_delta_is_refused(self):
         """There is no one error to estimate; it used to fail on a setting that the test does not have."""
-        sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.AnnealedEpsilon())
+        sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.acceptance.AnnealedEpsilon())
         with pytest.raises(IncompatibleError, match="one epsilon at a time"):
             estimate_delta(logistic(40, 1), sampler, n_pairs=2, replications=5, progressbar=False)
 
@@ -251,14 +259,14 @@ class TestAnnealedEpsilon:
 class TestTemperature:
     """A temperature divides the whole log-likelihood, or nothing at all."""
 
-    TEST = amc.MinibatchBarker(batch_size=50, temperature=10.0)
+    TEST = amc.acceptance.MinibatchBarker(batch_size=50, temperature=10.0)
 
     def test_control_variates_are_refused(self):
         """Their terms are residuals: the expansion, which stands beside the prior, would stay as it is."""
         target = amc.ControlVariate(logistic(60, 1))
         with pytest.raises(IncompatibleError, match="temperature=10"):
             self.TEST.build_test(target)
-        amc.MinibatchBarker(batch_size=50).build_test(target)
+        amc.acceptance.MinibatchBarker(batch_size=50).build_test(target)
 
     def test_transition_matrix(self):
         """A batch of all data is Barker's rule on the tempered density."""
@@ -270,7 +278,7 @@ class TestTemperature:
 
     def test_couplings_are_refused(self):
         """They follow the chain of the posterior itself."""
-        with pytest.raises(IncompatibleError, match="no law of the target itself"):
+        with pytest.raises(IncompatibleError, match="targets a tempered posterior"):
             couplings(logistic(40, 1), amc.MetropolisHastings(amc.RandomWalk(0.8), self.TEST), lag=5)
 
     def test_realised_conditional(self):
@@ -312,7 +320,7 @@ class TestDiagnostics:
 
     def test_a_divergence_beyond_all_numbers_of_draws(self):
         """exp(1000) is no float; of a million draws the mean weight hardly ever reaches 1/2."""
-        bound = amc.chatterjee_diaconis_bound(1e6, kl=1000.0, tail=lambda s: 1.0 if s < 1000.0 else 0.0)
+        bound = amc.diagnostics.chatterjee_diaconis_bound(1e6, kl=1000.0, tail=lambda s: 1.0 if s < 1000.0 else 0.0)
         assert bound.attrs["needed"] == math.inf and 0.0 < float(bound["mass_bound"]) < 1e-200
 
     def test_a_weighted_reference_is_refused(self):
@@ -324,7 +332,9 @@ class TestDiagnostics:
             amc.risk(fake_trace(np.zeros((3, 20)), name="x"), weighted, grid=[10.0])
 
     @pytest.mark.parametrize(
-        "sampler", [amc.Gibbs(scan="random"), amc.MetropolisHastings(amc.SingleSite(), amc.ExactTest())], ids=str
+        "sampler",
+        [amc.Gibbs(scan="random"), amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())],
+        ids=str,
     )
     def test_contexts_that_the_draws_do_not_tell(self, sampler):
         """An exact chain with random scan looked biased by up to 0.07: its contexts were others."""

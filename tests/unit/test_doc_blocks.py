@@ -23,6 +23,7 @@ ELSEWHERE = {  # pages whose code another test runs
     "index.md": "tests/studies/test_docs.py",
     "studies.md": "tests/studies/test_docs.py",
 }
+MALA = "amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest())"
 FEWER = (
     (r"(amc\.sample\((?!.*tune=).*)draws=", r"\g<1>tune=10, draws="),
     (r"(amc\.sample\(.*)draws=[\d_]+(, thin=\d+)?", r"\g<1>draws=30, progressbar=False"),
@@ -39,7 +40,7 @@ FEWER = (
     (r"synthetic_logistic\(20_000, 10\)", "synthetic_logistic(400, 2)"),
     (r"n=20_000, d=5", "n=400, d=5"),
     ("observations=1000", "observations=100"),
-    (r"amc\.sample\(target\)\n", "amc.sample(target, amc.presets.mala(0.1), tune=10, draws=30, progressbar=False)\n"),
+    (r"amc\.sample\(target\)\n", f"amc.sample(target, {MALA}, tune=10, draws=30, progressbar=False)\n"),
     (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, dashboard_address=None)"),
     ("from my_library import MySampler", "from approxmcmc.foreign import NutpieNUTS as MySampler"),
     (r'tall_target\("covertype"\)', 'tall_target("covertype", "synthetic")'),

@@ -52,7 +52,7 @@ UNBOUNDED = (
 # Targets that know no bound of their single terms; a factor's is its range.
 WITHOUT_DIFFERENCES = tuple(name for name in UNBOUNDED if name not in ("BayesianNetwork", "BinaryMRF"))
 # Tests that need a bound of every single term.
-THINNED = (amc.FactorizedTest, amc.PoissonTest, amc.TunaTest)
+THINNED = (amc.acceptance.FactorizedTest, amc.acceptance.PoissonTest, amc.acceptance.TunaTest)
 
 
 def members(role):
@@ -140,7 +140,7 @@ def assert_books_are_kept(run, sampler, n_obs, thin):
         return
     touched, evaluated = run.count("datapoints_touched"), run.count("likelihood_evaluations")
     gradients, decided = run.count("gradient_evaluations"), run.count("decisions_made")
-    is_free = isinstance(sampler.test, amc.AlwaysAccept)
+    is_free = isinstance(sampler.test, amc.acceptance.AlwaysAccept)
     by_surrogate = isinstance(sampler.proposal, amc.SurrogateTransition)
     undecided = (gradients > 0) | (is_free and by_surrogate)  # a walk of the surrogate reads its core
     assert (touched <= n_obs * (decided + thin * undecided)).all()
@@ -166,19 +166,19 @@ def build(example, parts, target, audit_every=2):
 
 
 GRADIENTS = (
-    amc.Hamiltonian,
+    amc.proposals.Hamiltonian,
     amc.Langevin,
-    amc.StochasticGradientFisherScoring,
-    amc.StochasticGradientHamiltonian,
-    amc.StochasticGradientLangevin,
-    amc.StochasticGradientNoseHoover,
-    amc.StochasticGradientZigZag,
+    amc.proposals.StochasticGradientFisherScoring,
+    amc.proposals.StochasticGradientHamiltonian,
+    amc.proposals.StochasticGradientLangevin,
+    amc.proposals.StochasticGradientNoseHoover,
+    amc.proposals.StochasticGradientZigZag,
 )
 # Without a density ratio.
 UNCORRECTED = (
-    amc.StochasticGradientFisherScoring,
-    amc.StochasticGradientNoseHoover,
-    amc.StochasticGradientZigZag,
+    amc.proposals.StochasticGradientFisherScoring,
+    amc.proposals.StochasticGradientNoseHoover,
+    amc.proposals.StochasticGradientZigZag,
 )
 
 
@@ -193,11 +193,11 @@ def must_run(parts, target):
     move, test = parts["proposal"], parts["test"]
     if isinstance(target, (DoublyIntractableTarget, EstimatedTarget)):
         return False
-    if move.proposes_states != isinstance(target, DiscreteTarget) or isinstance(move, amc.AdaptiveDirection):
+    if move.proposes_states != isinstance(target, DiscreteTarget) or isinstance(move, amc.proposals.AdaptiveDirection):
         return False
     if not all(array.shape[0] == target.initial_point().size for member in move.members for array in arrays(member)):
         return False
-    is_free = isinstance(test, amc.AlwaysAccept)
+    is_free = isinstance(test, amc.acceptance.AlwaysAccept)
     if isinstance(move, UNCORRECTED) and not is_free:
         return False
     if any(getattr(member, "batch_size", 1) > target.n_obs for member in move.members):
@@ -210,7 +210,7 @@ def must_run(parts, target):
         return False
     if not isinstance(target, DifferentiableTarget) and any(isinstance(each, GRADIENTS) for each in move.members):
         return False
-    if isinstance(test, amc.BernsteinTest) and test.range == "target":
+    if isinstance(test, amc.acceptance.BernsteinTest) and test.range == "target":
         return type(target).__name__ not in UNBOUNDED
     return True
 

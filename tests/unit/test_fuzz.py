@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 import approxmcmc as amc
 from approxmcmc.contracts import Component
+from approxmcmc.diagnostics import chatterjee_diaconis_bound
 from approxmcmc.errors import ApproxMCMCError
 from tests.fakes import fake_trace
 from tests.models import logistic
-from tests.unit.test_components import COMPONENTS
+from tests.unit.contracts.test_components import COMPONENTS
 
 pytestmark = pytest.mark.recompiles
 CASES = pytest.mark.parametrize("cases", [25, pytest.param(250, marks=pytest.mark.faults)])
@@ -86,8 +87,8 @@ MODELS = {
     "LogisticRegression": lambda X, y, **more: amc.targets.LogisticRegression(X, y, prior_scale=1.0, **more),
     "RobustRegression": lambda X, y, **more: amc.targets.RobustRegression(X, y, prior_scale=1.0, **more),
     "SoftmaxRegression": lambda X, y, **more: amc.targets.SoftmaxRegression(X, y, prior_scale=1.0, **more),
-    "GLMTarget": lambda X, y, **more: amc.GLMTarget(log_poisson, X, y, prior_scale=1.0, **more),
-    "Target": lambda X, y, **more: amc.Target(
+    "GLMTarget": lambda X, y, **more: amc.targets.GLMTarget(log_poisson, X, y, prior_scale=1.0, **more),
+    "FunctionTarget": lambda X, y, **more: amc.FunctionTarget(
         lambda theta, data, i: -((theta[0] - data[0][i, 0]) ** 2), lambda theta: 0.0, data=(X, y), n_obs=9, dim=1
     ),
 }
@@ -159,7 +160,7 @@ SPOILT = (
 def test_data_of_no_use_are_refused_by_a_sentence(cases):
     def check(model, seed, how, names, intercept):
         X, y = spoilt(*data(seed), how)
-        more = {} if model == "Target" else {"coef_names": names, "intercept": intercept}
+        more = {} if model == "FunctionTarget" else {"coef_names": names, "intercept": intercept}
         with answered_or_refused(model):
             target = MODELS[model](X, y, **more)
             density = target.compile()
@@ -245,9 +246,9 @@ CALLS = {
         amc.diagnostics.wrong_decision_rate, {"trace": TRACE, "sample_dims": ("chain", "draw"), "confidence": 0.9},
     ),
     "clopper_pearson": (amc.diagnostics.clopper_pearson, {"successes": 1, "trials": 3, "confidence": 0.9}),
-    "importance_estimates": (amc.importance_estimates, {"trace": TRACE, "estimands": None}),
+    "importance_estimates": (amc.diagnostics.importance_estimates, {"trace": TRACE, "estimands": None}),
     "chatterjee_diaconis_bound": (
-        amc.chatterjee_diaconis_bound, {"n_draws": 100, "kl": 1.0, "tail": None, "log_weights": None, "delta": 0.5},
+        chatterjee_diaconis_bound, {"n_draws": 100, "kl": 1.0, "tail": None, "log_weights": None, "delta": 0.5},
     ),
     "exact": (
         amc.bounds.exact,

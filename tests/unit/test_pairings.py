@@ -33,7 +33,7 @@ GROSS = [name for name in BUGS if name.startswith(("a proposal", "a mixture", "a
 WALK = amc.RandomWalk(0.5)
 RIGHT = {
     "every row": ("LogisticRegression", amc.MetropolisHastings(WALK, amc.ExactTest())),
-    "few rows": ("ControlVariate", amc.MetropolisHastings(WALK, amc.PoissonTest())),
+    "few rows": ("ControlVariate", amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest())),
     "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.ImplicitZ(0.9))),
     "events": ("LogisticRegression", SAMPLERS["ZigZag"][0]),
     "sites": ("BinaryMRF", amc.Gibbs()),
@@ -133,7 +133,9 @@ def reasons():
     walk = amc.RandomWalk(0.3)
     targets = {name: make() for name, make in TARGETS.items()}
     tested = [amc.MetropolisHastings(walk, test) for tests in TESTS.values() for test in tests]
-    untested = [amc.MetropolisHastings(move, amc.AlwaysAccept()) for moves in PROPOSALS.values() for move in moves]
+    untested = [
+        amc.MetropolisHastings(move, amc.acceptance.AlwaysAccept()) for moves in PROPOSALS.values() for move in moves
+    ]
     for sampler in [*tested, *untested, *(each for samplers in SAMPLERS.values() for each in samplers)]:
         for target in targets.values():
             if isinstance(target, DiscreteTarget) and isinstance(sampler, amc.MetropolisHastings):

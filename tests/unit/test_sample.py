@@ -75,7 +75,7 @@ class TestInitvals:
         ("bad", "match"),
         [
             (np.zeros(2), r"shape \(3,\) or \(2, 3\).*found shape \(2,\)"),
-            ({"gamma": np.zeros(3)}, r"need the variables \['beta'\]; \['gamma'\] are none of them"),
+            ({"gamma": np.zeros(3)}, r"need the variables \['beta'\]; \['gamma'\] are unknown"),
             ({}, r"need the variables \['beta'\]; \['beta'\] are missing"),
             ({"beta": np.zeros(2)}, r"initvals of beta need shape \(3,\), found \(2,\)"),
             (np.full(3, np.nan), "initvals of chain 0 have log density nan"),
@@ -87,7 +87,7 @@ class TestInitvals:
 
     def test_default_starts_are_drawn_again_until_finite(self):
         """A support that starts at 0.5: three of four tries around the origin fall outside."""
-        half_line = amc.Target(
+        half_line = amc.FunctionTarget(
             lambda theta, data, i: 0.0,
             lambda theta: 0.0 if theta[0] > 0.5 else -math.inf,
             data=np.zeros(1),
@@ -99,7 +99,7 @@ class TestInitvals:
         assert trace.posterior.attrs["setup_likelihood_evaluations"] > 4
 
     def test_no_start_is_an_error(self):
-        nowhere = amc.Target(
+        nowhere = amc.FunctionTarget(
             lambda theta, data, i: 0.0, lambda theta: -math.inf + 0.0 * theta[0], data=np.zeros(1), n_obs=1, dim=1
         )
         with pytest.raises(NotFiniteError, match="no starting point: 100 random starts"):
@@ -164,7 +164,7 @@ class TestNotFinite:
 
     @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
     def test_nan_stops_names_datum_and_theta_and_keeps_the_draws(self, test):
-        target = amc.Target(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test)
         with pytest.warns(SamplingWarning, match=r"datum 7 is NaN or \+inf at theta = \[2\."):
             trace = draw(target, sampler, draws=5000, tune=0, initvals=np.zeros(1))
@@ -173,13 +173,13 @@ class TestNotFinite:
         assert (trace.posterior["theta"] <= 2.0).all()
 
     def test_nan_before_any_draw_is_an_error(self):
-        target = amc.Target(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(_nan_beyond_two, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest())
         with pytest.raises(NotFiniteError, match=r"before any draw was kept.*datum 7"):
             draw(target, sampler, tune=100_000, initvals=np.full(1, 1.9))
 
     def test_nan_prior_is_named(self):
-        target = amc.Target(
+        target = amc.FunctionTarget(
             lambda theta, data, i: 0.0,
             lambda theta: math.nan if theta[0] > 2.0 else 0.0,
             data=np.ones(3),
@@ -193,14 +193,14 @@ class TestNotFinite:
     @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
     def test_an_exception_of_the_model_keeps_the_draws(self, test, raises):
         functions = {"loglik": (_slope_to_two, _flat), "logprior": (_slope, _flat_to_two)}[raises]
-        target = amc.Target(*functions, data=np.ones(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(*functions, data=np.ones(20), n_obs=20, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test)
         with pytest.warns(SamplingWarning, match=r"the model raised ValueError: too far at theta = \[2\."):
             trace = draw(target, sampler, draws=5000, tune=0, initvals=np.zeros(1))
         kept = trace.posterior.sizes["draw"]
         assert 0 < kept < 5000 and trace.posterior.attrs["stopped"] == "failure"
         assert (trace.posterior["theta"] <= 2.0).all()
-        sound = amc.Target(_slope, _flat, data=np.ones(20), n_obs=20, dim=1)
+        sound = amc.FunctionTarget(_slope, _flat, data=np.ones(20), n_obs=20, dim=1)
         undisturbed = draw(sound, sampler, draws=kept, tune=0, initvals=np.zeros(1))
         np.testing.assert_array_equal(trace.posterior["theta"], undisturbed.posterior["theta"])
         with pytest.raises(SamplingError, match=r"before any draw was kept.*too far"):
@@ -213,7 +213,7 @@ class TestNotFinite:
         def loglik(theta, data, i):
             return 0.0 if abs(theta[0]) < 1.0 else -math.inf
 
-        target = amc.Target(loglik, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(loglik, lambda theta: 0.0, data=np.ones(20), n_obs=20, dim=1)
         trace = draw(target, amc.MetropolisHastings(amc.RandomWalk(1.0), test), draws=300, initvals=np.zeros(1))
         assert trace.posterior.attrs["stopped"] == ""
         assert (abs(trace.posterior["theta"]) < 1.0).all()
@@ -225,7 +225,7 @@ class TestNotFinite:
         def prior(theta):
             return 0.0 if abs(theta[0]) < 1.0 else -math.inf
 
-        target = amc.Target(lambda theta, data, i: 0.0, prior, data=np.ones(20), n_obs=20, dim=1)
+        target = amc.FunctionTarget(lambda theta, data, i: 0.0, prior, data=np.ones(20), n_obs=20, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(1.0), self.TEST)
         stats = draw(target, sampler, draws=200, initvals=np.zeros(1), audit_every=1).sample_stats
         outside = stats["acceptance_rate"].values == 0.0
@@ -250,7 +250,7 @@ class TestWarnings:
 
         x = np.full(2000, -1.0)
         x[17] = 2100.0
-        target = amc.Target(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x, n_obs=2000, dim=1)
+        target = amc.FunctionTarget(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x, n_obs=2000, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
         with pytest.warns(SamplingWarning, match=r"of 800 audited decisions were wrong \(above 0\..*predict 0\.0"):
             draw(target, sampler, draws=400, audit_every=1, initvals=np.zeros(1))
@@ -261,7 +261,7 @@ class TestWarnings:
             return theta[0] * data[0][i]
 
         x = np.exp(2.0 * np.random.default_rng(0).normal(size=2000))  # log-normal, log-sd 2
-        target = amc.Target(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x - x.mean(), n_obs=2000, dim=1)
+        target = amc.FunctionTarget(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x - x.mean(), n_obs=2000, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(epsilon=0.05, batch_size=100))
         with pytest.warns(SamplingWarning, match="heavy-tailed"):
             draw(target, sampler, draws=400, audit_every=None, initvals=np.zeros(1))
@@ -294,7 +294,12 @@ class TestTrace:
         np.testing.assert_allclose(trace.sample_stats["lp"][0], expected, rtol=1e-10)
 
     def test_only_exact_tests_write_lp(self):
-        assert "lp" not in draw(sampler=amc.presets.austerity(0.2, batch_size=300)).sample_stats
+        assert (
+            "lp"
+            not in draw(
+                sampler=amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(batch_size=300))
+            ).sample_stats
+        )
 
     def test_progress_is_plain_where_there_is_no_terminal(self, capsys, monkeypatch):
         monkeypatch.setattr("approxmcmc.sampling.progress.SECONDS_BETWEEN_LINES", 0.0)

@@ -20,7 +20,7 @@ SAMPLERS = {
     "blocks": amc.MetropolisHastings(WALK, amc.SequentialTTest(0.1, 50, order="blocks")),
     "tuned": amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), TTEST),
     "mixture": amc.MetropolisHastings(
-        amc.Mixture(
+        amc.proposals.Mixture(
             (
                 amc.RandomWalk(0.2, target_acceptance=0.4),
                 amc.Langevin(0.01, target_acceptance=0.6),
@@ -29,9 +29,9 @@ SAMPLERS = {
         ),
         TTEST,
     ),
-    "epochs": amc.MetropolisHastings(WALK, amc.AnnealedEpsilon((0.1, 0.0), (40,), TTEST)),
-    "Barker": amc.MetropolisHastings(WALK, amc.MinibatchBarker(batch_size=50)),
-    "SGLD": amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, 20), amc.AlwaysAccept()),
+    "epochs": amc.MetropolisHastings(WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), TTEST)),
+    "Barker": amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(batch_size=50)),
+    "SGLD": amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), amc.acceptance.AlwaysAccept()),
 }
 QUICK = ("t-test",)
 
@@ -132,7 +132,9 @@ class TestRefusals:
         trace = quietly(amc.sample, target, sampler, audit_every=None, **RUN)
         self.refuse("made by .*0.1.* and not by", trace, target, amc.MetropolisHastings(WALK, amc.SequentialTTest(0.2)))
         self.refuse("another target", trace, logistic(301), sampler)
-        self.refuse("does not tell the 'scale_factor'", from_elsewhere(np.zeros((1, 9, 3))), target, SAMPLERS["tuned"])
+        self.refuse(
+            "does not record the tuned 'scale_factor'", from_elsewhere(np.zeros((1, 9, 3))), target, SAMPLERS["tuned"]
+        )
 
     def test_traces_that_are_none_of_this_target(self):
         draws = np.zeros((1, 30, 3))

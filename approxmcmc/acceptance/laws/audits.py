@@ -1,4 +1,4 @@
-"""What the records of a finished run say of a test: wrong decisions, found and expected, and heavy tails.
+"""What the records of a finished run show about a test: wrong decisions, observed and expected, and heavy tails.
 
 An audit repeats a decision on all data. With w wrong decisions of n audited, the rate lies above the lower limit of
 Clopper and Pearson (1934), the root of P(Binomial(n, rate) >= w) = 0.001, with 99.9 % confidence.
@@ -26,20 +26,20 @@ SMALLEST_RUN = 50  # audited decisions
 MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
 HEAVIEST_TERM = 0.5  # a term that alone makes up half of the spread at the stop breaks the theorem
 SHARE_OF_HEAVY_DRAWS = 0.1
-# Of residuals and terms, var r / var l over data: well below it at the mode of any problem that control variates pay
-# for. Such residuals are cubes: heavy-tailed, and so small that few decisions feel it. Audits judge them.
+# Ratio var r / var l over data, of residuals to terms: well below it at the mode in any problem where control variates
+# are useful. Such residuals are cubic: heavy-tailed, but so small that few decisions depend on it. Audits check them.
 VARIANCE_RATIO = 0.05
 
 
 class WrongDecisions(NamedTuple):
-    """Wrong decisions of those audited, and the lower limit of their rate."""
+    """Wrong decisions out of those audited, and the lower limit of their rate."""
 
     wrong: int
     audited: int
     lower: float
 
     def __str__(self) -> str:
-        """Say the numbers, as the beginning of a sentence."""
+        """Return the numbers as the beginning of a sentence."""
         return (
             f"{self.wrong} of {self.audited} audited decisions were wrong (above {self.lower:.3f} with 99.9 % "
             "confidence)"
@@ -47,20 +47,20 @@ class WrongDecisions(NamedTuple):
 
 
 def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
-    """Count the wrong decisions of a run; the limit of its rate is 0 where there are too few audits to judge."""
+    """Count the wrong decisions of a run; the limit of the rate is 0 with too few audits."""
     wrong, audited = int(stats["wrong_decisions"].sum()), int(stats["decisions_audited"].sum())
     judged = wrong > 0 and audited >= SMALLEST_RUN
     return WrongDecisions(wrong, audited, float(betaincinv(wrong, audited - wrong + 1, 0.001)) if judged else 0.0)
 
 
 def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks: Any) -> np.ndarray | None:
-    """Return the error of the recursion of the sequential t-test at each draw's audited decision; None without any.
+    """Return the predicted error of the sequential t-test at each draw's audited decision; None without audits.
 
     Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
-    error depends on the data through mu_std alone. A stop by tolerance adds what a tie may err: ties are what it gives
-    up on, and no sign of heavy tails. Draws that record an ``epsilon`` of their own were decided with that. `looks`
-    holds `batch_size`, `growth` and `boundary_shape`. None, too, for stops by tolerance where audits are those of kept
-    draws: such a stop is recorded of the draw's own decision, and another one was audited.
+    error depends on the data only through mu_std. A stop by tolerance adds the error of a near tie, which is no sign of
+    heavy tails. Draws with a recorded ``epsilon`` used that epsilon. `looks` holds `batch_size`, `growth` and
+    `boundary_shape`. Also None for stops by tolerance if kept draws are audited: the record of such a stop belongs to
+    another decision than the audit.
     """
     if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None
@@ -82,7 +82,7 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
 def _errors_of_stops(
     stats: "xr.Dataset", mu_std: np.ndarray, epsilons: np.ndarray, looks: Mapping[str, Any]
 ) -> np.ndarray:
-    """Return what stops by tolerance add to the error of each draw; 1/2 where a draw holds several decisions."""
+    """Return the error that stops by tolerance add to each draw; 1/2 if a draw holds several decisions."""
     decisions, stops = (np.asarray(stats[name]) for name in ("decisions_made", "tolerance_stops"))
     alone = (decisions == 1) & (stops == 1) & np.isfinite(mu_std)
     sizes = look_sizes(looks["n_obs"], looks["batch_size"], looks["growth"])
@@ -99,8 +99,8 @@ def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def share_of_heavy_draws(stats: "xr.Dataset") -> float:
-    """Return in which share of the draws one term outweighed `HEAVIEST_TERM` of the spread; 0 for small residuals."""
-    if "audited_kurtosis" in stats:  # audits have seen all terms, and tell whether their tails matter
+    """Return the share of draws in which one term exceeded `HEAVIEST_TERM` of the spread; 0 for small residuals."""
+    if "audited_kurtosis" in stats:  # audits read all terms, and show whether their tails matter
         return 0.0
     small_residuals = stats.attrs.get("setup_variance_ratio", 1.0) <= VARIANCE_RATIO
     if "max_term_ratio" not in stats or not stats.sizes["draw"] or small_residuals:

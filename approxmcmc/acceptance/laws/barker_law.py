@@ -1,4 +1,4 @@
-"""The law of the minibatch Barker test: how far it is from Barker's, and with what probability it accepts.
+"""The law of the minibatch Barker test: its distance from Barker's rule, and its acceptance probability.
 
 With X the terms standardised by their own mean and standard deviation, b data read, and the logistic function S, the
 theorem of Berry and Esseen bounds its error,
@@ -9,7 +9,7 @@ The constants are those of the theorem for Student's statistic. The bound holds 
 number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
 
 The probability to accept is a smoothed sum over the atoms of the correction distribution given the data read, or
-Barker's own at n = N. In the Gaussian regime Delta* + X_nc has the law N(Lambda, sigma^2) at whatever n the test stops.
+Barker's own at n = N. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2) at whatever n the test stops.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 section 5.
@@ -31,7 +31,7 @@ THIRD_MOMENT, FIRST_MOMENT = 6.4, 2.0
 
 
 def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_error: float = 0.0) -> Any:
-    """Return an upper bound of the error that the minibatch Barker test makes in any acceptance probability.
+    """Return an upper bound of the error of any acceptance probability of the minibatch Barker test.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
     Returns
     -------
     float or np.ndarray
-        The bound, of the shape of `batch_size`; above 1 it says nothing.
+        The bound, with the shape of `batch_size`; above 1 it is empty.
 
     Raises
     ------
@@ -86,13 +86,13 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
 def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
     """Return the bound for the terms read so far, with E|X|^3 <= sqrt(E X^4) and E|X| <= 1 (Cauchy and Schwarz).
 
-    Running moments do not know absolute moments; for normal terms this form is 11 percent larger.
+    Running moments do not include absolute moments; for normal terms this form is 11 percent larger.
     """
     spread = THIRD_MOMENT * math.sqrt(max(kurtosis(moments), 1.0)) + FIRST_MOMENT
     return spread / math.sqrt(moments[0]) + correction_error
 
 
-LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is a step for every purpose
+LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is practically a step
 
 
 def enumerated_probability(

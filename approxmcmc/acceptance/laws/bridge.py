@@ -1,6 +1,6 @@
 """The law of the sequential test at all its looks, as a recursion over a Brownian bridge.
 
-With many terms, the test sees its population through one number, the standardised mean
+With many terms, the test depends on its population through one number, the standardised mean
 ``mu_std = (mu - mu_0) sqrt(N - 1) / sigma_l``. After the fraction pi_j = n_j / N, drawn without replacement, the
 statistic z_j is a Brownian bridge with drift divided by its standard deviation:
 
@@ -60,7 +60,7 @@ def operating_characteristic(
 ) -> Characteristic:
     """Return the test's operating characteristic: a function from mu_std to error and data fraction.
 
-    It interpolates a table; the table is made once for each test and process.
+    It interpolates a table, which is computed once for each test and process.
     """
     fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds, shape)
     if epsilon == 0.0 or limits.size == 0:

@@ -1,13 +1,13 @@
 """The correction distribution: what must be added to normal noise to make it logistic.
 
 Barker's test accepts iff Delta + X_log > 0 with X_log standard logistic. A minibatch estimate of Delta brings normal
-noise of its own; if X_log = X_norm + X_corr in law, X_norm ~ N(0, sigma^2), that noise can stand in for a part of
+noise of its own; if X_log = X_norm + X_corr in distribution, X_norm ~ N(0, sigma^2), that noise can replace a part of
 X_log. No such X_corr exists exactly: the quotient of the two characteristic functions grows without bound. The best
 approximation on atoms Y_j with weights p_j solves
 
     minimise over p >= 0, sum p = 1:    sup_x | sum_j p_j Phi((x - Y_j) / sigma) - S(x) |,    S(x) = 1 / (1 + exp(-x)).
 
-As a linear programme on the half line (the law is symmetric) it reaches 5e-8 at sigma = 1, where the ridge
+As a linear programme on the half line (the distribution is symmetric) it reaches 5e-8 at sigma = 1, where the ridge
 regression of the original paper, clipped at zero, reaches 7e-4.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
@@ -29,8 +29,8 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 0.1, 1.5
 CHECKED_UP_TO, CHECKED_POINTS = 30.0, 24_001
 HALF_WIDTH = 16.0  # of the atoms; the logistic law leaves 1e-7 beyond
 NEGLIGIBLE_WEIGHT = 1e-12
-# The programme's optimum is smaller than solvers' tolerances are wont to be: its error variable is scaled up, and where
-# the solver gives up, a slightly different grid or a looser tolerance is tried.
+# The programme's optimum is below the usual tolerances of solvers: its error variable is scaled up, and if the solver
+# fails, a slightly different grid or a looser tolerance is tried.
 ERROR_SCALE = 1e3
 ATTEMPTS = ((1.0, HALF_WIDTH, 1e-10), (1.5, 18.0, 1e-10), (1.0, HALF_WIDTH, 1e-9), (1.5, 18.0, 1e-9), (1.0, 18.0, 1e-8))
 # The minimax law of sigma = 1, by `_minimax(1.0)`: pairs (atom, weight) on the half line. A test recomputes it.
@@ -61,7 +61,7 @@ SHIPPED_HALF_LINE = (
 
 
 class CorrectionDistribution(NamedTuple):
-    """A discrete law X_corr such that N(0, sigma^2) + X_corr is nearly standard logistic.
+    """A discrete distribution X_corr such that N(0, sigma^2) + X_corr is nearly standard logistic.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class CorrectionDistribution(NamedTuple):
 def correction_distribution(
     sigma: float = 1.0, method: str = "minimax", *, regularisation: float = 1.0, points: int = 2001
 ) -> CorrectionDistribution:
-    """Return the law that normal noise lacks to be logistic.
+    """Return the distribution that turns normal noise into logistic noise.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ def correction_distribution(
         ``"minimax"``: smallest sup-error, by linear programming. ``"nnls"``: non-negative least squares. ``"ridge"``:
         the paper's regression, negative weights set to 0 and the rest rescaled.
     regularisation, points
-        Of ``"ridge"`` alone: the penalty lambda on the squared weights, and the number of equidistant points on [-20,
-        20], which serve as atoms and as the grid of the fit.
+        Only for ``"ridge"``: the penalty lambda on the squared weights, and the number of equidistant points on [-20,
+        20], used as atoms and as the grid of the fit.
 
     Returns
     -------
     CorrectionDistribution
-        Atoms, weights and the sup-error that they were checked to have.
+        Atoms, weights and their computed sup-error.
 
     Raises
     ------

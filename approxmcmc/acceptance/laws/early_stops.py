@@ -1,8 +1,8 @@
-"""How early stops of a sequential test err at a tie, and near one, where it gives up by tolerance.
+"""Errors of early stops of a sequential test: at a tie, and near one, where it stops by tolerance.
 
-At a tie a stop before the last look claims a difference that is not there: the Type-I error over all looks. A test with
-``tol > 0`` also stops once the log ratio is known to within `tol`. Such a decision is near a tie and may well be wrong;
-how often, the recursion of the test's law says.
+At a tie a stop before the last look claims a difference that does not exist: the Type-I error over all looks. A test
+with ``tol > 0`` also stops once the log ratio is known to within `tol`. Such a decision is near a tie and may well be
+wrong; the recursion of the test's law gives its error.
 
 Reference: Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
 """
@@ -94,7 +94,7 @@ def epsilon_for_type_one_error(
         fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds, boundary_shape)
         return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - wanted
 
-    # The union bound over the early looks makes the lower end safe; one look in the middle makes the upper end certain.
+    # The union bound over the early looks makes the lower end safe; one look in the middle makes the upper end safe.
     lower = math.log(wanted / (2.0 * n_early)) - 1e-6
     return math.exp(brentq(excess, lower, math.log(0.5), xtol=1e-10, rtol=1e-10))
 

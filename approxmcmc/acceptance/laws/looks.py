@@ -1,6 +1,6 @@
 """When a sequential test looks at its evidence, and how strong the evidence must be to stop.
 
-Both tables are made once per test, before the chain starts; the compiled kernels read them and need no Student law.
+Both tables are computed once per test, before the chain starts; the compiled kernels need no Student distribution.
 Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), algorithm 1.
 """
 
@@ -107,7 +107,7 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
             f"boundary_shape must lie between 0 (strict early looks) and 0.5 (equal looks), found {shape!r}."
         )
     degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
-    # The two ends are set by hand: the quantile functions return NaN or rounding noise there.
+    # The two ends are set explicitly: the quantile functions return NaN or rounding noise there.
     if epsilon == 0.0:
         return np.full_like(degrees, np.inf)
     if epsilon == 0.5:

@@ -1,11 +1,11 @@
-"""With what probability does a test accept, given the terms of a pair of states? By the best method that it knows.
+"""The probability that a test accepts, given the terms of a pair of states, by the best available method.
 
 A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
 scale tau = sqrt(N) S_l. Where the test reads all data, or none, the answer is the law of the random threshold,
 P(T(u) < Lambda). Else the law of the test gives it:
 
 ``enumerate``  exact: all ways to draw the looks, each with the probability over u in closed form. For tiny N.
-``gaussian``   the regime of many terms, where Lambda and tau say all.
+``gaussian``   the regime of many terms, where only Lambda and tau matter.
 
 Looks at n_1 < ... < n_J = N of N data, drawn without replacement, fall out in N! / prod_j (n_j - n_{j-1})! ways, each
 equally likely. A law that is known given the way it fell out is averaged over them.
@@ -24,7 +24,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 METHODS = ("auto", "enumerate", "gaussian")
 MOST_ORDERS = 3000  # ways to draw the looks that "auto" enumerates
 
-Order = tuple[tuple[int, ...], ...]  # the data that are new at each look
+Order = tuple[tuple[int, ...], ...]  # the new data of each look
 
 
 def exact_probability(log_ratio: np.ndarray, rule: str) -> np.ndarray:
@@ -69,34 +69,34 @@ def mean_over_orders(looks: np.ndarray, given: Callable[[Order], np.ndarray]) ->
 
 
 def has_closed_form(test: AcceptanceTest, n_obs: int) -> bool:
-    """Return whether a test of `n_obs` terms decides as all of them do, or accepts everything."""
+    """Return whether a test of `n_obs` terms uses all of them, or accepts everything."""
     return not test.uses_ratio or test.reads_all(n_obs)
 
 
 def best_method(test: AcceptanceTest, n_obs: int, method: str) -> str:
-    """Return the method that answers: "closed form" where there is one, else `method`, with "auto" resolved."""
+    """Return the method to use: "closed form" if there is one, else `method`, with "auto" resolved."""
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {METHODS}, found {method!r}.")
     if has_closed_form(test, n_obs):
         return "closed form"
     if method != "auto":
         return method
-    looks = test.looks(n_obs)  # none where the number of terms is random: then no law is known by either method
+    looks = test.looks(n_obs)  # empty if the number of terms is random: then neither method applies
     return "enumerate" if looks.size and number_of_orders(looks) <= MOST_ORDERS else "gaussian"
 
 
 def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:
-    """Refuse log-likelihood terms, or entries of tables, that are -inf: a test that stops early may not see them."""
+    """Raise on log-likelihood terms, or table entries, that are -inf: a test that stops early may not read them."""
     if not np.isfinite(terms).all():
         raise IncompatibleError(
             f"transition_matrix: in some state a datum, or a table, has probability 0; whether {test!r} rejects it "
-            "depends on which data it reads first, which its law does not describe. Use ExactTest, or estimate_delta, "
+            "depends on which data it reads first, which its law does not cover. Use ExactTest, or estimate_delta, "
             "which replicates decisions"
         )
 
 
 def refuse_unknown_law(test: AcceptanceTest, method: str) -> None:
-    """Refuse a test whose law is not known by a method."""
+    """Raise if the law of a test is unknown by a method."""
     if reason := test.law_unknown(method):
         raise IncompatibleError(f"transition_matrix: {reason}")
 
@@ -114,20 +114,20 @@ def acceptance_probability(
     Parameters
     ----------
     test
-        A test that gives its law, such as `ExactTest` or `SequentialTTest`.
+        A test with a known law, such as `ExactTest` or `SequentialTTest`.
     differences
         l_i of every pair, shape (pairs, N).
     log_rest
         c of every pair, log ratio of priors and proposal densities; shape (pairs,).
     method
-        "enumerate", "gaussian", or "auto": enumerate where there are at most 3000 ways to draw the looks.
+        "enumerate", "gaussian", or "auto": enumerate if there are at most 3000 ways to draw the looks.
     conditional
-        The decision is a conditional of Gibbs: threshold logit(u).
+        Whether the decision is a conditional of Gibbs: threshold logit(u).
 
     Raises
     ------
     IncompatibleError
-        When the law of the test is not known by this method.
+        When the law of the test is unknown by this method.
     """
     n_obs, rule = differences.shape[1], "barker" if conditional else test.rule
     differences = differences / test.temperature
@@ -148,12 +148,12 @@ def scales(differences: np.ndarray) -> np.ndarray:
 def gaussian_probability(
     test: AcceptanceTest, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str
 ) -> np.ndarray:
-    """Return the probability of acceptance in the Gaussian regime, where Lambda and tau say all; shape of `log_ratio`.
+    """Return the acceptance probability in the Gaussian regime from Lambda and tau; shape of `log_ratio`.
 
     Raises
     ------
     IncompatibleError
-        When the test stops by a rule that the regime does not describe.
+        When the test stops by a rule that the regime does not cover.
     """
     if not test.uses_ratio:
         return np.ones(log_ratio.shape)

@@ -1,8 +1,8 @@
 """How often a sequential test errs, and how much data it reads: computed exactly instead of simulated.
 
-The functions here answer for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
-states with a random threshold (`acceptance_probability_error`); ties have a file of their own (`early_stops`). The
-recursion that they share is in `bridge`.
+The functions here are for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
+states with a random threshold (`acceptance_probability_error`); `early_stops` handles ties. They share the recursion in
+`bridge`.
 
 Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), section 5 and its supplement.
 """
@@ -35,7 +35,7 @@ def sequential_test_error(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> "xr.Dataset":
-    """Error probability and data used by one decision of the sequential test, in the Gaussian regime.
+    """Return error probability and data used by one decision of the sequential test, in the Gaussian regime.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def sequential_test_error(
     -----
     Exact for a Gaussian bridge, up to quadrature and interpolation errors below 1e-6. The real test approaches it as
     the batch grows (central limit theorem), because the estimate of the standard deviation then loses its own noise.
-    A schedule is worked out once per process: milliseconds for 20 looks, seconds for thousands.
+    A schedule is computed once per process: milliseconds for 20 looks, seconds for thousands.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def acceptance_probability_error(
     boundary_shape: float = 0.5,
     rule: str = "metropolis",
 ) -> "xr.Dataset":
-    """Error of the acceptance probability that the sequential test causes, integrated over the random threshold.
+    """Return the error of the sequential test's acceptance probability, integrated over the random threshold.
 
     Delta(Lambda, tau) = integral_0^1 P_+((Lambda - T(u)) / tau) du - P_a, with the threshold T(u) = log u and
     P_a = min(1, exp(Lambda)) for the Metropolis rule, T(u) = logit u and P_a = 1 / (1 + exp(-Lambda)) for the Barker

@@ -1,7 +1,8 @@
-"""With what probability does a sequential t-test accept? By enumeration of its looks, and in the Gaussian regime.
+"""The acceptance probability of a sequential t-test, by enumeration of its looks, and in the Gaussian regime.
 
-Given the order of the data, a look with mean m and limit w stops for thresholds mu_0 beyond m -+ w. So the thresholds
-that are still open form an interval, those that accept are intervals too, and the probability over u has a closed form.
+Given the order of the data, a look with mean m and limit w stops for thresholds mu_0 outside m -+ w. So the thresholds
+that are still undecided form an interval, those that accept form intervals too, and the probability over u has a closed
+form.
 """
 
 import math
@@ -40,7 +41,7 @@ def enumerated_probability(
             n, part = len(seen), differences[:, list(seen)]
             mean = part.mean(axis=1)
             error = part.std(axis=1, ddof=1) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
-            # limit * 0 = 0 also where the limit is infinite: all terms seen are equal, and only the last look decides.
+            # limit * 0 = 0 also if the limit is infinite: all terms seen are equal, and only the last look decides.
             half = np.zeros(len(mean)) if n == n_obs else np.where(math.isinf(limit), np.inf, limit * error)
             by_tolerance = math.isfinite(limit) and n < n_obs and tol > 0.0
             half = np.where(by_tolerance & (n_obs * error <= tol), 0.0, half)

@@ -1,1 +1,1 @@
-"""The compiler: templates bound to their parts, kernels named by their content and kept on disk, what kernels call."""
+"""The compiler: templates with their parts, kernels cached on disk by content, functions that kernels call."""

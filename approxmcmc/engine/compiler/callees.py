@@ -1,16 +1,16 @@
-"""What is not made of the functions that a kernel calls: no wrapper for Python, and no machine code of their own.
+"""Compile the functions that a kernel calls without a wrapper for Python and without separate machine code.
 
-Numba compiles every callee as if Python called it too. For a chain that is a third of the seconds. Here, while a
-:func:`whole` kernel is compiled, a callee whose decorator says that nothing takes its address (`no_cfunc_wrapper`) ends
-as optimised intermediate code, which its caller links in; passes over that code stay, since steps without them are 5 %
-slower. If Python calls such a function after all, it is compiled again, in full.
+Numba compiles every callee as if Python called it too, which takes a third of a chain's compile time. Here, while a
+:func:`whole` kernel is compiled, a callee with a decorator that forbids taking its address (`no_cfunc_wrapper`) ends as
+optimised intermediate code, which its caller links in; optimisation passes over that code stay, because steps without
+them are 5 % slower. If Python calls such a function after all, it is compiled again, in full.
 
-The kernel then keeps its copies to itself: they become internal symbols. Numba leaves them weak, so that the machine
-code of a kernel calls whatever of that name is already in the process: another copy, compiled alone, with sums in
-another order, or, as names are numbered by process, another function. Draws would depend on what a cache held.
+The copies inside a kernel become internal symbols. Numba leaves them weak, so that the machine code of a kernel calls
+whatever of that name is already in the process: another copy, compiled alone, with sums in another order, or, because
+names are numbered by process, another function. Draws would then depend on the content of a cache.
 
-The names of numba's that are replaced here are private; seen to work with numba 0.68. Where one is missing, or fails,
-kernels are compiled as numba does (see `compile`): that costs seconds, and what is said of caches no longer holds.
+The methods of numba replaced here are private; tested with numba 0.68. If one is missing, or fails, kernels are
+compiled by numba's usual way (see `compile`): that costs seconds, and the statement on caches no longer holds.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ GC_THRESHOLD = (50_000, 50, 1000)  # collecting among numba's live trees costs 4
 
 
 class _Here(threading.local):
-    """What this thread compiles: whether for a kernel, how deep, and how the function on top ends."""
+    """The state of this thread's compilation: whether for a kernel, how deep, and how the top function ends."""
 
     in_kernel = False
     depth = 0
     is_bare = False  # as intermediate code
-    is_kept = False  # its dispatcher has a disk cache, which asks for machine code
+    is_kept = False  # its dispatcher has a disk cache, which needs machine code
 
 
 _HERE = _Here()
@@ -46,7 +46,7 @@ _HERE = _Here()
 
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
-    """While this lasts, what is compiled is one kernel and its callees."""
+    """Inside this context, everything compiled is one kernel and its callees."""
     thresholds, outer = gc.get_threshold(), (_HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept)
     gc.set_threshold(*GC_THRESHOLD)
     _HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept = True, 0, False, False
@@ -58,7 +58,7 @@ def whole() -> Iterator[None]:
 
 
 def _end_of(library: Any) -> str:
-    """Return how a library ends: as "numba" does, "bare", or as that of a "kernel"."""
+    """Return how a library ends: "numba" (the usual way), "bare", or "kernel"."""
     return getattr(library, "_approxmcmc_end", "numba")
 
 
@@ -89,12 +89,12 @@ def _compile(numba: Callable[..., Any], dispatcher: Any, sig: Any) -> Any:
     arguments = tuple(sigutils.normalize_signature(sig)[0])
     known = dispatcher.overloads.get(arguments)
     if known is not None and _end_of(known.library) == "bare":
-        del dispatcher.overloads[arguments]  # Python calls it, or a function that Python calls
+        del dispatcher.overloads[arguments]  # called by Python, directly or indirectly
     return numba(dispatcher, sig)
 
 
 def _add_overload(numba: Callable[..., Any], dispatcher: Any, result: Any) -> None:
-    if _end_of(result.library) == "bare":  # unknown to the part of the dispatcher that Python calls
+    if _end_of(result.library) == "bare":  # not registered for calls from Python
         dispatcher.overloads[tuple(result.signature.args)] = result
     else:
         numba(dispatcher, result)
@@ -122,7 +122,7 @@ def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descr
         name = descriptor.qualname.split(".")[-1]
         return _dynfunc.make_function(descriptor.lookup_module(), name, "bare", 0, environment, (library,))
     executable = numba(context, library, descriptor, environment)
-    # What errors say is read from environments. Numba has set those of callees with machine code, and holds all weakly.
+    # Error messages are read from environments. Numba has set those of callees with machine code, with weak references.
     names = [one.name for one in library._final_module.global_variables if one.name.startswith("_ZN08NumbaEnv")]
     library._approxmcmc_environments = {name: lookup_environment(name) for name in names}
     for name, found in library._approxmcmc_environments.items():
@@ -139,7 +139,7 @@ def _wrapped(numba: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..
 
 
 def install() -> None:
-    """Put these functions in the place of numba's methods, all or none."""
+    """Replace numba's methods by these functions, all or none."""
     methods: list[tuple[Any, str, Callable[..., Any]]] = [
         (CompilerBase, "_compile_core", _compile_core),
         (Dispatcher, "compile", _compile),

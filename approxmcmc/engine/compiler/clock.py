@@ -1,7 +1,7 @@
 """A clock that compiled code can read: nanoseconds on the axis of `time.perf_counter_ns`, 23 ns a reading.
 
-The C library's `clock_gettime` is called by name, so kernels that read it can be cached on disk. Where there is no such
-function (Windows) the clock stands still inside kernels, and the chunk driver spreads each chunk's time over its draws.
+The C library's `clock_gettime` is called by name, so kernels that use it can be cached on disk. On systems without it
+(Windows) the clock does not advance inside kernels, and the chunk driver spreads each chunk's time over its draws.
 """
 
 import sys

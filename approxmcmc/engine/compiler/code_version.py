@@ -1,4 +1,4 @@
-"""The version of the code that draws: equal versions make equal draws, under equal libraries."""
+"""The version of the code that makes draws: equal versions make equal draws, with equal libraries."""
 
 import functools
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
-# The rooms whose code decides what is drawn and counted; diagnostics, plots and reports can change without a rerun.
+# The rooms with code that affects draws and counts; diagnostics, plots and reports can change without a rerun.
 ROOMS_THAT_DRAW = (
     "contracts", "engine", "targets", "proposals", "acceptance", "surrogate", "samplers", "sampling", "interop",
     "foreign",
@@ -19,10 +19,10 @@ FILES_THAT_DRAW = ("api.py", "runs.py")
 
 @functools.cache
 def code_version() -> str:
-    """Return a hash of the package's code that draws, without comments, docstrings and layout.
+    """Return a hash of the package's code that affects draws, without comments, docstrings and layout.
 
-    The package's version number is mixed in. Equal hashes mean equal draws under equal libraries; the libraries'
-    versions stand in the provenance.
+    The package's version number is included. Equal hashes mean equal draws with equal libraries; the libraries'
+    versions are part of the provenance.
     """
     digest = hashlib.blake2b(version("approxmcmc").encode(), digest_size=8)
     for path in sorted(_files_that_draw(), key=lambda path: path.relative_to(PACKAGE).as_posix()):
@@ -34,7 +34,7 @@ def code_version() -> str:
 
 @functools.cache
 def source_version() -> str:
-    """Return a hash of the same files to the letter: .2 s sooner, and another one for another comment."""
+    """Return a hash of the same files including comments: .2 s faster, but changed by every comment."""
     digest = hashlib.blake2b(version("approxmcmc").encode(), digest_size=8)
     for path in sorted(_files_that_draw()):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
@@ -48,7 +48,7 @@ def _files_that_draw() -> Iterator[Path]:
 
 
 def code_tokens(source: str) -> Iterator[str]:
-    """Yield the tokens of a Python file that can change what it does; a statement that is only a string cannot."""
+    """Yield the tokens of a Python file that can change its behaviour; a statement that is only a string cannot."""
     layout = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING}
     structure = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     statement: list[tokenize.TokenInfo] = []
@@ -58,13 +58,13 @@ def code_tokens(source: str) -> Iterator[str]:
         statement.append(token)
         if token.type in structure:
             if [part.type for part in statement] != [tokenize.STRING, tokenize.NEWLINE]:
-                # The depth of an indentation counts, its spelling does not.
+                # The depth of an indentation counts, its characters do not.
                 yield from (tokenize.tok_name[t.type] if t.type in structure else t.string for t in statement)
             statement = []
 
 
 def version(name: str) -> str:
-    """Return the version of an installed library, "none" where it is not."""
+    """Return the version of an installed library, "none" if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

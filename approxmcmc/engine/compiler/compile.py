@@ -38,7 +38,7 @@ with contextlib.suppress(ImportError, AttributeError):  # names that another num
     _install_callees()
     whole = _whole
 
-# Reassociation and contraction let sums over data vectorise. NaN and infinity keep their meaning: -inf is a legal term.
+# Reassociation and contraction let sums over data vectorise. NaN and infinity keep their meaning: -inf is a valid term.
 BATCH_FASTMATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
 VECTOR = nb.Array(nb.float64, 1, "C")
@@ -49,18 +49,18 @@ COUNTS = nb.Array(nb.int64, 2, "C")
 _STRICT = {"error_model": "numpy", "nogil": True, "fastmath": False}
 
 compiled = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True)
-"""Decorator for functions that kernels call: no GIL, strict arithmetic, and no arrays made.
+"""Decorator for functions called by kernels: no GIL, strict arithmetic, and no arrays allocated.
 
-Strictness must be said: a function that says nothing inherits fastmath from its first caller, and reassociation breaks
-the polynomials of `numerics`. Without numba's run time (NRT) no array can be made, and none is counted: counting the
-references to the arrays of a named tuple, atomically, at every look at a field, made short steps 2 to 4 times slower.
+Strictness must be explicit: otherwise a function inherits fastmath from its first caller, and reassociation breaks the
+polynomials of `numerics`. Without numba's run time (NRT) no array can be allocated, and references are not counted:
+atomic reference counts for the arrays of a named tuple, at every field access, made short steps 2 to 4 times slower.
 """
 
 allocating = functools.partial(njit, **_STRICT, _nrt=True, no_cfunc_wrapper=True)
-"""The same for functions that make arrays: scratch that a step cannot keep in its state, or user code."""
+"""The same for functions that allocate arrays: scratch that a step cannot keep in its state, or user code."""
 
 internal = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
-"""The same for a loop that no Python code ever calls (it would crash): half of the time to compile it is saved."""
+"""The same for a loop that Python code never calls (it would crash): this halves its compile time."""
 
 
 def kernel(
@@ -81,15 +81,15 @@ def kernel(
     signature
         The numba signature; `type_of` gives the types of values.
     fastmath
-        Relaxed floating-point rules, for batch kernels only. Functions that say nothing of theirs are inlined under
-        them.
+        Relaxed floating-point rules, only for batch kernels. Functions without explicit rules are inlined under them.
     cache
-        Keep the compiled code, in this process and on disk, unless the function calls a helper of the user's whose code
-        may be older than its text. False for code that names arrays of one object, and lives as long as that.
+        Whether to keep the compiled code, in this process and on disk, unless the function calls a user's helper with
+        code that may be older than its source. False for code that names arrays of one object, and lives as long as
+        that object.
     allocates
-        False for a loop that makes no arrays, see `compiled`; nor can such a kernel be a function pointer.
+        False for a loop that allocates no arrays, see `compiled`; such a kernel cannot be a function pointer.
     content
-        With ``cache=False``, what the function is, where its parts cannot be hashed: it is kept on disk by that name.
+        With ``cache=False``, the content of a function with parts that cannot be hashed: its name on disk.
     """
     if config.DISABLE_JIT:
         return function
@@ -105,7 +105,7 @@ def bind(
     cache: bool = True,
     allocates: bool = True,
 ) -> Callable[..., Any]:
-    """Compile what ``make(*parts)`` returns; plain functions among the parts are compiled first, under `fastmath`.
+    """Compile the function ``make(*parts)``; plain functions among the parts are compiled first, under `fastmath`.
 
     Equal parts give the same kernel: `make` runs once for them.
     """
@@ -116,12 +116,12 @@ def bind(
 def kept(
     make: Callable[[], Callable[..., Any]], signature: Any, *, name: str, content: str | None
 ) -> Callable[..., Any]:
-    """Return the kernel that is on disk as `content`, or compile what `make()` returns, a function of this name.
+    """Return the kernel on disk named `content`, or compile ``make()``, a function with this name.
 
-    For functions that take longer to make than to read back, such as those of another compiler.
+    For functions that take longer to make than to load, such as those of another compiler.
     """
     if content is not None and not config.DISABLE_JIT:
-        with compiling(), contextlib.suppress(AttributeError, TypeError):  # of another numba, whose methods differ
+        with compiling(), contextlib.suppress(AttributeError, TypeError):  # another version of numba
             found = read_kept(name, content, signature)
             if found is not None:
                 return found  # type: ignore[no-any-return]  # numba's dispatcher has no types
@@ -159,7 +159,7 @@ def _compile(
         try:
             with whole():
                 dispatcher.compile(signature)
-        except (AttributeError, TypeError):  # of another numba, whose methods differ; else raised again
+        except (AttributeError, TypeError):  # another version of numba; other errors are raised again
             dispatcher.compile(signature)
     if not dispatcher.stats.cache_hits:
         count_kernel()
@@ -172,22 +172,22 @@ def _options(fastmath: frozenset[str]) -> dict[str, Any]:
 
 
 def as_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the text of a compiled function, for a call or two from Python: compiling it takes .15 s."""
+    """Return the Python source of a compiled function, for a call or two: compiling it takes .15 s."""
     return getattr(function, "py_func", function)  # type: ignore[no-any-return]  # a dispatcher has no types
 
 
 def entry_point(dispatcher: Any, signature: Any) -> Callable[..., Any]:
     """Return the machine code of a kernel as a function of Python values, which must have the types of `signature`.
 
-    Calling the kernel itself would compare types first, and numba knows of no function pointer inside a named tuple.
+    Calling the kernel itself would compare types first, and numba does not support function pointers in named tuples.
     """
     return dispatcher if config.DISABLE_JIT else dispatcher.get_overload(signature)
 
 
 def type_of(value: Any) -> Any:
-    """Return the numba type of a run-time value; a read-only array has a type, and so a kernel, of its own.
+    """Return the numba type of a run-time value; a read-only array has a different type, and so a different kernel.
 
-    A kernel among the values of a tuple is a function pointer, of the only signature that it was compiled for.
+    A kernel among the values of a tuple is a function pointer, with the only signature it was compiled for.
     """
     if isinstance(value, tuple):
         items = [type_of(item) for item in value]

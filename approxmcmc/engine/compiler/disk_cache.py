@@ -1,12 +1,12 @@
-"""Compiled kernels on disk, named by what they are.
+"""Compiled kernels on disk, named by their content.
 
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python, numba and this package. A file is therefore never stale, only unused, and two processes that
-write the same file write the same bytes. Everything that numba calls private and we rely on stands in this file:
-`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. When any of
-it fails, kernels are compiled anew in every process, which costs seconds and changes no result.
+write the same file write the same bytes. Only this file uses private parts of numba: `Dispatcher._cache`,
+`CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of them fails, kernels
+are compiled again in every process, which costs seconds and changes no result.
 
-A file is a pickle, so it is read only where no other user can have written it (see `trusted`).
+A file is a pickle, so it is read only if no other user can have written it (see `trusted`).
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning
 
-SYMBOLS = "internal"  # how a kernel holds what it calls, see `callees`; another file where that changes
+SYMBOLS = "internal"  # how a kernel links its callees, see `callees`; part of the file name
 
 
 def cache_folder() -> Path:
@@ -46,10 +46,10 @@ def cache_folder() -> Path:
 
 
 def _environment(modname: str, consts: list[Any], name: str) -> Environment:
-    """Return the environment of this name, as numba does, but without importing the module that it came from.
+    """Return the environment of this name, as numba does, but without importing its module.
 
-    Equal functions of different modules share a file, so that the module that compiled first may not be there, or may
-    be a script that does things. Only object mode would read its globals, and nothing here is compiled in object mode.
+    Equal functions of different modules share a file, so the module that compiled first may be missing, or may be a
+    script with side effects. Only object mode would read its globals, and object mode is not used here.
     """
     environment = lookup_environment(name)
     if environment is None:
@@ -60,7 +60,7 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
 
 
 def _spelled(numba_type: Any) -> str:
-    """Return a type in full: a kernel reads a named tuple by places, so that its fields and their order count."""
+    """Return the full text of a type: a kernel reads a named tuple by position, so its fields and their order count."""
     if isinstance(numba_type, types.BaseTuple):
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
         items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
@@ -71,9 +71,9 @@ def _spelled(numba_type: Any) -> str:
 
 
 def _modules_of(numba_types: Iterable[Any]) -> set[str]:
-    """Return the modules of the named tuples among some types, and inside them.
+    """Return the modules of the named tuples among some types, nested ones included.
 
-    A kernel that reads a function pointer holds the types of its arguments as a pickle, which names their classes by
+    A kernel that reads a function pointer stores the types of its arguments as a pickle, which names their classes by
     module: it cannot run once a class has moved.
     """
     found: set[str] = set()
@@ -93,7 +93,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class ContentCache(_Cache):
-    """The cache of one dispatcher, in the form that numba asks for."""
+    """The cache of one dispatcher, with numba's cache interface."""
 
     def __init__(self, name: str, digest: str) -> None:
         self._name = name
@@ -102,44 +102,44 @@ class ContentCache(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """Folder of the files; empty without a home folder, where nothing is kept."""
+        """Folder of the files; empty without a home folder, where nothing is cached."""
         try:
             return str(cache_folder())
         except FileNotFoundError:
             return ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel for a signature, or None when it is not there or cannot be read."""
+        """Return the compiled kernel for a signature, or None if it is missing or unreadable."""
         target_context.refresh()
         try:
             path = self._file(sig, target_context.codegen())
             if reason := why_not_trusted(path):
-                warnings.warn(f"compiled kernels are not read, but made anew: {reason}", CacheWarning, stacklevel=2)
+                warnings.warn(f"compiled kernels on disk are not used: {reason}", CacheWarning, stacklevel=2)
                 return None
             stored = path.read_bytes()
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
-            descriptor.modname = __name__  # numba imports what it names
-            descriptor.argtypes = sig.args  # the process's own types: those of named tuples are classes
+            descriptor.modname = __name__  # numba imports this module
+            descriptor.argtypes = sig.args  # this process's own types, because those of named tuples are classes
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except FileNotFoundError:
             return None
-        except Exception as error:  # a damaged or foreign file is a miss, whatever it holds
+        except Exception as error:  # a damaged or foreign file is a cache miss
             warnings.warn(
                 f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
             )
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write the compiled kernel whole or not at all; a full or read-only disk costs only the cache."""
+        """Write the compiled kernel atomically; a full or read-only disk only loses the cache."""
         if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
             return
         with contextlib.suppress(OSError):
             path = self._file(sig, data.codegen)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # whatever umask lets a group do
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # whatever the umask
             library, descriptor, environment, found, *rest = data._reduce()
             descriptor = copy.copy(descriptor)
-            descriptor.argtypes = None  # as said in load_overload; a class may come from a script that does things
+            descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects
             with whole_file(path, durable=False) as temporary:
                 temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
             detail("compiled %s, kept in %s", self._name, path.parent)
@@ -163,9 +163,9 @@ class ContentCache(_Cache):
 
 
 def read_kept(name: str, content: str, asked: Any) -> Any:
-    """Return the kernel that was kept under a name as `content`, for a signature, or None; nothing is compiled.
+    """Return the cached kernel with this name, content and signature, or None; nothing is compiled.
 
-    Its function is a stub: the text that was compiled need not be made again.
+    Its function is a stub: the compiled source is not needed again.
     """
     arguments = ", ".join(f"argument_{k}" for k in range(len(asked.args)))
     stub = eval(f"lambda {arguments}: None")
@@ -183,9 +183,9 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:
-    """Let `dispatcher` load and store its code on disk, if it has a name or all that it is made of can be hashed."""
+    """Let `dispatcher` load and store its code on disk, if it has a name or all its parts can be hashed."""
     versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
-        name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is no file name everywhere
+        name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere
         digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
         dispatcher._cache = ContentCache(name, digest)

@@ -1,9 +1,9 @@
-"""Random generators inside kernels, made of the addresses of their parts.
+"""Random generators inside kernels, rebuilt from memory addresses.
 
 Numba reads a NumPy generator at the entry of a kernel. That code takes a fifth of a second to compile for each of a
-chain's five, and counts references, which the functions of a step are compiled without. So a chain hands over five
-numbers for each generator: where the state of its bit generator lies, and where the functions are that advance it. Who
-made the numbers must keep the generator alive.
+chain's five generators, and counts references, which step functions are compiled without. So a chain passes five
+numbers for each generator: the addresses of its bit generator's state and of the functions that advance it. The caller
+must keep the generator alive.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ ADDRESSES = types.UniTuple(types.uintp, len(FIELDS))
 
 
 def addresses(generator: np.random.Generator) -> tuple[int, ...]:
-    """Return where a generator's state and functions lie, in the order of `FIELDS`."""
+    """Return the addresses of a generator's state and functions, in the order of `FIELDS`."""
     interface = generator.bit_generator.ctypes
     functions = (interface.next_uint64, interface.next_double, interface.next_uint32)
     pointers = [ctypes.cast(part, ctypes.c_void_p).value for part in (interface.state, *functions)]
@@ -28,7 +28,7 @@ def addresses(generator: np.random.Generator) -> tuple[int, ...]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def generator_at(typing_context: Any, places: Any) -> Any:
-    """Return the generator whose state and functions lie at these places; its NumPy object stays unknown."""
+    """Return the generator with its state and functions at these addresses; it has no NumPy object."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bits = cgutils.create_struct_proxy(types.npy_bitgen)(context, builder)

@@ -1,9 +1,8 @@
-"""What a compiled function *is*: a hash of its bytecode, its constants and everything it calls.
+"""The content of a compiled function: a hash of its bytecode, its constants and everything it calls.
 
-Numba's own disk cache looks at one file's time stamp. It serves stale code when a callee in another file changes.
-The hash below follows every global and closure variable that a function names, through jitted functions, plain
-functions, modules of numbers and arrays, so that an edit anywhere below a kernel gives a new hash, and an undo gives
-the old one back.
+Numba's own disk cache checks one file's time stamp. It serves stale code if a callee in another file changes. The hash
+below follows every global and closure variable that a function names, through jitted functions, plain functions,
+modules of numbers and arrays. So an edit anywhere below a kernel gives a new hash, and undoing it restores the old one.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ import numpy as np
 
 from approxmcmc.errors import CompilationError
 
-# Functions of these packages are pinned by their versions, which the cache key holds beside this hash.
+# Functions of these packages are identified by their versions, which are part of the cache key.
 PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"})
 
 
@@ -29,20 +28,20 @@ _CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDic
 
 
 class _Walk(NamedTuple):
-    """Objects met so far, numbered by their id, and the packages whose objects count by name."""
+    """Objects visited so far, numbered by their id, and the packages with objects identified by name."""
 
     seen: dict[int, int]
     pinned: Set[str]
 
 
 class UnknownContentError(CompilationError):
-    """A function names an object whose content cannot be told; it must not be cached on disk."""
+    """A function refers to an object with unknown content, so it must not be cached on disk."""
 
 
 def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PACKAGES) -> str:
-    """Return a hash of `function` and all that it reaches, with `extra` (a plain value) mixed in.
+    """Return a hash of `function` and everything it refers to, with `extra` (a plain value) mixed in.
 
-    What it names of the packages `pinned` counts by name alone.
+    Objects of the packages `pinned` count only by name.
 
     Raises
     ------
@@ -58,10 +57,10 @@ def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PA
 
 
 def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator as `functools.lru_cache` for makers of kernels, whose arguments hold functions of the user's.
+    """Return a decorator like `functools.lru_cache` for factories of kernels with user functions as arguments.
 
-    Compiled code keeps the globals and closures that it read. A function that reads other numbers than before is
-    another function here, whereas `functools.lru_cache` would return the code made of the old numbers.
+    Compiled code keeps the globals and closures that it read. A function that reads changed numbers counts as another
+    function here, whereas `functools.lru_cache` would return the code made with the old numbers.
     """
 
     def decorate(make: Callable[..., Any]) -> Any:
@@ -80,19 +79,19 @@ def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
 
 
 def has_stale_helpers(function: Any, *, _above: frozenset[int] = frozenset()) -> bool:
-    """Return whether a function calls one of the user's, compiled by numba, whose code may be older than its text.
+    """Return whether a function calls a numba-compiled helper of the user with code that may be older than its source.
 
-    Such a helper keeps the globals of its first call, whatever they are now. It can be trusted when it was not yet
-    compiled at the first look at it, and has had the same content since. Helpers are looked for at any depth.
+    Such a helper keeps the globals of its first call, whatever their values now. It can be trusted if it was not yet
+    compiled when first seen, and has had the same content since. Helpers are searched for at any depth.
     """
     function = getattr(function, "py_func", function)
     if not isinstance(function, types.FunctionType) or id(function) in _above:
         return False
     named = [cell.cell_contents for cell in function.__closure__ or ()]
-    if not _is_ours(function):  # a function of this package meets the user's in its closure alone
+    if not _is_ours(function):  # functions of this package hold user functions only in closures
         named += _globals_read(function.__code__, function.__globals__).values()
     helpers = [value for value in named if hasattr(value, "py_func") and not _is_ours(value.py_func)]
-    stale = list(map(_is_stale, helpers))  # a look at each of them
+    stale = list(map(_is_stale, helpers))  # check each of them
     return any(stale) or any(has_stale_helpers(value, _above=_above | {id(function)}) for value in named)
 
 
@@ -109,9 +108,9 @@ def _is_ours(function: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """Return what an argument's functions are made of; those of this package do not change, and stand for themselves.
+    """Return the content of an argument's functions; those of this package do not change, and count as themselves.
 
-    A function that cannot be read is equal to none, not even to itself: it is compiled anew.
+    A function that cannot be read equals none, not even itself, so it is compiled again.
     """
     if isinstance(value, tuple):
         return tuple(_contents(item) for item in value)
@@ -126,9 +125,9 @@ def _contents(value: Any) -> Any:
 
 
 def _walk(value: Any, walk: _Walk) -> Iterator[str | bytes]:
-    """Yield the content of `value` piece by piece; of an object met before, only which one it is."""
+    """Yield the content of `value` piece by piece; for an object seen before, only its number."""
     if id(value) in walk.seen:
-        yield f"met before as number {walk.seen[id(value)]}"  # tells f(x) + g(x) + f(x) from f(x) + g(x) + g(x)
+        yield f"met before as number {walk.seen[id(value)]}"  # separates f(x) + g(x) + f(x) from f(x) + g(x) + g(x)
         return
     if isinstance(value, (int, float, complex, str, bytes, bool, type(None), enum.Enum)):
         yield repr(value)
@@ -162,8 +161,8 @@ def _walk(value: Any, walk: _Walk) -> Iterator[str | bytes]:
         yield getattr(value, "__qualname__", None) or repr(value)
     else:
         raise UnknownContentError(
-            f"a compiled function names an object of type {type(value).__module__}.{type(value).__qualname__}, and "
-            "nobody can tell when it changes; let it name numbers and arrays, or pass data through the data argument"
+            f"a compiled function refers to an object of type {type(value).__module__}.{type(value).__qualname__}, "
+            "whose changes cannot be detected; refer to numbers and arrays, or pass data through the data argument"
         )
 
 
@@ -184,7 +183,7 @@ def _walk_code(code: types.CodeType, walk: _Walk, docstring: str | None = None) 
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
     for constant in code.co_consts:
-        if docstring is None or constant != docstring:  # what a function says of itself does not change it
+        if docstring is None or constant != docstring:  # a docstring does not change a function
             yield from _walk(constant, walk)
 
 
@@ -201,18 +200,18 @@ def _globals_read(code: types.CodeType, scope: dict[str, Any], pinned: Set[str] 
 
 @functools.lru_cache(maxsize=4096)
 def _names_read(code: types.CodeType) -> tuple[str, ...]:
-    """Return the globals that the code names, once for equal code: to take it apart is most of what a hash costs."""
+    """Return the globals that the code names, cached for equal code: disassembly is most of the cost of a hash."""
     loads = (each for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     return tuple(dict.fromkeys(each.argval for each in loads))
 
 
 def _attributes_read(path: str, value: Any, names: set[str], pinned: Set[str]) -> dict[str, Any]:
-    """Return what code with these names may read of a module and of its submodules, by dotted path."""
+    """Return the attributes of a module and its submodules that code with these names may read, by dotted path."""
     found: dict[str, Any] = {}
     if isinstance(value, types.ModuleType) and not _is_pinned(value, pinned):
         for name in names & set(vars(value)):
             attribute = found[f"{path}.{name}"] = vars(value)[name]
-            if attribute is not value and f".{name}." not in f".{path}.":  # packages may name each other in a circle
+            if attribute is not value and f".{name}." not in f".{path}.":  # packages may refer to each other
                 found |= _attributes_read(f"{path}.{name}", attribute, names, pinned)
     return found
 

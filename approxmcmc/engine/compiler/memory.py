@@ -1,9 +1,8 @@
-"""What a compiled state remembers: the arrays and numbers of nested named tuples, by name, written down and taken up.
+"""Save and restore a compiled state: the arrays and numbers of nested named tuples, by name.
 
-All that changes from step to step lies in arrays, which a chain owns; numbers are fixed when it is set up. A chain that
-is started again as it was at first has the same names, and arrays of the same shapes: it goes on from what another one
-remembered once its arrays are overwritten in place. Numbers are compared, so that a set-up which came out otherwise is
-refused, and never mixed with memories of another one.
+Everything that changes from step to step is in arrays, which a chain owns; numbers are fixed at set-up. A chain that is
+started again in the same way has the same names, and arrays of the same shapes: it continues from saved values once
+they are written into its arrays. Numbers are compared, so that a different set-up raises.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +30,12 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def take_up(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
-    """Overwrite the arrays of a memory with those remembered.
+    """Overwrite the arrays of a memory with saved ones.
 
     Raises
     ------
     InvalidInputError
-        When names, sizes or numbers differ: the sampler was set up otherwise.
+        When names, sizes or numbers differ, because the sampler was set up differently.
     """
     if other := memory.keys() ^ remembered.keys():
         raise _does_not_fit(f"{sorted(other)} are known to one of the two alone")

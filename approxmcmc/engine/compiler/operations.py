@@ -1,8 +1,8 @@
-"""The scalar operations of a function, counted in its byte code: what a call costs, found without running it.
+"""Count the scalar operations of a function in its byte code: the cost of a call, without running it.
 
-A clock would give another number each time, and a choice that follows from it would not be repeatable. The count is
-rough: arithmetic, comparisons and reads of arrays are one operation each, an exponential ten, and whatever stands in a
-loop or works on whole arrays is counted as often as the caller says that these are long.
+A clock would give another number each time, and a choice based on it would not be repeatable. The count is rough:
+arithmetic, comparisons and array reads are one operation each, an exponential is ten, and code in loops or on whole
+arrays is multiplied by the length that the caller gives.
 """
 
 import builtins
@@ -21,14 +21,14 @@ _SPECIAL = (
 )
 SLOW = frozenset(f"{_EXPONENTIALS} {_ANGLES} {_SPECIAL}".split())
 WHOLE_ARRAYS = frozenset(("sum", "dot", "mean", "prod", "vdot", "inner", "outer", "matmul", "max", "min", "any", "all"))
-LENGTH = 10.0  # of loops and arrays where nothing is known of them
+LENGTH = 10.0  # of loops and arrays of unknown length
 COUNTED = ("BINARY_", "COMPARE_OP", "UNARY_NEGATIVE", "STORE_SUBSCR")
 
 
 def operations(function: Any, length: float = LENGTH) -> float:
-    """Return the scalar operations of a call; loops and arrays have so many entries.
+    """Return the scalar operations of a call; loops and arrays have `length` entries.
 
-    A loop inside a loop is counted as one: together they run over what has `length` entries.
+    A loop inside a loop counts as one: together they run over something with `length` entries.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def _operations(function: Any, length: float, above: frozenset[int]) -> float:
 def _functions_named(
     function: types.FunctionType, instructions: list[dis.Instruction]
 ) -> Iterator[tuple[dis.Instruction, Callable[..., Any]]]:
-    """Yield the instructions that load a function to be called, with it; through modules and closures."""
+    """Yield the instructions that load a function for a call, and the function; through modules and closures."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     value: Any = None
     for each in instructions:

@@ -1,11 +1,11 @@
-"""Functions of theta alone that know much more: a kernel for every context, and a thin one that holds the context.
+"""Functions of theta that need a large context: one kernel for all contexts, and a thin kernel that holds one context.
 
-A log prior has no argument but theta. What stands in its place, a surrogate with its rows and sums, is a function of
-theta and a context: a named tuple of arrays, numbers and kernels. It is compiled once for all contexts of a type, and
-kept on disk. Around it goes one line of code that names this context, whose arrays are read where they lie: a tenth of
-a second to compile, where a closure over arrays would take half of one, and copy them.
+A log prior has theta as its only argument. Its replacement, such as a surrogate with its rows and sums, is a function
+of theta and a context: a named tuple of arrays, numbers and kernels. It is compiled once for all contexts of a type,
+and cached on disk. A one-line kernel around it holds one context and reads its arrays in place: it compiles in a tenth
+of a second, where a closure over arrays would take half a second, and copy them.
 
-The thin kernel keeps its context alive. Its code belongs to this process, and is not kept on disk.
+The thin kernel keeps its context alive. Its code belongs to this process, and is not cached on disk.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def with_context(
     function
         A plain function, or a closure over compiled functions.
     signature
-        Of the result: the types of the arguments, without the context.
+        Signature of the result: the types of the arguments, without the context.
     context
         A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns.
     fastmath
@@ -107,7 +107,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 def _generate(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return the compiler's view of a value: arrays and functions by their addresses."""
+    """Return the compiler's representation of a value: arrays and functions by their addresses."""
     if isinstance(kind, nb.BaseTuple):
         items = [_generate(context, builder, each, item) for each, item in zip(kind, value, strict=True)]
         return context.make_tuple(builder, kind, items)

@@ -1,7 +1,7 @@
-"""What this process has compiled: how many kernels, and for how many seconds.
+"""The compilations of this process: the number of kernels, and the seconds.
 
-A waiting user is told of it (`sampling/progress.py`), and a trace stores the seconds. Numba compiles one kernel at a
-time, under a lock of its own, so that seconds of different threads never overlap but where they wait for each other.
+A waiting user sees this (`sampling/progress.py`), and a trace stores the seconds. Numba compiles one kernel at a time,
+under its own lock, so seconds of different threads overlap only while they wait for each other.
 """
 
 import contextlib
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 
 class Compiled(NamedTuple):
-    """Kernels compiled so far, seconds spent with them and with reading others from disk, and seconds of the current.
+    """Kernels compiled so far, seconds spent on them and on loading others from disk, and seconds of the current one.
 
-    `current` is 0 while nothing is compiled.
+    `current` is 0 while nothing is being compiled.
     """
 
     kernels: int
@@ -23,7 +23,7 @@ class Compiled(NamedTuple):
 
 
 class _Work:
-    """The sums, and the beginning of what is compiled now; kernels inside of a kernel belong to it."""
+    """The sums, and the start of the current compilation; kernels compiled inside a kernel belong to it."""
 
     def __init__(self) -> None:
         self.lock, self.depth, self.began = threading.Lock(), 0, 0.0
@@ -35,7 +35,7 @@ _WORK = _Work()
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Count the seconds of what happens while this lasts."""
+    """Count the seconds spent inside this context."""
     with _WORK.lock:
         if _WORK.depth == 0:
             _WORK.began = time.perf_counter()
@@ -50,7 +50,7 @@ def compiling() -> Iterator[None]:
 
 
 def count_kernel() -> None:
-    """Count a kernel that was compiled, and not read from disk."""
+    """Count a kernel that was compiled, not loaded from disk."""
     with _WORK.lock:
         _WORK.kernels += 1
 

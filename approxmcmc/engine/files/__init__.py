@@ -1,1 +1,1 @@
-"""Files: where they lie, whole or not at all, whose they are, and arrays in them."""
+"""Files: paths, atomic writes, ownership, and arrays in files."""

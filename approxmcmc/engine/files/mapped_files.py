@@ -1,7 +1,7 @@
-"""Arrays in files: mapped, never in memory as a whole, and with their room claimed beforehand.
+"""Arrays in files: mapped, never in memory as a whole, with their disk space reserved in advance.
 
-A file with a name is that of some data, shared by chains, runs and processes, and written whole or not at all. One
-without is scratch, and gone with its process.
+A file with a name belongs to some data, is shared by chains, runs and processes, and is written atomically. A file
+without a name is scratch, and disappears with its process.
 """
 
 import errno
@@ -19,8 +19,8 @@ from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError
 
-TOLD = 10**8  # bytes: what takes a second or more to write
-A_BLOCK_AT_MOST = 3600.0  # seconds: what has not grown for so long belongs to a writer that was killed
+TOLD = 10**8  # bytes: takes a second or more to write
+A_BLOCK_AT_MOST = 3600.0  # seconds: a file that has not grown for so long belongs to a killed writer
 
 
 def is_mapped(array: np.ndarray) -> bool:
@@ -29,7 +29,7 @@ def is_mapped(array: np.ndarray) -> bool:
 
 
 def has_named_file(array: np.ndarray) -> bool:
-    """Return whether an array is a view of a mapped file that has a name."""
+    """Return whether an array is a view of a mapped file with a name."""
     return getattr(_mapped(array), "filename", None) is not None
 
 
@@ -43,20 +43,19 @@ def _mapped(array: np.ndarray) -> Any:
 def named_array(
     path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str, mode: str = "r"
 ) -> np.ndarray:
-    """Return the array in the file of this name, mapped; where there is none, write the blocks of rows to it first.
+    """Return the array in the file of this name, mapped; write the blocks of rows to it first if it is missing.
 
-    `mode` as `numpy.memmap` has it: "r" for an array that is read-only, "c" for one of which a process may change its
-    own picture.
+    `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for a copy-on-write array.
 
     Raises
     ------
     InvalidInputError
-        When there is no room for the file, or another user may have written it.
+        When there is no space for the file, or another user may have written it.
     """
     n_bytes = int(np.prod(shape)) * dtype.itemsize
     remove_leftovers(path, untouched_for=A_BLOCK_AT_MOST)
     if not path.exists():
-        (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are laid out once in %s", who, n_bytes / 1e9, path.parent)
+        (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", who, n_bytes / 1e9, path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as temporary, temporary.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
@@ -70,12 +69,12 @@ def named_array(
 
 
 def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:
-    """Return an empty array in a file that has no name, or loses it when closed: however the process ends, it is gone.
+    """Return an empty array in a file without a name, or deleted when closed: it disappears however the process ends.
 
     Raises
     ------
     InvalidInputError
-        When there is no room for it.
+        When there is no space for it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -84,13 +83,13 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
 
 
 def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
-    """Claim the space now: a write to a mapped file that finds the disk full kills the process, a claim is refused."""
+    """Reserve the space now: writing to a mapped file on a full disk kills the process, a failed reservation raises."""
     if not hasattr(os, "posix_fallocate"):  # macOS and Windows
         return
     try:
         os.posix_fallocate(descriptor, 0, n_bytes)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system that takes no claims
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system without reservations
             return
         raise InvalidInputError(
             f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "

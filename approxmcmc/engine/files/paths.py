@@ -1,4 +1,4 @@
-"""Where the package keeps what it can make again: compiled kernels, downloaded data, gold standards; and how large."""
+"""Folders and sizes of the package's caches: compiled kernels, downloaded data, gold standards."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ def user_cache(kind: str) -> Path:
     Raises
     ------
     FileNotFoundError
-        When the user has no home folder and no variable names another one.
+        When the user has no home folder and no variable names a folder.
     """
     named = os.environ.get(CACHE_VARIABLE)
     return (Path(named) if named else _platform_cache() / "approxmcmc") / kind
@@ -37,5 +37,5 @@ def caches() -> dict[str, tuple[Path, int]]:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files below a folder; 0 where there is none."""
+    """Return the total bytes of all files below a folder; 0 if it does not exist."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0

@@ -1,4 +1,4 @@
-"""Whose file is this? Compiled kernels are unpickled, and a pickle runs what its author wants."""
+"""Check the ownership of files: compiled kernels are unpickled, and a pickle can run any code."""
 
 import os
 import stat
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def why_not_trusted(path: Path) -> str | None:
-    """Return why another user may have written a file, or None where only this one, or the administrator, can have.
+    """Return why another user may have written a file; None if only this user or the administrator can have.
 
-    That takes three things: the file and its folder belong to this user or to root, and nobody else may write to the
-    folder. (Whoever may write to a folder above can put another folder in place, which then belongs to another user.)
-    Where the system knows no owners, on Windows, the folder is taken for private, as that of a profile is.
+    This needs three things: the file and its folder belong to this user or to root, and no other user may write to the
+    folder. (A user who may write to a parent folder can replace the folder, which then belongs to that user.) On
+    systems without owners, such as Windows, the folder is assumed private, like a user profile.
 
     Raises
     ------
@@ -25,5 +25,5 @@ def why_not_trusted(path: Path) -> str | None:
         if status.st_uid not in trusted:
             return f"{place} belongs to another user (number {status.st_uid})"
     if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"other users may write to {path.parent}; `chmod go-w` it once you trust what lies there, or delete it"
+        return f"other users may write to {path.parent}; `chmod go-w` it once you trust its content, or delete it"
     return None

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written atomically."""
 
 import contextlib
 import glob
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a name beside `path` to write to; what lies there on leaving replaces `path`, after an error nothing does.
+    """Yield a temporary name beside `path`; on success its content replaces `path`, after an error `path` is unchanged.
 
-    Readers see the old file or the new one, never a part. `durable`: on disk before this returns, so that a power cut
-    leaves one of the two as well.
+    Readers see the old file or the new one, never a part. `durable`: flush to disk before returning, so that even after
+    a power cut one of the two is complete.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -24,23 +24,23 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    if durable and os.name == "posix":  # the rename lasts once the folder is on disk; Windows has no such call
+    if durable and os.name == "posix":  # the rename is durable once the folder is flushed; Windows has no such call
         _flush_to_disk(path.parent)
 
 
 def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
-    """Remove what writers of a file that were killed have left beside it.
+    """Remove temporary files left beside `path` by killed writers.
 
-    Nobody else may be writing it, or then at least once within the seconds `untouched_for`.
+    Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # its writer has come to the end
+        with contextlib.suppress(FileNotFoundError):  # its writer has just finished
             if time.time() - leftover.stat().st_mtime >= untouched_for:
                 leftover.unlink()
 
 
 def _flush_to_disk(path: Path) -> None:
-    # Windows flushes only what is open for writing; a folder can be opened for reading alone.
+    # Windows flushes only files open for writing; a folder can only be opened for reading.
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)

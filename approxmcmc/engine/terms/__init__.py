@@ -1,1 +1,1 @@
-"""The terms of a likelihood: batches of them, their moments, the order in which they are read, passes over all."""
+"""The terms of a likelihood: batches of them, their moments, the order of reading, passes over all."""

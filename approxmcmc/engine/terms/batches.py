@@ -1,9 +1,9 @@
-"""The batch boundary: a user's per-datum function becomes a kernel over many data.
+"""The batch boundary: turn a user's per-datum function into a kernel over many data.
 
 ``log_terms(theta, data, order, lo, hi, out)`` writes the terms of the data ``order[lo:hi]`` at one theta; an empty
-order stands for the rows lo ... hi - 1 as they lie. Everything above the boundary (differences, caches, moments,
-decisions) is the library's and is compiled once for all models with the same types of data; everything below is the
-model's.
+order stands for the rows lo ... hi - 1 in memory order. Everything above the boundary (differences, caches, moments,
+decisions) belongs to the library and is compiled once for all models with the same types of data; everything below
+belongs to the model.
 """
 
 import math
@@ -22,7 +22,7 @@ Data = tuple[np.ndarray, ...]
 # thetas, and one indirect call per 512 data costs nothing that can be measured.
 BATCH = 512
 
-# What a batch of differences can hold.
+# Outcomes of a batch of differences.
 FINITE, IMPOSSIBLE, CERTAIN, UNDEFINED = 0, 1, 2, 3
 
 LOG_PRIOR = nb.FunctionType(nb.float64(VECTOR))
@@ -50,16 +50,16 @@ def make_log_terms(loglik: Callable[..., float]) -> Callable[..., None]:
 
 @compiled
 def datum_at(order: np.ndarray, place: int) -> int:
-    """Return which datum stands at a place of the order; an empty order stands for the data as they lie."""
+    """Return the datum at a place of the order; an empty order means memory order."""
     return order[place] if order.shape[0] else place
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``; an empty order stands for the rows as they lie.
+    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``; an empty order means memory order.
 
     Two rows at a time, which overlaps their horizontal sums (docs, decision record 5). A last row without a partner is
-    its own: each row goes through the same arithmetic, so a term does not depend on the batch in which it is read.
+    paired with itself: each row goes through the same arithmetic, so a term does not depend on its batch.
     """
     for pair in range((hi - lo + 1) // 2):
         here, there = lo + 2 * pair, min(lo + 2 * pair + 1, hi - 1)
@@ -76,7 +76,7 @@ def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: in
 def linear_predictors(
     theta: np.ndarray, proposed: np.ndarray, X: np.ndarray, lo: int, hi: int, out: np.ndarray, other_out: np.ndarray
 ) -> None:
-    """Write x_i' theta and x_i' theta' for the rows lo ... hi - 1: to each, what `linear_predictor` writes.
+    """Write x_i' theta and x_i' theta' for the rows lo ... hi - 1, with the same numbers as `linear_predictor`.
 
     One pass over a row for both takes three quarters of the time of two passes.
     """
@@ -99,9 +99,8 @@ def make_linear_log_terms(loglik_eta: Callable[[float, float], float]) -> Callab
         X, y = data
         linear_predictor(theta, X, order, lo, hi, out)
         if order.shape[0] == 0:
-            # A slice from 0: the index lo + i might be negative for all that the compiler knows, and its check that
-            # `out` does not overlap y would then fail where the two are neighbours in memory, and fall back to a scalar
-            # loop.
+            # A slice from 0: the compiler cannot exclude that the index lo + i is negative, and its check that `out`
+            # does not overlap y would then fail if the two are neighbours in memory, and fall back to a scalar loop.
             here = y[lo:hi]
             for i in range(hi - lo):
                 out[i] = loglik_eta(out[i], here[i])
@@ -153,8 +152,8 @@ def terms_at_both(
 ) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current` and at theta' to `candidate`.
 
-    `at_both` is the target's own kernel for this, or None; the branch that is not taken is not compiled. `as_they_lie`
-    is the empty order.
+    `at_both` is the target's own kernel for this, or None; the unused branch is not compiled. `as_they_lie` is the
+    empty order.
     """
     if at_both is not None:
         at_both(theta, proposed, data, lo, hi, current, candidate)
@@ -185,14 +184,14 @@ def bind_terms(make: Callable[..., Callable[..., None]], *parts: Any, data: Data
 
 
 def prior_kernel(log_prior: Callable[..., float]) -> Any:
-    """Return a compiled ``log_prior(theta) -> float``, strict in its arithmetic."""
+    """Return a compiled ``log_prior(theta) -> float`` with strict arithmetic."""
     return kernel(log_prior, LOG_PRIOR.signature)
 
 
 @compiled
 def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int:
-    """Write l_i = candidate_i - current_i to `out`; return IMPOSSIBLE or CERTAIN where a term is -inf, else FINITE."""
-    infinite = 0  # counted first: a loop that asks each term does not vectorise, and takes 0.7 ns instead of 0.2
+    """Write l_i = candidate_i - current_i to `out`; return IMPOSSIBLE or CERTAIN if a term is -inf, else FINITE."""
+    infinite = 0  # counted first: a loop with a branch per term does not vectorise, and takes 0.7 ns instead of 0.2
     for i in range(current.shape[0]):
         infinite += (current[i] == -math.inf) + (candidate[i] == -math.inf)
     if infinite == 0:
@@ -213,7 +212,7 @@ def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int
 
 @compiled
 def sum_terms(log_terms: Any, theta: np.ndarray, data: Data, order: np.ndarray, n_obs: int, work: np.ndarray) -> float:
-    """Return the log-likelihood on all data; sums of 512 terms are added up: rounding stays near 1e-16 sqrt(N)."""
+    """Return the log-likelihood on all data; sums of 512 terms are added: rounding stays near 1e-16 sqrt(N)."""
     all_terms = 0.0
     for lo in range(0, n_obs, BATCH):
         hi = min(lo + BATCH, n_obs)
@@ -230,7 +229,7 @@ def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], 
 
 
 def scale_of(differences: np.ndarray) -> float:
-    """Return tau = sqrt(N) S_l of a pair's terms; 0 of a single term, inf where one of them is -inf."""
+    """Return tau = sqrt(N) S_l of a pair's terms; 0 for a single term, inf if one of them is -inf."""
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0

@@ -1,7 +1,7 @@
-"""The connection to a Dask scheduler: the client that is active, and results that do not come once it is lost.
+"""The connection to a Dask scheduler: the active client, and detection of a lost connection.
 
-A client that loses its scheduler cancels all futures, and tries for half a minute to connect again, to a scheduler that
-knows nothing of them. So a cancelled future, and a result that cannot be fetched, both mean that the work is gone.
+A client that loses its scheduler cancels all futures, and tries for half a minute to connect again, to a scheduler
+without them. So a cancelled future, and a result that cannot be fetched, both mean that the work is lost.
 """
 
 import sys
@@ -9,13 +9,13 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 LOSSES = (CancelledError, OSError)
-"""What Dask raises when a scheduler is gone, or cannot be reached."""
+"""The errors that Dask raises if a scheduler is gone, or cannot be reached."""
 
 
 def active_client() -> Any:
-    """Return the Dask client that is active, ``with Client(...):``, or None.
+    """Return the active Dask client, ``with Client(...):``, or None.
 
-    Nothing is imported to tell.
+    The check imports nothing.
     """
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -28,7 +28,7 @@ def active_client() -> Any:
 
 
 def result_of(task: Any, lost: Exception) -> Any:
-    """Return the result of a future; raise `lost` where the scheduler is gone, and an error of the task as it is."""
+    """Return the result of a future; raise `lost` if the scheduler is gone, and the task's own errors unchanged."""
     try:
         return task.result()
     except LOSSES as error:

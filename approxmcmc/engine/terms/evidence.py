@@ -1,9 +1,9 @@
-"""What a test may read: the terms of the data at two states, as differences, and their running moments.
+"""The evidence of a test: the terms of the data at two states, as differences, and their running moments.
 
     l_i = log p(x_i | theta') - log p(x_i | theta)
 
-Tests know nothing of models or of the data's order. They ask for the next data (`engine/terms/order.py`), and look
-at the moments of the differences read so far.
+Tests are independent of models and of the data's order. They request the next data (`engine/terms/order.py`), and use
+the moments of the differences read so far.
 """
 
 import math
@@ -27,12 +27,12 @@ from approxmcmc.engine.terms.moments import MEAN, SIZE, merge, reset
 class DataOrder(NamedTuple):
     """How a chain draws subsets of the data; see `approxmcmc.engine.terms.order`.
 
-    `places` (N,) is the permutation; empty = the data as they lie (in the shuffled copy, or in a test that reads
-    everything). `blocks` is the permutation of the blocks; empty = the schedule of rows. `kept` (K, 2) holds for each
-    block the version of theta, and how many of its leading rows have terms kept. `terms` (2, N) holds terms at the
-    current theta by row, and at the proposed one in the order of reading. `cursor` holds block size, N, period of the
-    reshuffle, decisions, version of theta, and where the decision stands. `rows` are the copy's arrays as integers, by
-    row: what a reshuffle moves. `at_both` is the target's kernel for two thetas at once, or None.
+    `places` (N,) is the permutation; empty = memory order (of the shuffled copy, or for a test that reads everything).
+    `blocks` is the permutation of the blocks; empty = the schedule of rows. `kept` (K, 2) holds for each block the
+    version of theta, and the number of its leading rows with cached terms. `terms` (2, N) holds terms at the current
+    theta by row, and at the proposed one in the order of reading. `cursor` holds block size, N, period of the
+    reshuffle, decisions, version of theta, and the position of the decision. `rows` are the copy's arrays as integers,
+    by row, which a reshuffle moves. `at_both` is the target's kernel for two thetas at once, or None.
     """
 
     places: np.ndarray
@@ -45,11 +45,11 @@ class DataOrder(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The terms at theta and at theta', the order in which they are drawn, and what was read of them.
+    """The terms at theta and at theta', the order in which they are drawn, and the moments of those read.
 
-    `log_terms`, `data` and `n_obs` are the target's. `as_they_lie`, the empty order, stands for all data as they lie in
-    memory. `moments` are those of the differences read so far. `current` and
-    `differences` are scratch for one batch; after a read `differences` holds the last batch of l_i.
+    `log_terms`, `data` and `n_obs` are the target's. `as_they_lie` is the empty order, which means all data in memory
+    order. `moments` are those of the differences read so far. `current` and `differences` are scratch for one batch;
+    after a read `differences` holds the last batch of l_i.
     """
 
     log_terms: Any
@@ -72,7 +72,7 @@ def new_evidence(
     proposed: np.ndarray,
     order: DataOrder,
 ) -> Evidence:
-    """Return the evidence on two states, with scratch of its own and nothing read."""
+    """Return the evidence on two states, with its own scratch and nothing read yet."""
     nothing = np.empty(0, dtype=np.int64)
     scratch = np.zeros(SIZE), np.empty(BATCH), np.empty(BATCH)
     return Evidence(log_terms, data, n_obs, theta, proposed, order, nothing, *scratch)
@@ -80,7 +80,7 @@ def new_evidence(
 
 @compiled
 def finish(outcome: int, moments: np.ndarray) -> int:
-    """Return what the differences read so far amount to: `outcome`, or UNDEFINED when a finite sum turned out NaN."""
+    """Return the outcome of the differences read so far: `outcome`, or UNDEFINED if a finite sum turned out NaN."""
     return UNDEFINED if outcome == FINITE and not math.isfinite(moments[MEAN]) else outcome
 
 
@@ -88,8 +88,8 @@ def finish(outcome: int, moments: np.ndarray) -> int:
 def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: int) -> int:
     """Merge l_i, i in ``places[start:stop]``, into the moments.
 
-    Returns FINITE; or IMPOSSIBLE when a datum has probability 0 at theta' (the full ratio is then 0, whatever the rest
-    says), CERTAIN when a datum has probability 0 at theta and not at theta', UNDEFINED when a term is NaN.
+    Returns FINITE; or IMPOSSIBLE if a datum has probability 0 at theta' (the full ratio is then 0, whatever the rest),
+    CERTAIN if a datum has probability 0 at theta and not at theta', UNDEFINED if a term is NaN.
     """
     log_terms, data = evidence.log_terms, evidence.data
     theta, proposed, moments = evidence.theta, evidence.proposed, evidence.moments
@@ -109,7 +109,7 @@ def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: 
 
 @compiled
 def merge_all_differences(evidence: Evidence) -> int:
-    """Merge the differences of all data, in the order in which they lie in memory, into moments begun anew."""
+    """Merge the differences of all data, in memory order, into moments that start empty."""
     reset(evidence.moments)
     start = np.int64(0)  # a literal 0 would compile the helper twice
     return merge_differences(evidence, evidence.as_they_lie, start, evidence.n_obs)
@@ -117,5 +117,5 @@ def merge_all_differences(evidence: Evidence) -> int:
 
 @compiled
 def log_likelihood_at(evidence: Evidence, theta: np.ndarray, places: np.ndarray) -> float:
-    """Return the sum of the terms of all data at one theta, read in the order of `places`; empty: as they lie."""
+    """Return the sum of the terms of all data at one theta, in the order of `places`; empty means memory order."""
     return sum_terms(evidence.log_terms, theta, evidence.data, places, evidence.n_obs, evidence.differences)

@@ -1,4 +1,4 @@
-"""The batch boundary of gradients: a per-datum gradient becomes a kernel that adds up over many data.
+"""The batch boundary of gradients: turn a per-datum gradient into a kernel that sums over many data.
 
 ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta), i in ``order[lo:hi]``, to `out`;
 an empty order stands for the rows lo ... hi - 1. ``add_prior_gradient(theta, out)`` adds grad log p(theta).
@@ -20,7 +20,7 @@ ROWS = 64
 DIFFERENCE = 6e-6
 
 ADD_PRIOR_GRADIENT = nb.void(VECTOR, VECTOR)
-ALL_ROWS = np.empty(0, dtype=np.int64)  # the empty order: data as they lie in memory
+ALL_ROWS = np.empty(0, dtype=np.int64)  # the empty order: data in memory order
 
 
 def gradient_signature(data_type: Any) -> Any:
@@ -62,10 +62,10 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
 
 
 def make_add_differences(log_prior: Callable[[np.ndarray], float]) -> Callable[..., None]:
-    """Return what differentiates a log prior by central differences, 2 dim + 1 calls."""
+    """Return the function that differentiates a log prior by central differences, 2 dim + 1 calls."""
 
     def add_differences(theta: np.ndarray, out: np.ndarray) -> None:
-        # One-sided where the other side lies outside the support; NaN where theta itself does.
+        # One-sided if the other side lies outside the support; NaN if theta itself does.
         moved, here = theta.copy(), log_prior(theta)
         for j in range(theta.shape[0]):
             h = DIFFERENCE * max(1.0, abs(theta[j]))
@@ -102,7 +102,7 @@ def prior_gradient_kernel(grad_log_prior: Callable[..., None]) -> Any:
 
 
 def _returning_nothing(grad_log_prior: Callable[..., None]) -> Callable[..., None]:
-    """Return what calls a function of the user's, whatever that returns."""
+    """Return a function that calls the user's function and ignores its result."""
 
     def add_prior_gradient(theta: np.ndarray, out: np.ndarray) -> None:
         grad_log_prior(theta, out)

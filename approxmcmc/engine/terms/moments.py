@@ -17,7 +17,7 @@ SIZE = 7
 
 @compiled
 def reset(moments: np.ndarray) -> None:
-    """Forget the sample."""
+    """Clear the sample."""
     moments[N] = 0.0
     moments[MEAN] = 0.0
     moments[M2] = 0.0
@@ -29,7 +29,7 @@ def reset(moments: np.ndarray) -> None:
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def total(values: np.ndarray, count: int) -> float:
-    """Return the sum of ``values[:count]``, in lanes: a strict sum waits 4 cycles for every addition."""
+    """Return the sum of ``values[:count]``, in parallel lanes: a strict sum waits 4 cycles for every addition."""
     all_values = 0.0
     for i in range(count):
         all_values += values[i]
@@ -97,12 +97,12 @@ def largest_deviation(moments: np.ndarray) -> float:
 
 @compiled
 def skewness(moments: np.ndarray) -> float:
-    """Return sqrt(n) M3 / M2^1.5, the third standardised moment; 0 where all values are equal."""
+    """Return sqrt(n) M3 / M2^1.5, the third standardised moment; 0 if all values are equal."""
     m2 = moments[M2]
     return math.sqrt(moments[N]) * (moments[M3] / m2) / math.sqrt(m2) if m2 > 0.0 else 0.0
 
 
 @compiled
 def kurtosis(moments: np.ndarray) -> float:
-    """Return n M4 / M2^2, the fourth standardised moment (3 for the normal law); 0 where all values are equal."""
+    """Return n M4 / M2^2, the fourth standardised moment (3 for normal values); 0 if all values are equal."""
     return moments[N] * (moments[M4] / moments[M2]) / moments[M2] if moments[M2] > 0.0 else 0.0

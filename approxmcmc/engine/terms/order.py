@@ -1,18 +1,18 @@
-"""Which data a decision reads, and in which order.
+"""The order in which a decision reads the data.
 
 A decision reads a growing simple random sample without replacement. Two schedules draw it, behind one call:
 
 - *Rows.* A persistent permutation of 0..N-1 belongs to each chain. A decision that reads n data shuffles its first n
-  places by partial Fisher-Yates steps: whatever the last decision left behind, they are a simple random sample. Nothing
-  of size N is touched. Rows lie anywhere in memory: beyond the caches a datum costs 5 times what it costs in order.
-- *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A
-  decision reads blocks in a fresh random order, each from its front, and stops at the row where its look ends. The
-  copy is in random order, so that any n places chosen without looking at it hold a simple random sample: one decision
-  has the law that it has with rows. What is lost is independence *between* decisions of a chain, which share a
-  partition; with N/m >= 150 blocks the error that this leaves is a quarter of the test's own. With fewer each chain
-  owns a copy, which it shuffles anew every 200 decisions.
+  places by partial Fisher-Yates steps: whatever the last decision left, they are a simple random sample. Nothing of
+  size N is touched. Rows are scattered in memory: beyond the caches a datum costs 5 times as much.
+- *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A decision reads
+  blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
+  order, so any n places chosen without looking at it hold a simple random sample: one decision has the same
+  distribution as with rows. Decisions of a chain are no longer independent of each other, because they share a
+  partition; with N/m >= 150 blocks the resulting error is a quarter of the test's own. With fewer blocks each chain
+  owns a copy, and shuffles it again every 200 decisions.
 
-Blocks are read again and again, so their terms at the current theta are kept: of each block, the terms of its leading
+Blocks are read repeatedly, so their terms at the current theta are cached: for each block, the terms of its leading
 rows and the version of theta that they belong to. A decision then evaluates only at theta', unless the block was not
 read since the last move.
 
@@ -46,8 +46,8 @@ LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048
 def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int) -> None:
     """Put a uniform sample of the places not yet drawn, ``order[start:]``, into ``order[start:stop]``.
 
-    Any permutation may come in, and any other vector that is to be shuffled. With start = 0 the first `stop` entries
-    are a minibatch without replacement; a gradient proposal keeps a permutation of its own for that.
+    Any permutation may be passed, or any other vector to be shuffled. With start = 0 the first `stop` entries are a
+    minibatch without replacement; a gradient proposal keeps its own permutation for that.
     """
     n = order.shape[0]
     for place in range(start, stop):
@@ -62,8 +62,8 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
 def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
     """Read the data number start ... stop - 1 of this decision, and merge their differences into the moments.
 
-    A decision calls this with start = 0, then with start at the last stop, and `settle` ends it. Books the data touched
-    and the terms evaluated in `count`; returns what `merge_differences` returns.
+    A decision calls this with start = 0, then with start at the last stop, and `settle` ends it. Counts the data
+    touched and the terms evaluated in `count`; returns the result of `merge_differences`.
     """
     count[TOUCHED] += stop - start
     order = evidence.order
@@ -92,7 +92,7 @@ def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: 
         end = min(first + cursor[BLOCK_SIZE], cursor[N_OBS])  # the last block may be shorter
         lo = first + cursor[OFFSET]
         hi = min(lo + min(left, BATCH - filled), end)
-        # The rows of a block are read from its front, and lie there: those that are kept come first.
+        # The rows of a block are contiguous and read from its front: cached ones come first.
         known = min(first + kept[block, 1], hi) if kept[block, 0] == cursor[VERSION] else first
         here = candidate[stop - left :]
         if known > lo:
@@ -119,7 +119,7 @@ def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: 
 
 @compiled
 def begin(rng: np.random.Generator, order: DataOrder) -> None:
-    """Start a decision at the first block; shuffle the copy anew when that is due."""
+    """Start a decision at the first block; shuffle the copy again if that is due."""
     cursor = order.cursor
     if cursor[PERIOD] > 0 and cursor[DECISIONS] > 0 and cursor[DECISIONS] % cursor[PERIOD] == 0:
         shuffle_rows(rng, order.rows, cursor[N_OBS])
@@ -130,7 +130,7 @@ def begin(rng: np.random.Generator, order: DataOrder) -> None:
 
 @compiled(inline="always")
 def settle(order: DataOrder, accepted: bool) -> None:
-    """End a decision. After a move the terms read at theta' are those of the current theta, and no others are."""
+    """End a decision. After a move only the terms read at theta' are valid for the current theta."""
     blocks, kept, terms, cursor = order.blocks, order.kept, order.terms, order.cursor
     if blocks.shape[0] == 0:
         return
@@ -148,7 +148,7 @@ def settle(order: DataOrder, accepted: bool) -> None:
 
 
 def moves_rows(order: DataOrder) -> bool:
-    """Return whether the copy of the data is put into a new order now and then."""
+    """Return whether the copy of the data is reshuffled now and then."""
     return bool(order.cursor[PERIOD] > 0)
 
 
@@ -165,15 +165,15 @@ def shuffle_rows(rng: np.random.Generator, rows: tuple[np.ndarray, ...], n_obs: 
 
 
 def check_order(name: str, *, who: str) -> None:
-    """Refuse an order that is none."""
+    """Raise on an unknown order."""
     if name not in ORDERS:
         raise InvalidInputError(f"{who}: order must be one of {ORDERS}, found {name!r}")
 
 
 def block_size(n_obs: int, first_look: int) -> int:
-    """Return how many rows a block has: about N/200, between 512 and 2048, such that the first look is whole blocks.
+    """Return the number of rows in a block: about N/200, between 512 and 2048, so that the first look is whole blocks.
 
-    Looks that end inside a block cost a call more each, 6 % of a step at N = 12214. Smaller blocks would need no
+    A look that ends inside a block costs one more call, 6 % of a step at N = 12214. Smaller blocks would need no
     reshuffle, but cost more: steps with blocks of 64 take 1.2 times those with blocks of 500 there.
     """
     largest = min(max(n_obs // 200, SMALLEST_BLOCK), LARGEST_BLOCK)
@@ -182,15 +182,15 @@ def block_size(n_obs: int, first_look: int) -> int:
 
 
 def is_reshuffled(n_obs: int, size: int) -> bool:
-    """Return whether a copy in blocks of `size` rows is shuffled anew now and then; else all chains may share it."""
+    """Return whether a copy in blocks of `size` rows is reshuffled now and then; otherwise all chains may share it."""
     return -(-n_obs // size) < ENOUGH_BLOCKS
 
 
 def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = np.int64) -> DataOrder:
-    """Return the schedule of rows over `n_obs` data; of none for a test that reads the data as they lie.
+    """Return the schedule of rows over `n_obs` data; an empty one for a test that reads in memory order.
 
-    `n_arrays`, the number of arrays by row in the target's data, `at_both` and `word`, as which a shuffle moves rows,
-    shape the type, which is compiled for.
+    `n_arrays` (the number of arrays by row in the target's data), `at_both` and `word` (the integer type in which a
+    shuffle moves rows) determine the compiled type.
     """
     return DataOrder(
         places=np.arange(n_obs),
@@ -204,9 +204,9 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = n
 
 
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
-    """Return the schedule of blocks of `size` rows over a shuffled copy, whose arrays by row are `rows`.
+    """Return the schedule of blocks of `size` rows over a shuffled copy; `rows` are its arrays by row.
 
-    It holds them where it moves them now and then; a copy that stays as it is may be read-only.
+    It holds them only if it reshuffles them; a copy that is not reshuffled may be read-only.
     """
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0

@@ -1,8 +1,8 @@
 """Passes over all data by the workers of a Dask cluster: parts of the rows, and a function mapped over them.
 
 The parts are futures: each is made on a worker by a task that reads its rows from their source, and stays there. A pass
-is one task for each part, sent to where the part lies. What a worker takes with it when it dies, its parts and the
-tasks that it had, Dask makes again on the others; nothing else is repeated.
+is one task for each part, sent to the worker that holds it. If a worker dies, Dask makes its parts and tasks again on
+the others; nothing else is repeated.
 """
 
 import functools
@@ -20,7 +20,7 @@ ROWS = 1 << 20  # of a part, at least: a task costs Dask about a millisecond, a 
 
 
 def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
-    """Return from where to where parts go: whole blocks, together at least so many rows, but for the last.
+    """Return the limits of the parts: whole blocks, each at least `rows` rows, except for the last.
 
     Examples
     --------
@@ -44,9 +44,9 @@ class Partitions:
     client
         A `distributed.Client`.
     make_part
-        ``make_part(recipe, lo, hi)`` returns what a worker keeps of the rows lo ... hi - 1; its length is hi - lo.
+        ``make_part(recipe, lo, hi)`` returns the worker's copy of the rows lo ... hi - 1; its length is hi - lo.
     recipe
-        What it takes to make a part, small: it travels to every worker.
+        Everything needed to make a part; small, because it is sent to every worker.
     where
         The pairs (lo, hi), in the order of the rows.
 
@@ -65,12 +65,12 @@ class Partitions:
                 f"passes on Dask: the scheduler at {self.address} has no worker; start some, or leave the block of the "
                 "client, and this process makes the passes"
             )
-        known = client.submit(_itself, recipe, pure=False)  # a task: what is scattered is lost with its worker
+        known = client.submit(_itself, recipe, pure=False)  # a task, because scattered data are lost with their worker
         lows, highs = zip(*where, strict=True)
         self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[tuple[int, Any]]:
-        """Yield (k, ``function(part k, *arguments)``) as they arrive; an error of a part is raised.
+        """Yield (k, ``function(part k, *arguments)``) as they arrive; raise an error of a part.
 
         Raises
         ------
@@ -94,8 +94,8 @@ class Partitions:
     def total(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
         """Return the sum of ``function(part k, *arguments, **by_row)`` over all parts, in the order of the rows.
 
-        `by_row` are arrays with a place for each row of the data, or none, length 0, where nobody wants these numbers.
-        Each part fills arrays of its own rows, which come back into place.
+        `by_row` are arrays with an entry for each row of the data, or of length 0 if these numbers are not wanted. Each
+        part fills arrays for its own rows, which are copied into place.
         """
         like = {name: (len(array) > 0, array.shape[1:], array.dtype) for name, array in by_row.items()}
         found: dict[int, Any] = {}

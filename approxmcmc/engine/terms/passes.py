@@ -1,12 +1,12 @@
-"""Passes over all data, by the cores of the machine: fixed blocks of rows, and what they give in the order of the rows.
+"""Passes over all data on the cores of the machine: fixed blocks of rows, with results in the order of the rows.
 
     sum_i g(x_i) = ((G_1 + G_2) + G_3) + ...,    G_k the sum over the rows of block k, made by one thread.
 
-Blocks and the order of their sums depend on the number of rows alone, so that results are the same, bit by bit, on any
-number of threads. Kernels hold no interpreter lock and look at a few rows at a time, which stay in the cache.
+Blocks and the order of their sums depend only on the number of rows, so results are the same, bit by bit, on any number
+of threads. Kernels hold no interpreter lock and process a few rows at a time, which stay in the cache.
 
-For set-up only. Chains have threads of their own, and no step makes a pass by this one. On a Dask cluster passes are
-made in parts, each by these threads on a worker: `approxmcmc.engine.terms.partitions`.
+Only for set-up. Chains have their own threads, and steps do not use this. On a Dask cluster passes are made in parts,
+each by these threads on a worker: `approxmcmc.engine.terms.partitions`.
 """
 
 import concurrent.futures
@@ -20,8 +20,8 @@ from numba import config
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 
-BLOCK = 1 << 15  # rows: some milliseconds of work, of which handing it to a thread takes a hundredth
-TILE = 1 << 12  # rows that are read once for several thetas: 1.6 MB of 50 columns, in the second-level cache
+BLOCK = 1 << 15  # rows: a few milliseconds of work; handing it to a thread takes a hundredth of that
+TILE = 1 << 12  # rows read once for several thetas: 1.6 MB with 50 columns, which fits in the second-level cache
 
 
 def threads() -> int:
@@ -32,7 +32,7 @@ def threads() -> int:
 def over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK) -> Iterator[T]:
     """Yield ``work(lo, hi)`` for each block of rows lo ... hi - 1, in the order of the rows.
 
-    An exception of a block is raised when its turn comes: the first by rows, whichever thread met it.
+    An exception of a block is raised in the order of the rows, whichever thread raised it first.
     """
     starts = range(0, n_obs, block)
     ends = [min(lo + block, n_obs) for lo in starts]
@@ -45,7 +45,7 @@ def over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK
 
 
 def sum_over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK) -> T:
-    """Return the sum of ``work(lo, hi)`` over all blocks, added up in the order of the rows."""
+    """Return the sum of ``work(lo, hi)`` over all blocks, in the order of the rows."""
     return functools.reduce(operator.add, over_blocks(work, n_obs, block))  # type: ignore[arg-type]  # T adds up
 
 
@@ -58,7 +58,8 @@ def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
             stop = min(start + TILE, hi)
             for k, theta in enumerate(thetas):
                 target.log_terms(theta, target.data, ALL_ROWS, start, stop, out)
-                sums[k] += out[: stop - start].sum()
+                with np.errstate(invalid="ignore"):  # terms of +inf and of -inf: the sum is NaN
+                    sums[k] += out[: stop - start].sum()
         return sums
 
     return sum_over_blocks(block, target.n_obs)

@@ -1,9 +1,9 @@
 """Draw rows by upper bounds of given weights, with four bytes for each row.
 
-Rows whose weights differ by less than a ninth share a class, and their bound is the largest weight that the class
-admits. A draw takes a class by its bounds' sum, from an alias table of some hundred slots, then one of its rows, all
-alike. What thins by bounds does not mind that they are a little too large; an alias table of all rows would take 32
-bytes for each, a fifth of a row of 20 columns, and its set-up three times that.
+Rows with weights that differ by less than a ninth share a class, and their bound is the largest weight of the class. A
+draw picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
+uniformly. Thinning by bounds tolerates slightly too large ones; an alias table of all rows would take 32 bytes for
+each, a fifth of a row of 20 columns, and its set-up three times that.
 """
 
 import math
@@ -15,7 +15,7 @@ from numba import types as nb
 from approxmcmc.engine.compiler.compile import INDICES, compiled, kernel, type_of
 from approxmcmc.engine.terms.alias_table import alias_table
 
-STEPS = 8  # classes for a factor of two: bounds are 4 % too large on average
+STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
 SMALLEST = 1e-12  # of the largest weight: lighter rows count as this
 ROUNDING = 1e-12  # of a logarithm and a power
 CLASSES = 1 + math.floor(-STEPS * math.log2(SMALLEST))
@@ -58,7 +58,7 @@ def row_classes(weights: np.ndarray) -> RowClasses:
 
 @compiled
 def class_of(weight: float, top: float) -> int:
-    """Return the class of a weight: 0 of the largest, the last of whatever is lighter than the lightest that counts."""
+    """Return the class of a weight: 0 for the largest, the last for all weights below the smallest that counts."""
     if not weight > SMALLEST * top:
         return CLASSES - 1
     return int(-STEPS * math.log2(weight / top))

@@ -1,4 +1,4 @@
-"""The rows of a tuple of arrays that a batch asks for."""
+"""Read the rows of a tuple of arrays that a batch needs."""
 
 import functools
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 def row_reader(n_arrays: int) -> Any:
     """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
 
-    Written out for each number of arrays, because compiled code cannot loop over a tuple of arrays of several types.
+    The code is generated for each number of arrays, because compiled code cannot loop over arrays of different types.
     """
     chosen, views = ("".join(f"data[{k}][{rows}], " for k in range(n_arrays)) for rows in ("index", "lo:hi"))
     source = f"""

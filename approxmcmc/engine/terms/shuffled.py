@@ -1,15 +1,15 @@
-"""A copy of the data in random order; in memory, or on disk.
+"""A copy of the data in random order, in memory or on disk.
 
-Every array with a row for each of the N terms is copied row by row; others pass through. The copy is written front to
-back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
+Every array with a row for each of the N terms is copied row by row; others are passed through. The copy is written
+front to back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
 
-On disk the copy of an array that lies in a file of its own is a file with a name, too: one for a data set, made once
-and mapped by all chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as
-what an expansion notes for each row, are copied to scratch.
+On disk the copy of an array in a file of its own is also a named file: one for a data set, made once and mapped by all
+chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as those that an
+expansion computes for each row, are copied to scratch.
 
-Read one by one, rows of data larger than memory cost a page each: 400 MB with room for a third of them in memory were
-not through in 280 s. Distributed over buckets first they took 16 s. Data that fit are read two to three times as fast
-one by one.
+Read one by one, rows of data larger than memory cost a page each: 400 MB, with memory for a third of them, did not
+finish in 280 s. Distributed over buckets first they took 16 s. Data that fit into memory are read two to three times as
+fast one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ PIECE = 1 << 22
 
 
 def in_order(array: np.ndarray, permutation: np.ndarray, scratch: Path) -> Iterator[np.ndarray]:
-    """Yield ``array[permutation]`` piece by piece; where the array is large, by way of a file in the folder `scratch`.
+    """Yield ``array[permutation]`` piece by piece; a large array goes through a file in the folder `scratch`.
 
     Raises
     ------
     InvalidInputError
-        When there is no room for that file, which is as large as the array.
+        When there is no space for that file, which is as large as the array.
     """
     if array.nbytes >= LARGE and is_mapped(array):
         return _by_buckets(array, permutation, scratch)
@@ -43,12 +43,12 @@ def in_order(array: np.ndarray, permutation: np.ndarray, scratch: Path) -> Itera
 
 
 def rows_in(array: np.ndarray, n_bytes: int) -> int:
-    """Return how many rows of an array so many bytes hold, at least one."""
+    """Return how many rows of an array fit into that many bytes, at least one."""
     return max(1, n_bytes * len(array) // max(array.nbytes, 1))
 
 
 def _by_buckets(array: np.ndarray, permutation: np.ndarray, folder: Path) -> Iterator[np.ndarray]:
-    """Move each row to the bucket of its new neighbours, as it comes; then put each bucket in order."""
+    """Move each row to the bucket of its new neighbours, in reading order; then sort each bucket."""
     size, places = rows_in(array, BUCKET), _inverse(permutation)
     buckets = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
     ends = np.arange(0, len(array), size)
@@ -79,13 +79,13 @@ def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
 
 
 def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
-    """Return the integers as which rows are moved: the largest that divide every number of every array by row."""
+    """Return the integer type in which rows are moved: the largest that divides every number of every array by row."""
     sizes = [array.dtype.itemsize for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved]
     return np.dtype(f"i{min(sizes, default=8)}").type
 
 
 def check_place(place: str, *, who: str) -> None:
-    """Refuse a place that is neither a known word nor a folder."""
+    """Raise unless a place is a known word or an existing folder."""
     if not isinstance(place, str) or (place not in PLACES and not Path(place).is_dir()):
         raise InvalidInputError(
             f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {place!r}"
@@ -93,31 +93,31 @@ def check_place(place: str, *, who: str) -> None:
 
 
 def order_of_files(n_obs: int) -> np.ndarray:
-    """Return the random order of all files of so many rows, shape (N,)."""
+    """Return the random order of all files with that many rows, shape (N,)."""
     return np.random.default_rng(n_obs).permutation(n_obs)
 
 
 def shuffled_copy(
     data: Sequence[np.ndarray], permutation: np.ndarray, place: str, *, named: bool = False
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Return the data in the order of `permutation`, and what a reshuffle moves.
+    """Return the data in the order of `permutation`, and the arrays that a reshuffle moves.
 
     Parameters
     ----------
     data
-        C-contiguous arrays of numbers or truth values, of 1, 2, 4 or 8 bytes each.
+        C-contiguous arrays of numbers or booleans, of 1, 2, 4 or 8 bytes each.
     permutation
         Row numbers in their new order; shape (N,).
     place
         ``"memory"``; ``"disk"``: files below the package's cache folder; or a folder for these files.
     named
-        Whether the copies of arrays that lie in a file of their own are such files, too, which nobody may change.
+        Whether copies of arrays in files of their own are also named files, which must not be changed.
 
     Returns
     -------
     copy, rows
-        `copy` has the types of `data`, and is read-only where those are. `rows` are views of the same memory as
-        integers of `word_of`, shape (N, width): moving bits is all that a shuffle does.
+        `copy` has the types of `data`, and is read-only if those are. `rows` are views of the same memory as integers
+        of `word_of`, shape (N, width): a shuffle only moves bits.
     """
     n_obs, word = len(permutation), word_of(data, len(permutation))
     copy: list[np.ndarray] = []
@@ -149,11 +149,11 @@ def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
 
 
 def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
-    """Return the rows in this order, in a file; one that is named by both is written where it is missing."""
+    """Return the rows in this order, in a file; write the file if it is named and missing."""
     folder = user_cache("shuffled_data") if place == "disk" else Path(place)
     blocks = in_order(array, permutation, folder)
     if named:
-        name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers tell one random order from another
+        name = content_hash(array, permutation[:TERMS_COMPARED])  # this many numbers identify a random order
         mode = "c" if array.flags.writeable else "r"
         path = folder / f"{name}.npy"
         return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
@@ -161,29 +161,29 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
     for block in blocks:
         new[lo : lo + len(block)] = block
         lo += len(block)
-        del block  # else two are in memory while the next is made
+        del block  # else two blocks would be in memory at once
     return new
 
 
 def check_rows_are_terms(
     target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
 ) -> int:
-    """Compare some terms in the copy with the terms that they should be; return how many terms were evaluated.
+    """Compare some terms of the copy with the original ones; return how many terms were evaluated.
 
     Raises
     ------
     IncompatibleError
         When a term depends on more than its own row: on its place, on its neighbours, or on an array that has N rows by
-        chance. Shuffled, such data mean something else.
+        coincidence. Shuffling would change such terms.
     """
     n = min(len(permutation), TERMS_COMPARED)
-    point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # away from a start where all terms are equal
+    point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # away from a start at which all terms may be equal
     moved, expected = np.empty(n), np.empty(n)
     target.log_terms(point, copy, np.empty(0, dtype=np.int64), 0, n, moved)
     target.log_terms(point, target.data, permutation[:n], 0, n, expected)
     if not np.allclose(moved, expected, rtol=1e-9, atol=1e-12, equal_nan=True):
         raise IncompatibleError(
             "the terms of this target change when its rows are shuffled: a term must depend on its own row alone, in "
-            "every array with n_obs rows. Give the test order='rows', which leaves the data where they are"
+            "every array with n_obs rows. Give the test order='rows', which does not move the data"
         )
     return 2 * n

@@ -1,9 +1,9 @@
-"""Rows that differ from one common row in few places: what columns of categories make of a design, standardised or not.
+"""Rows that differ from one common row in few places, as designs with columns of categories do, standardised or not.
 
     x_i' theta = b' theta + sum_{j: x_ij != b_j} (x_ij - b_j) theta_j,
 
-b the common row. A row is stored as its differences and their columns, as many as the row that differs most has; rows
-of equal length can be copied and shuffled like those of any array. Rounding apart, predictors are what they were.
+b the common row. A row is stored as its differences and their columns, padded to the length of the longest; rows of
+equal length can be copied and shuffled like those of any array. Apart from rounding, predictors are unchanged.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from approxmcmc.engine.terms.batches import datum_at
 # A difference costs two numbers and a gather. Measured, sparse time over dense: .13 at 18 of 124 columns (a9a), .19 at
 # 25 of 117 (KDD99, one-hot), .56 at 12 of 54 (Covertype), 1.5 at 23 of 40 (KDD99, shares).
 LARGEST_SHARE = 0.25
-LOOKED_AT = 1001  # rows that propose the common row; odd, so that a median is one of them
+LOOKED_AT = 1001  # rows that determine the common row; odd, so that a median is one of them
 PIECE = 8192  # rows compared at a time
 
 
 def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the rows as differences from a common one, or None where a row differs in more than a quarter of them.
+    """Return the rows as differences from a common one, or None if a row differs in more than a quarter of the columns.
 
     Parameters
     ----------
@@ -30,15 +30,15 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     -------
     base, values, columns
         The common row (1, d), differences (n, k), and their columns (n, k), int64; a row with fewer than k differences
-        has zeros at its end.
+        is padded with zeros.
     """
     n, d = X.shape
     some = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
     base = np.median(some, axis=0).astype(
         np.float64
-    )  # whatever it is, the sum is right; a column's commonest value makes it short
+    )  # any base gives the right sum; a column's most common value makes it short
     pieces = [slice(lo, lo + PIECE) for lo in range(0, n, PIECE)]
-    width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # no array is empty
+    width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # at least one column
     if width > LARGEST_SHARE * d:
         return None
     values, columns = np.zeros((n, width)), np.zeros((n, width), dtype=np.int64)

@@ -1,7 +1,7 @@
-r"""How far the terms of a decision can lie apart: the one number that a concentration bound needs to be told.
+r"""Bounds on how far the terms of a decision can lie apart, which concentration bounds need.
 
 A kernel ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i l_i, l_i = log p(x_i|theta') - log
-p(x_i|theta); `numbers` is a vector of constants, so that one kernel serves all data of a model. Targets supply such
+p(x_i|theta); `numbers` is a vector of constants, so that one kernel serves all data of a model. Targets provide such
 kernels, acceptance tests receive them as function pointers.
 
 How far a power of a predictor can move between two states, whatever its direction.
@@ -13,10 +13,10 @@ adds up to along the way,
     abs(r(delta') - r(delta)) <= (K / k!) abs(delta'^[k] - delta^[k]) <= (K / k!) h^(k/2) P_k(phi, phi'),
     P_k = max over unit vectors u of abs((u . phi')^[k] - (u . phi)^[k]),    t^[k] = sign(t) abs(t)^k.
 
-The first inequality is the integral of abs(r'), the second forgets u. r = K delta^[k] / k! attains both in one
-direction: no smaller bound knows of a row its h alone. P_k is at most |phi|^k + |phi'|^k, which bounds each state by
-itself, and for short steps about |phi|^(k - 1) |phi' - phi|. With m = (phi + phi') / 2, D = phi' - phi, v = |m|^2, w =
-|D|^2, z = m . D:
+The first inequality is the integral of abs(r'), the second drops u. r = K delta^[k] / k! attains both in one direction,
+so a bound that uses only h of a row cannot be smaller. P_k is at most |phi|^k + |phi'|^k, which bounds each state
+separately, and for short steps about |phi|^(k - 1) |phi' - phi|. With m = (phi + phi') / 2, D = phi' - phi, v = |m|^2,
+w = |D|^2, z = m . D:
 
 - P_1 = w^(1/2).
 - P_2. Where u . phi and u . phi' have one sign, the difference is 2 (u . m) (u . D), in all directions at most (v
@@ -73,7 +73,7 @@ def _by_remainder(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) 
 
 
 def constant_range() -> Any:
-    """Return the kernel that answers ``numbers[0]``."""
+    """Return the kernel that returns ``numbers[0]``."""
     return kernel(_constant, TERM_RANGE.signature)
 
 
@@ -99,8 +99,8 @@ def remainder_range() -> Any:
     return kernel(_by_remainder, TERM_RANGE.signature)
 
 
-FARTHEST, CENTER = 3, 4  # places in the numbers of a reach: three weights, the radius, the centre, the whitening
-MOST_STEPS, LEAST_STEP = 60, 1e-9  # of Newton's method: mostly 5; the form is flat at its maximum, and 1e-18 off
+FARTHEST, CENTER = 3, 4  # indices into the numbers of a reach: three weights, the radius, the centre, the whitening
+MOST_STEPS, LEAST_STEP = 60, 1e-9  # of Newton's method: usually 5, with an error of 1e-18
 
 
 @compiled
@@ -108,7 +108,7 @@ def largest_on_circle(a: float, b: float, c: float) -> float:
     """Return the maximum of x (a x^2 + b x y + c y^2) over x^2 + y^2 = 1; a, b and c not negative, a positive.
 
     It lies at x, y >= 0. There t = y / x is a root of b + (2 c - 3 a) t - 2 b t^2 - c t^3, which has one positive root,
-    is concave, and negative at 2^(1/2): Newton's method comes down to the root from there.
+    is concave, and negative at 2^(1/2): Newton's method descends to the root from there.
     """
     t = math.sqrt(2.0)
     for _ in range(MOST_STEPS):
@@ -138,7 +138,7 @@ def second_power(v: float, w: float, z: float) -> float:
 
 @compiled
 def third_power(v: float, w: float, z: float) -> float:
-    """Return P_3; along D, m has the coordinate z / |D|, and across it what is left of v."""
+    """Return P_3; m has the coordinate z / |D| along D, and the rest of v across it."""
     if w == 0.0:
         return 0.0
     along = z * z / w
@@ -161,7 +161,7 @@ def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) ->
         v += m * m
         w += d * d
         z += m * d
-    if not math.sqrt(v + 0.25 * w + abs(z)) <= numbers[FARTHEST]:  # the radius of the state that is further away
+    if not math.sqrt(v + 0.25 * w + abs(z)) <= numbers[FARTHEST]:  # the radius of the more distant state
         return math.inf
     reach = numbers[2] * third_power(v, w, z) if numbers[2] > 0.0 else 0.0
     if numbers[1] > 0.0:
@@ -172,9 +172,9 @@ def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) ->
 def reach_along_path(weights: Sequence[float], farthest: float, center: np.ndarray, cholesky: np.ndarray) -> Any:
     """Return kernel and numbers of a_1 P_1 + a_2 P_2 + a_3 P_3, with L = `cholesky` and the a_k in `weights`.
 
-    Infinite where a state lies further from the centre than `farthest`.
+    Infinite if a state lies further from the centre than `farthest`.
     """
     whiten = solve_triangular(cholesky, np.eye(len(center)), lower=True)
     numbers = np.concatenate([[*weights, farthest], center, whiten.ravel()])
-    # Sums in any order: 1.6 us become .8 at 50 coefficients. Swapped states change signs alone, and no sum.
+    # Sums in any order: 1.6 us become .8 at 50 coefficients. Swapping the states changes only signs, no sum.
     return kernel(_along_path, TERM_RANGE.signature, fastmath=BATCH_FASTMATH), numbers

@@ -1,14 +1,16 @@
-"""Terms that are known already: all N differences l_i of one pair of states, to be read again and again.
+"""Precomputed terms: all N differences l_i of one pair of states, to be read repeatedly.
 
-A table stands in for the target. A test that decides reads it through its evidence, as it reads a target: what it reads
-costs look-ups and no evaluation, and as the tables of all targets have one type, the test is compiled once for them.
+A table replaces the target. A test reads it through its evidence, like a target: each term costs a look-up and no
+evaluation, and because the tables of all targets have one type, the test is compiled once for them.
 
-Whoever wants many orders of the data reads with `read_table`: from one random permutation of the terms, made by
+To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by
 Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
-uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders.
+uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders. A chain
+that reads blocks of one partition of the rows reads each window as `Partition.windows` arranges the terms.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from approxmcmc.engine.terms.evidence import Evidence, new_evidence
 from approxmcmc.engine.terms.moments import MEAN, merge
 from approxmcmc.engine.terms.order import draw_next, rows_order
 
-SHUFFLED, BEGIN = 0, 1  # places of a table's cursor: how many terms are in their final order, where the window begins
+SHUFFLED, BEGIN = 0, 1  # indices of a table's cursor: number of terms in their final order, start of the window
 
 
 def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -31,30 +33,56 @@ def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
 
 
 def table_of_terms(n_obs: int, dim: int) -> Evidence:
-    """Return the evidence on a pair of states of length `dim` that `write_pair` has yet to write; read in rows."""
+    """Return the evidence on a pair of states of length `dim` before `write_pair` fills it; read in rows."""
     data = (np.zeros(n_obs), np.zeros(dim))
     log_terms = kernel(tabulated_terms, log_terms_type(type_of(data)).signature)
     return new_evidence(log_terms, data, n_obs, np.zeros(dim), np.zeros(dim), rows_order(n_obs))
 
 
-def write_pair(table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray) -> None:
-    """Let a table hold the terms of this pair, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,)."""
+def write_pair(
+    table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray, *, shuffled: bool = False
+) -> None:
+    """Write the terms of a pair into a table, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,).
+
+    Terms that are `shuffled` are read in the order in which they are given.
+    """
     terms, here = table.data
     terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
-    table.order.cursor[SHUFFLED] = 0
+    table.order.cursor[SHUFFLED] = table.n_obs if shuffled else 0
+
+
+class Partition(NamedTuple):
+    """The rows in the order of a shuffled copy, shape (N,), cut into blocks of `size`; the last may be shorter."""
+
+    rows: np.ndarray
+    size: int
+
+    def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the terms block by block, and n places where to begin: each window is a random order of the blocks.
+
+        The whole blocks are in random order and the shorter one is last. As windows go on around the end and the first
+        begins at a random block, all orders of the blocks are equally likely in each.
+        """
+        n_blocks, whole = -(-len(terms) // self.size), len(terms) // self.size
+        ordered = terms[self.rows]
+        blocks = ordered[: whole * self.size].reshape(whole, self.size)
+        begins = (rng.integers(n_blocks) + np.arange(n) * max(n_blocks // n, 1)) % n_blocks
+        return np.concatenate(
+            [blocks[rng.permutation(whole)].ravel(), ordered[whole * self.size :]]
+        ), begins * self.size
 
 
 @compiled
 def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
     """Merge the terms number start ... stop - 1 of the window into the moments.
 
-    Returns FINITE, IMPOSSIBLE or UNDEFINED, as `merge_differences` does.
+    Returns FINITE, IMPOSSIBLE or UNDEFINED, like `merge_differences`.
     """
     terms, cursor, moments, n_obs = table.data[0], table.order.cursor, table.moments, table.n_obs
     for lo in range(start, stop, BATCH):
         left = min(lo + BATCH, stop) - lo
         place = (cursor[BEGIN] + lo) % n_obs
-        while left > 0:  # a second time around the end
+        while left > 0:  # second iteration: wrap around the end
             count = min(left, n_obs - place)
             if place + count > cursor[SHUFFLED]:
                 draw_next(rng, terms, cursor[SHUFFLED], place + count)

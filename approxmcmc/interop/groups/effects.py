@@ -1,4 +1,4 @@
-"""The integrated effects of a PyMC model under its own names, and what it makes of them, from draws of u."""
+"""The integrated effects of a PyMC model under its own names, and the variables computed from them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What every target made of a PyMC model with integrated effects answers in the model's words."""
+"""The methods shared by every target made from a PyMC model with integrated effects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         self._evaluate: Any = None
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior, where the model's data are still those that were read."""
+        """Compile terms and prior, after checking that the model's data are unchanged."""
         self.source.refuse_changed_data()
         return super().compile()
 
@@ -70,7 +70,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """The model's coords; further axes of groups without a name have the labels of the groups."""
+        """The model's coords; group axes without a name get the labels of the groups."""
         axes = {self._dims_of(one)[one.axis]: list(self.group_labels) for one in self.named if one.axis is not None}
         return {**labels_of_model(self.source.model)[1], **axes}
 
@@ -137,7 +137,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Say what was integrated out; for the trace's attributes."""
+        """Return what was integrated out, for the trace's attributes."""
         return {"integrated": self.sentence}
 
     @property
@@ -152,6 +152,6 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return self.source.model
 
     def __repr__(self) -> str:
-        """Say what is observed, and the sizes."""
+        """Return the observed variable and the sizes as text."""
         sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
         return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"

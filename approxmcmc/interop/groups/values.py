@@ -1,4 +1,4 @@
-"""Every variable of a model's graph as an array at one generic point: its shape, and its value where it is constant."""
+"""Every variable of a model's graph as an array at one generic point: its shape, and its value if it is constant."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from pytensor.graph.traversal import ancestors, toposort
 
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 
-# Graphs that are evaluated a few times are not compiled; PyTensor's own mode for that compiles C where it can.
+# Graphs that are evaluated only a few times are not compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
 
 
@@ -58,7 +58,7 @@ def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
 
 
 def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs of a node for these inputs, by PyTensor's own code, which is not compiled."""
+    """Return the outputs of a node for these inputs, without compiling."""
     storage: list[list[Any]] = [[None] for _ in node.outputs]
     if hasattr(node.op, "prepare_node"):
         node.op.prepare_node(node, None, None, "py")
@@ -70,7 +70,7 @@ def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def name_of(node: Any) -> str:
-    """Return the name of a node's operation; of one that is repeated along axes, that of what is repeated."""
+    """Return the name of a node's operation; of one repeated along axes, the name of the repeated operation."""
     if getattr(node.op, "set_instead_of_inc", False):
         return "SetSubtensor"
     return type(getattr(node.op, "core_op", node.op)).__name__

@@ -1,4 +1,4 @@
-"""Firefly Monte Carlo: the sampler, its updates of theta and of z, and the bound that it stands on."""
+"""Firefly Monte Carlo: the sampler, its updates of theta and of z, and its likelihood bound."""
 
 from approxmcmc.samplers.firefly.explicit_z import ExplicitZ
 from approxmcmc.samplers.firefly.implicit_z import ImplicitZ

@@ -1,4 +1,4 @@
-"""Before Firefly runs: where the bound shall touch, and whether it is a bound."""
+"""Set-up of Firefly: where the bound touches the likelihood, and a check that it is a bound."""
 
 import sys
 import time
@@ -12,15 +12,15 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import find_mode
 
-# Distance of the touching point from the mode, in posterior standard deviations. Bounds are as tight within rounding
-# for 0.01 as for 0; the draws are exact for any.
+# Distance of the touching point from the mode, in posterior standard deviations. Bounds with 0.01 are as tight, within
+# rounding, as with 0; the draws are exact with any.
 TOLERANCE = 0.01
-SPREADS = (0.0, 0.1, 1.0, 10.0)  # of the random theta at which bounds are looked at
+SPREADS = (0.0, 0.1, 1.0, 10.0)  # of the random theta at which bounds are checked
 SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Reporter:
-    """Says every ten seconds how far the search for the mode is."""
+    """Reports every ten seconds how far the search for the mode is."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()
@@ -33,7 +33,7 @@ class _Reporter:
 
 
 def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | None, dict[str, float]]:
-    """Return the theta at which a bound touches the likelihood, and what finding it took, as attributes."""
+    """Return the theta at which a bound touches the likelihood, and the cost of finding it, as attributes."""
     dim = target.variables.size
     if at is not None:
         point = np.array(at, dtype=np.float64)
@@ -50,7 +50,7 @@ def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | Non
 def checked_bound(
     target: Target, compiled: CompiledTarget, kind: str, point: np.ndarray | None
 ) -> tuple[CompiledBound, dict[str, float]]:
-    """Compile the bound of a target, and look at it at random theta.
+    """Compile the bound of a target, and check it at random theta.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def checked_bound(
             "sample it with MetropolisHastings"
         )
     bound = target.likelihood_bound(kind, point)
-    rng = np.random.default_rng(0)  # one and the same for every run: a bound that passes once passes again
+    rng = np.random.default_rng(0)  # the same for every run, so that a bound that passes once passes again
     centre = target.initial_point() if point is None else point
     for spread in SPREADS:
         _check_at(bound, compiled, centre + spread * rng.standard_normal(centre.shape), repr(target))

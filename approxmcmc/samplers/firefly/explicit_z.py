@@ -25,7 +25,7 @@ MOST_LOG_ODDS = 700.0  # exp(700) = 1e304; any larger odds make the same decisio
 
 
 class ExplicitState(NamedTuple):
-    """The number of data to pick; scratch for what was picked, its gaps, and a mark on every datum picked so far."""
+    """The number of data to pick; scratch for the picked data, their gaps, and a mark on every datum picked so far."""
 
     n_picks: int
     picked: np.ndarray
@@ -42,7 +42,7 @@ def update_explicit(
     state: ExplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Draw z_i afresh for data picked with replacement; one picked twice is drawn once."""
+    """Draw z_i anew for data picked with replacement; one picked twice is drawn once."""
     n_bright, n_dark = pick(rng, bright, state)
     redraw_bright(rng, bright, state, n_bright)
     count[TOUCHED] += n_dark + n_bright
@@ -72,7 +72,7 @@ def pick(rng: np.random.Generator, bright: Bright, state: ExplicitState) -> tupl
 
 @compiled
 def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState, n: int) -> None:
-    """Let the bright data that were picked go dark or stay, from their kept odds."""
+    """Let the picked bright data go dark or stay, from their cached odds."""
     n_obs = state.picked.shape[0]
     for k in range(n_obs - n, n_obs):
         datum = state.picked[k]
@@ -86,7 +86,7 @@ def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState
 def redraw_dark(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ExplicitState, n: int
 ) -> bool:
-    """Let the dark data that were picked go bright or stay; False where a gap is NaN or negative."""
+    """Let the picked dark data go bright or stay; return False if a gap is NaN or negative."""
     write_gaps(joint, theta, state.picked, n, state.gaps)
     for k in range(n):
         datum, gap = state.picked[k], state.gaps[k]
@@ -100,7 +100,7 @@ def redraw_dark(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplicitZ(Component, ZUpdate):
-    """Draw z_i from its law given theta, for some of the data.
+    """Draw z_i from its conditional given theta, for some of the data.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class ExplicitZ(Component, ZUpdate):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.ExplicitZ(0.05)
+    >>> amc.samplers.ExplicitZ(0.05)
     ExplicitZ(fraction=0.05)
     """
 

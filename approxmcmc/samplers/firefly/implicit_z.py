@@ -1,4 +1,4 @@
-"""The implicit update of z: Metropolis-Hastings on every indicator, at the price of the dark data that propose."""
+"""The implicit update of z: Metropolis-Hastings on every indicator, at the cost of the dark data that propose."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ MOST_GAP = 700.0  # exp(700) = 1e304; any larger gap makes the same decisions
 
 
 class ImplicitState(NamedTuple):
-    """The two probabilities and the running mean of the bright count; scratch for the dark data that propose."""
+    """The two probabilities and the running mean of the bright count; scratch for the proposing dark data."""
 
     q: np.ndarray
     q_bright: float
@@ -46,7 +46,7 @@ def update_implicit(
     count: np.ndarray,
 ) -> bool:
     """Let bright data go dark or stay, and dark data, reached by geometric jumps, go bright or stay."""
-    first_dark = bright.size[0]  # the snapshot: darkening moves data within order[:first_dark] alone
+    first_dark = bright.size[0]  # the snapshot: darkening only moves data within order[:first_dark]
     darken(rng, bright, state)
     n = choose_dark(rng, bright, first_dark, state)
     count[TOUCHED] += first_dark + n
@@ -57,9 +57,9 @@ def update_implicit(
 
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
-    """Let every bright datum go dark or stay, from its kept odds."""
+    """Let every bright datum go dark or stay, from its cached odds."""
     q, q_bright = state.q[0], state.q_bright
-    for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has had its turn
+    for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:
             continue
         if rng.random() < go_dark_probability(bright.log_odds[place], q, q_bright):
@@ -68,7 +68,7 @@ def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> No
 
 @compiled
 def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a place on with probability q, by jumps of geometric length; return how many."""
+    """Choose each datum from a place on with probability q, by jumps of geometric length; return their number."""
     q, n_obs = state.q[0], bright.order.shape[0]
     rate = -math.log1p(-q) if q < 1.0 else math.inf
     n, place = 0, first_dark - 1
@@ -85,14 +85,14 @@ def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state
 def brighten(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
 ) -> bool:
-    """Let every candidate, dark in the snapshot, go bright or stay; False where a gap is NaN or negative."""
+    """Let every candidate, dark in the snapshot, go bright or stay; return False if a gap is NaN or negative."""
     q, q_bright = state.q[0], state.q_bright
     write_gaps(joint, theta, state.candidates, n, state.gaps)
     for k in range(n):
         gap, u = state.gaps[k], rng.random()
         if not gap >= LEAST_GAP:
             return False
-        # exp(gap) - 1 <= gap / (1 - gap): where even that is too little, most of the time, no exponential is needed.
+        # exp(gap) - 1 <= gap / (1 - gap): if even that is too small, as usual, no exponential is needed.
         if gap < 1.0 and u >= q_bright * gap / (q * (1.0 - gap)):
             continue
         if u < go_bright_probability(gap, q, q_bright):
@@ -114,7 +114,7 @@ def go_bright_probability(gap: float, q: float, q_bright: float) -> float:
 
 @compiled
 def follow_bright_count(state: ImplicitState, n_bright: int, step: int) -> None:
-    """Let q follow the running mean of the bright count over N."""
+    """Move q with the running mean of the bright count over N."""
     mean = state.mean_bright
     mean[0] += (n_bright - mean[0]) / (step + 1.0) ** 0.6
     state.q[0] = automatic_q(mean[0], state.candidates.shape[0])
@@ -127,7 +127,7 @@ def automatic_q(expected_bright: float, n_obs: int) -> float:
 
 
 def describe_q(state: ImplicitState) -> Mapping[str, float]:
-    """Return the q that tuning has settled on."""
+    """Return the tuned q."""
     return {"q": float(state.q[0])}
 
 
@@ -139,10 +139,10 @@ class ImplicitZ(Component, ZUpdate):
     ----------
     q
         Probability that a dark datum proposes to go bright, in (0, 1]; each such proposal costs a likelihood
-        evaluation. "auto": the expected bright count over N, kept in [1/N, 0.1]; estimated at the start, followed
-        during tuning, and frozen after.
+        evaluation. "auto": the expected bright count over N, kept in [1/N, 0.1]; estimated at the start, adapted during
+        tuning, and frozen afterwards.
     q_bright
-        Probability that a bright datum proposes to go dark, in (0, 1]. This costs nothing: the likelihoods are kept.
+        Probability that a bright datum proposes to go dark, in (0, 1]. This costs nothing: the likelihoods are cached.
 
     Raises
     ------
@@ -153,7 +153,7 @@ class ImplicitZ(Component, ZUpdate):
     -----
     With r = B / L a bright datum goes dark with probability min(1, q r / (q_bright (1 - r))), a dark one goes bright
     with probability min(1, q_bright (1 - r) / (q r)): detailed balance with P(z = 1) = 1 - r. Bright and dark data are
-    those of one snapshot: a datum that has just gone dark is not asked again. Dark data that propose are reached by
+    those of one snapshot: a datum that has just gone dark is not proposed again. Proposing dark data are reached by
     jumps of geometric length, in time proportional to q N.
 
     References

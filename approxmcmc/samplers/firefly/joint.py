@@ -7,7 +7,7 @@ of the last sum is the log odds of brightness,
 
     P(z_i = 1) / P(z_i = 0) = (L_i - B_i) / B_i = exp(gap_i) - 1,
 
-computed as gap + log1mexp(gap), -inf where the bound touches: all that a step needs of a datum.
+computed as gap + log1mexp(gap), -inf where the bound touches: a step needs nothing else of a datum.
 """
 
 import math
@@ -20,7 +20,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.terms.batches import BATCH
 
-LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; what lies lower is a bound above the likelihood
+LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; a lower gap means a bound above the likelihood
 
 
 class Bright(NamedTuple):
@@ -37,7 +37,7 @@ class Bright(NamedTuple):
 
 
 def new_bright(is_bright: np.ndarray, gaps: np.ndarray) -> Bright:
-    """Return the bright set that a mask marks, with the odds of data with these gaps."""
+    """Return the bright set marked by a mask, with the odds of data with these gaps."""
     order = np.argsort(~is_bright, kind="stable").astype(np.int64)
     position = np.empty_like(order)
     position[order] = np.arange(order.size)
@@ -49,7 +49,7 @@ def new_bright(is_bright: np.ndarray, gaps: np.ndarray) -> Bright:
 
 @compiled
 def log_odds_of(gap: float) -> float:
-    """Return log(exp(gap) - 1); -inf where bound and likelihood touch, NaN where the bound lies above or gap is NaN."""
+    """Return log(exp(gap) - 1); -inf if bound and likelihood touch, NaN if the bound lies above or gap is NaN."""
     if gap > 0.0:
         return gap + log1mexp(gap)
     return -math.inf if gap >= LEAST_GAP else math.nan
@@ -69,7 +69,7 @@ def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
 
 @compiled
 def make_dark(bright: Bright, place: int) -> None:
-    """Take the bright datum at a place out; the last bright one fills the place."""
+    """Remove the bright datum at a place; the last bright one fills the place."""
     order, position, log_odds = bright.order, bright.position, bright.log_odds
     last = bright.size[0] - 1
     datum, other = order[place], order[last]
@@ -80,7 +80,7 @@ def make_dark(bright: Bright, place: int) -> None:
 
 
 class JointDensity(NamedTuple):
-    """The functions of the joint density, those of a target and of its bound, with the arrays that they read.
+    """The functions of the joint density, from a target and its bound, with the arrays that they read.
 
     ``log_prior(theta)``, ``log_bound(theta, sums)`` and ``gaps(theta, data, order, lo, hi, out)`` are as in
     `CompiledTarget` and `CompiledBound`.

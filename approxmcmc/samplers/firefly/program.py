@@ -1,4 +1,4 @@
-"""Firefly bound to a target: what its chains share, and how one starts."""
+"""Firefly bound to a target: the parts shared by its chains, and how a chain starts."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from approxmcmc.targets.all_rows import AllRows
 class FireflyProgram:
     """A Firefly sampler bound to a target; see the protocol `Program`.
 
-    `theta_update` builds what moves theta around the bright set of a chain, which gradients read.
+    `theta_update` builds the update of theta for the bright set of a chain, which gradients read.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FireflyProgram:
     def new_state(
         self, theta: np.ndarray, bright: Bright, proposal: Any, *, expected_bright: float, n_tune: int
     ) -> FireflyState:
-        """Return the state of a chain at theta, where neither prior nor bound is evaluated yet."""
+        """Return the state of a chain at theta, before prior and bound are evaluated."""
         n_obs = self.target.n_obs
         return FireflyState(
             theta=theta,
@@ -61,7 +61,13 @@ class FireflyProgram:
             z=self.z_update.make_state(expected_bright, n_obs),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are exact."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
@@ -73,7 +79,7 @@ class FireflyProgram:
         return full_terms(self.joint.gaps, theta, self.joint.data, self.target.n_obs)
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at `theta`, whose log density is finite, with z drawn from its law given theta."""
+        """Start a chain at `theta`, where the log density is finite, with z drawn from its conditional given theta."""
         gaps = np.maximum(0.0, self.gaps(theta))
         probability = -np.expm1(-gaps)
         bright = new_bright(streams.start.random(gaps.size) < probability, gaps)
@@ -94,7 +100,7 @@ class FireflyProgram:
         )
 
     def explain_failure(self, theta: np.ndarray) -> str:
-        """Say what was NaN at the theta where a chain stopped, or whose bound was above the likelihood."""
+        """Return what was NaN, or which bound was above the likelihood, at the theta at which a chain stopped."""
         shown = show(theta)
         log_prior = self.joint.log_prior(theta)
         if not log_prior < math.inf:
@@ -105,6 +111,6 @@ class FireflyProgram:
             worst = bad[np.argmin(np.where(np.isnan(gaps[bad]), -math.inf, gaps[bad]))]
             return (
                 f"the lower bound of datum {worst} is not below its likelihood at theta = {shown}: log L - log B = "
-                f"{gaps[worst]:.3g}; so for {bad.size} of {gaps.size} data"
+                f"{gaps[worst]:.3g}; this holds for {bad.size} of {gaps.size} data"
             )
         return f"the log joint density or the ratio of proposal densities is NaN at theta = {shown}"

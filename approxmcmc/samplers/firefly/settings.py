@@ -1,12 +1,12 @@
-"""Firefly Monte Carlo: exact MCMC that reads, in most steps, a small part of the data.
+"""Firefly Monte Carlo: exact MCMC that reads a small part of the data in most steps.
 
-Every datum has a lower bound B_i(theta) <= L_i(theta) = p(x_i | theta) whose product over all data has a closed form,
+Every datum has a lower bound B_i(theta) <= L_i(theta) = p(x_i | theta), with a product over all data in closed form,
 and an indicator z_i with P(z_i = 1 | theta) = 1 - B_i / L_i. Their joint density is
 
     p(theta) prod_i B_i(theta) prod_{i: z_i = 1} (L_i(theta) - B_i(theta)) / B_i(theta),
 
-and needs the likelihood of the bright data (z_i = 1) alone. Summed over z it is p(theta) prod_i L_i(theta), so that
-the draws of theta follow the posterior exactly. One step moves theta at fixed z, then z at fixed theta.
+and needs the likelihood only of the bright data (z_i = 1). Summed over z it is p(theta) prod_i L_i(theta), so the draws
+of theta follow the posterior exactly. One step moves theta at fixed z, then z at fixed theta.
 
 Reference: Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data.
 """
@@ -46,29 +46,29 @@ class Firefly(Component, ProposalSampler):
     z_update
         How z moves: :class:`ImplicitZ` or :class:`ExplicitZ`.
     at
-        The theta at which bounds are to touch, shape (dim,), in place of the mode.
+        The theta at which bounds touch the likelihood, shape (dim,), in place of the mode.
 
     Raises
     ------
     InvalidInputError
-        When a setting is unknown, or a bound lies above the likelihood at one of some random theta; the worst datum is
-        named. The same stops a chain that meets it later.
+        When a setting is unknown, or a bound lies above the likelihood at one of some random theta; the message names
+        the worst datum. A chain that meets such a bound later stops with the same error.
     IncompatibleError
         When the target has no bound, or no gradient where the proposal needs one; raised before anything runs.
 
     Notes
     -----
-    Guarantee: exact. The joint chain leaves the joint law invariant, whose theta-marginal is the posterior, for any
-    valid bound and any setting. How fast it mixes depends on both: bright data that lag behind theta hold it back, so
-    that steps are to be tuned on this chain (``RandomWalk(scale, target_acceptance=0.234)``), not on full-data
+    Guarantee: exact. For any valid bound and any setting the joint chain leaves the joint distribution invariant, which
+    has the posterior as its theta-marginal. How fast it mixes depends on both: bright data that lag behind theta slow
+    it down, so tune the steps on this chain (``RandomWalk(scale, target_acceptance=0.234)``), not on full-data
     Metropolis-Hastings.
 
     Records: ``likelihood_evaluations`` counts the bright data at each theta that is tried, and the dark data that
-    propose to go bright; kept values are free. ``datapoints_touched`` adds the bright data of the z-update, whose
-    values are kept. ``bound_evaluations`` counts closed forms, O(dim^2) each. ``bright_count`` and ``dark_proposals``
-    tell the rest; ``accepted`` is theta's move. ``lp`` is not written: the posterior density is never evaluated. The
-    attributes ``setup_mode_...`` and ``setup_bound_...`` hold the passes over all data made before; each chain then
-    makes one more, to draw its first z.
+    propose to go bright; cached values are free. ``datapoints_touched`` also counts the bright data of the z-update,
+    which use cached values. ``bound_evaluations`` counts closed forms, O(dim^2) each. ``bright_count`` and
+    ``dark_proposals`` describe the z-updates; ``accepted`` is theta's move. ``lp`` is not written, because the
+    posterior density is never evaluated. The attributes ``setup_mode_...`` and ``setup_bound_...`` hold the passes over
+    all data during set-up; each chain then makes one more, to draw its first z.
 
     References
     ----------
@@ -93,7 +93,7 @@ class Firefly(Component, ProposalSampler):
     at: Any = None
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role."""
+        """Check that each setting has the right role."""
         if not isinstance(self.proposal, (Proposal, Slice)):
             raise IncompatibleError(
                 f"Firefly: proposal must be a proposal such as RandomWalk(scale=0.1), or Slice, found {self.proposal!r}"
@@ -122,17 +122,17 @@ class Firefly(Component, ProposalSampler):
         return FireflyProgram(rows, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the joint law invariant where the bound holds; a run stops where it does not."""
+        """Return "": it leaves the joint distribution invariant if the bound holds; a run stops if it does not."""
         return ""
 
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:
-        """Compile what moves theta at fixed z."""
+        """Compile the update of theta at fixed z."""
         if isinstance(self.proposal, Slice):
             return slice_update(self.proposal, joint.variables.size)
         proposal = self.proposal.build_proposal(joint)
         if "gradient_evaluations" in proposal.records and proposal.forget is None:
             raise IncompatibleError(
-                f"Firefly: {self.proposal!r} reads gradients, and may remember them from before the bright set has "
-                "changed; use RandomWalk, Slice, or Langevin, which says how to forget"
+                f"Firefly: {self.proposal!r} reads gradients, and may cache them from before the bright set has "
+                "changed; use RandomWalk, Slice, or Langevin, which can clear its cache"
             )
         return metropolis_update(proposal)

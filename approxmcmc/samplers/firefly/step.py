@@ -1,7 +1,7 @@
 """One step of Firefly, the state of a chain, and the two roles that make the step.
 
-1. theta at fixed z: a move that leaves p(theta, z) alone as a function of theta;
-2. z at fixed theta: an update that leaves the law of z given theta alone.
+1. theta at fixed z: a move that leaves p(theta, z) invariant as a density of theta;
+2. z at fixed theta: an update that leaves the conditional of z given theta invariant.
 """
 
 import abc
@@ -20,11 +20,11 @@ from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity
 
 
 class FireflyState(NamedTuple):
-    """A chain of Firefly: where theta is and wants to go, and which data are bright.
+    """A chain of Firefly: theta, its proposal, and which data are bright.
 
     `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; the log odds of
-    `current` are those of `bright`, one array under two names. `proposal` is the state of what moves theta, a proposal
-    or a slice, `z` that of what moves z. Nobody evaluates the posterior: `log_density` stays NaN.
+    `current` are those of `bright`, one array under two names. `proposal` is the state of the update of theta, a
+    proposal or a slice, `z` that of the update of z. The posterior is never evaluated: `log_density` stays NaN.
     """
 
     theta: np.ndarray
@@ -40,10 +40,10 @@ class FireflyState(NamedTuple):
 
 
 class CompiledThetaUpdate(NamedTuple):
-    """What moves theta at fixed z, built for a chain.
+    """The update of theta at fixed z, built for a chain.
 
-    ``move(streams, state, count, value) -> status`` writes where theta goes to `state.proposed` and the summands of the
-    joint density there to `state.candidate`; the step does the moving. `make_state`, `describe` and `records` are as in
+    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the summands of the
+    joint density there to `state.candidate`; the step then moves. `make_state`, `describe` and `records` are as in
     `CompiledProposal`.
     """
 
@@ -56,10 +56,11 @@ class CompiledThetaUpdate(NamedTuple):
 class CompiledZUpdate(NamedTuple):
     """An update of z, compiled.
 
-    ``update(rng, theta, joint, bright, state, count) -> bool`` moves data in and out of the bright set, so that the law
-    of z given theta stays, and returns whether every gap that it met was a number >= 0. ``make_state(expected_bright,
-    n_obs)`` returns the state of a chain that starts where so many data are bright on average. ``adapt(state, n_bright,
-    step)`` learns from a tuning step, None where there is nothing to learn, and `describe` tells what was learnt.
+    ``update(rng, theta, joint, bright, state, count) -> bool`` moves data in and out of the bright set and leaves the
+    conditional of z given theta invariant; it returns whether every gap that it used was a number >= 0.
+    ``make_state(expected_bright, n_obs)`` returns the state of a chain that starts with that many bright data on
+    average. ``adapt(state, n_bright, step)`` learns from a tuning step (None without tuning), and `describe` returns
+    the tuned values.
     """
 
     update: Callable[..., bool]
@@ -110,7 +111,7 @@ def make_step(
 
 @compiled
 def go_to_candidate(state: FireflyState) -> None:
-    """Move theta to where it wants to go, with the summands of the joint density."""
+    """Move theta to its proposal, with the summands of the joint density."""
     current, candidate, n_bright = state.current, state.candidate, state.bright.size[0]
     assign(state.theta, state.proposed)
     current.log_prior[0] = candidate.log_prior[0]

@@ -1,11 +1,11 @@
-"""What moves theta at fixed z: a proposal with Metropolis-Hastings, or a slice, of the joint density p(theta, z).
+"""The update of theta at fixed z: a proposal with Metropolis-Hastings, or a slice, on the joint density p(theta, z).
 
 A gradient proposal sees the joint density as a target of one term,
 
     grad log joint = grad log p + grad sum_i log B_i + sum_{i bright} grad gap_i / (1 - exp(-gap_i)).
 
-Its gradient kernel reads the bright set from arrays that belong to one chain. So a chain builds its own proposal,
-around its own arrays; the compiled code is shared.
+Its gradient kernel reads the bright set from arrays that belong to one chain. So a chain builds its own proposal for
+its own arrays; the compiled code is shared.
 """
 
 import math
@@ -37,7 +37,7 @@ SMALLEST_GAP = 1e-300  # a bright datum's gap is positive; this keeps rounding f
 
 
 class JointData(NamedTuple):
-    """What the gradient reads: the bound's arrays, the bright set of a chain, and scratch for one batch."""
+    """The data of the gradient: the bound's arrays, the bright set of a chain, and scratch for one batch."""
 
     data: Any
     sums: Any
@@ -67,14 +67,14 @@ def make_add_joint_gradient(
 
 
 class JointTarget(DifferentiableTarget):
-    """The joint density of one chain, as far as proposals look at a target."""
+    """The joint density of one chain, with the target interface that proposals use."""
 
     def __init__(self, target: Target, bound: CompiledBound, bright: Bright) -> None:
         self.variables, self.n_obs = target.variables, 1
         self._target, self._bound, self._bright = target, bound, bright
 
     def initial_point(self) -> np.ndarray:
-        """Return the target's; shape (dim,)."""
+        """Return the target's initial point; shape (dim,)."""
         return self._target.initial_point()
 
     def __repr__(self) -> str:
@@ -92,12 +92,12 @@ class JointTarget(DifferentiableTarget):
         data = JointData(bound.data, bound.sums, bright.order, bright.size, np.empty(BATCH))
         parts = bound.gaps, bound.add_gap_gradient, bound.add_bound_gradient
         kernel = bind(make_add_joint_gradient, *parts, signature=gradient_signature(type_of(data)))
-        # The tuple is nested, where a target's is flat: only the kernel, which knows, looks into it.
+        # The tuple is nested, unlike a target's: only its own kernel reads it.
         return CompiledGradient(kernel, self._target.compile_gradient().add_prior_gradient, data, 1)
 
 
 def metropolis_update(proposal: CompiledProposal) -> CompiledThetaUpdate:
-    """Return the update with a proposal; what remembers the density must be able to forget it."""
+    """Return the update with a proposal; if the proposal caches the density, it must be able to clear the cache."""
     move = make_metropolis_move(
         proposal.propose,
         proposal.settle or settle_nothing,
@@ -109,7 +109,7 @@ def metropolis_update(proposal: CompiledProposal) -> CompiledThetaUpdate:
 
 @compiled
 def nothing_to_forget(proposal: Any) -> None:
-    """Forget nothing."""
+    """Do nothing: there is no cache."""
 
 
 @cached_by_content(maxsize=64)
@@ -126,7 +126,7 @@ def make_metropolis_move(
         forget(state.proposal)
         gradients, touched = count[GRADIENTS], count[TOUCHED]
         log_q_ratio = propose(streams.proposal, state.proposal, state.theta, state.proposed, count)
-        # To the proposal the joint density is one term: a gradient of it takes one of every bright datum.
+        # For the proposal the joint density is one term: its gradient needs one gradient per bright datum.
         count[GRADIENTS] = gradients + n_bright * (count[GRADIENTS] - gradients)
         count[TOUCHED] = touched + n_bright * (count[TOUCHED] - touched)
         log_u = -streams.uniform.standard_exponential()
@@ -134,7 +134,7 @@ def make_metropolis_move(
         log_ratio = there  # -inf outside the support, and where a bright likelihood touches its bound
         if there > -math.inf:
             log_ratio = there - log_joint(state.current, n_bright) + log_q_ratio
-        if not log_ratio < math.inf:  # NaN; or +inf, from where no chain would ever come back
+        if not log_ratio < math.inf:  # NaN; or +inf, which no chain would ever leave
             return FAILED
         value[ACCEPTANCE_RATE] = math.exp(min(0.0, log_ratio))
         if is_tuning(clock):
@@ -150,7 +150,7 @@ def make_metropolis_move(
 def is_inside(
     streams: Streams, state: FireflyState, t: float, log_height: float, count: np.ndarray, value: np.ndarray
 ) -> int:
-    """Compare the log joint density at theta + t direction, which becomes the candidate, with the height."""
+    """Compare the log joint density at theta + t direction, the candidate, with the height."""
     place_on_line(state.proposal, state.theta, t, state.proposed)
     found = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
     if math.isnan(found):
@@ -172,5 +172,5 @@ def make_move_on_slice(move_along_line: Callable[..., int]) -> Callable[..., int
 
 
 def slice_update(move: Slice, dim: int) -> CompiledThetaUpdate:
-    """Return the update of `dim` parameters by slices of the joint density; FAILED where that is NaN."""
+    """Return the update of `dim` parameters by slices of the joint density; FAILED if it is NaN."""
     return CompiledThetaUpdate(make_move_on_slice(make_slice_move(is_inside, forget_nothing)), move.state_maker(dim))

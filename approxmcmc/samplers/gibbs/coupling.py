@@ -20,7 +20,7 @@ from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
 
 
 class SharedSites(NamedTuple):
-    """What both chains use: the counts, no look, the values that a step books, and the threshold drawn for both."""
+    """The state that both chains use: counts, no look, the values that a step writes, and the common threshold."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -56,7 +56,7 @@ def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Calla
 def couple_gibbs(
     target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
 ) -> CompiledCoupling:
-    """Return the coupling of Gibbs samplers; the tests read all data."""
+    """Return the coupling of Gibbs samplers; their tests read all data."""
 
     def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
         return new_state(conditionals, tests, theta, new_clock(0))

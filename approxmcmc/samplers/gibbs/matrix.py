@@ -1,4 +1,4 @@
-"""The transition matrix of a Gibbs sweep on the states of a discrete target: the product of its sites' kernels."""
+"""The transition matrix of a Gibbs sweep on all states of a discrete target: the product of its sites' kernels."""
 
 import math
 
@@ -29,7 +29,7 @@ def sweep_matrix(
     for i in sites:
         with np.errstate(invalid="ignore"):
             law, used = _conditional(target, conditionals, test, points, i, method)
-        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible: any law will do where no chain comes
+        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible, and no chain enters: use any
         kernels.append(_site_kernel(points, law, i, int(strides[i])))
         moved = kernels[-1].copy()
         np.fill_diagonal(moved, 0.0)

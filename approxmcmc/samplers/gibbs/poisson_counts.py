@@ -1,13 +1,13 @@
-r"""A site drawn by Poisson counts of its terms: an exact conditional update that reads a part of them.
+r"""Draw a site by Poisson counts of its terms: an exact conditional update that reads some of them.
 
-Take from each term l_n of a site what does not depend on its state, phi_n(k) = l_n(k) - min_k l_n(k), which lies
-between 0 and M_n, and give it a count
+Subtract from each term l_n of a site its minimum over the states of the site, phi_n(k) = l_n(k) - min_k l_n(k), which
+lies between 0 and M_n, and draw a count
 
     s_n | x ~ Poisson(c_n + phi_n(x_i)),    c_n = lambda M_n / L,    L = sum M_n.
 
-Given the counts the law of x_i is proportional to prod_n (c_n + phi_n(k))^{s_n}: with p(x) proportional to exp(sum
-phi_n) the exponents of the Poisson laws cancel it. Drawing the counts at the current state, then a state given the
-counts, leaves p(x_i | rest) invariant; so does a Metropolis step given the counts.
+Given the counts, x_i has probability proportional to prod_n (c_n + phi_n(k))^{s_n}: with p(x) proportional to exp(sum
+phi_n) the exponents of the Poisson probabilities cancel. Drawing the counts at the current state, then a state given
+the counts, leaves p(x_i | rest) invariant; so does a Metropolis step given the counts.
 
 Terms with a count of 0 are not read. The others are found by thinning: Poisson(lambda + L) terms are drawn in
 proportion to M_n, and each is kept with probability (c_n + phi_n(x_i)) / (c_n + M_n).
@@ -34,7 +34,7 @@ from approxmcmc.samplers.gibbs.state import GibbsState, evidence_on
 
 
 class PoissonCounts(NamedTuple):
-    """What counts are drawn by, and scratch.
+    """The tables for drawing counts, and scratch.
 
     `table` (terms, 4) holds the alias tables of the sites, one after the other, with the weights M_n; `shift` (D,) is
     lambda / L of every site, `expected` (D,) its lambda + L. `terms` (states, ROWS) are those of one batch.
@@ -49,7 +49,7 @@ class PoissonCounts(NamedTuple):
 
 
 def largest_changes(conditionals: CompiledConditionals) -> np.ndarray:
-    """Return M_n of every term of every site: the most that its site can change it; shape (terms,)."""
+    """Return M_n of every term of every site, the largest change by its site; shape (terms,)."""
     rows, tables = conditionals.tables
     owners = np.repeat(conditionals.n_states, conditionals.n_terms)
     starts = rows[:, 0].astype(np.int64)
@@ -63,10 +63,10 @@ def largest_changes(conditionals: CompiledConditionals) -> np.ndarray:
 
 
 def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who: str) -> Callable[[], PoissonCounts]:
-    """Return what makes the counts of a chain; `rate` is lambda, None for L^2."""
+    """Return a factory of the counts of a chain; `rate` is lambda, None for L^2."""
     tables = conditionals.tables[1]
     if not np.isfinite(tables).all():
-        raise IncompatibleError(f"{who} needs terms that are bounded, and a table holds the probability 0; use Gibbs()")
+        raise IncompatibleError(f"{who} needs bounded terms, and a table contains the probability 0; use Gibbs()")
     changes, stops = largest_changes(conditionals), conditionals.first + conditionals.n_terms
     parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]
     totals = np.array([part.sum() for part in parts])
@@ -144,7 +144,7 @@ def flip_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
 
 @compiled
 def settle_site(state: GibbsState, site: int, before: int, chosen: int, count: np.ndarray) -> int:
-    """Give a site its state."""
+    """Set the state of a site."""
     count[DECISIONS] += 1
     count[ROUNDS] += 1
     state.theta[site] = chosen

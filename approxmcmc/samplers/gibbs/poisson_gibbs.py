@@ -1,4 +1,4 @@
-"""Gibbs sampling with Poisson counts of factors: exact, and not all factors are read.
+"""Gibbs sampling with Poisson counts of factors: exact, without reading all factors.
 
 Reference: Zhang and De Sa (2019), Poisson-minibatching for Gibbs sampling with convergence rate guarantees.
 """
@@ -26,11 +26,11 @@ class PoissonGibbs(Component, Sampler):
     Parameters
     ----------
     rate
-        :math:`\lambda`, the mean number of counts that are added for each site, positive. None: :math:`L_i^2`, at which
-        the noise of the log odds is at most of order 1.
+        :math:`\lambda`, the mean number of counts added for each site, positive. None: :math:`L_i^2`, at which the
+        noise of the log odds is at most of order 1.
     metropolised
-        Propose another state and accept by Metropolis's rule given the counts (PoissonMH), in place of a draw from all
-        states (Poisson-Gibbs). With two states it moves more often.
+        Propose another state and accept by Metropolis's rule given the counts (PoissonMH), instead of a draw from all
+        states (Poisson-Gibbs). With two states this moves more often.
     scan
         As for :class:`Gibbs`.
 
@@ -43,17 +43,18 @@ class PoissonGibbs(Component, Sampler):
 
     Notes
     -----
-    With terms :math:`\phi_n(x_i) \in [0, M_n]` of site `i`, less what does not depend on its state, and :math:`L_i =
-    \sum_n M_n`,
+    With terms :math:`\phi_n(x_i) \in [0, M_n]` of site `i`, minus the part that does not depend on its state, and
+    :math:`L_i = \sum_n M_n`,
 
     .. math:: s_n \sim \mathrm{Poisson}\left(\lambda M_n / L_i + \phi_n(x_i)\right), \qquad
               p(x_i = k \mid s) \propto \prod_n \left(\lambda M_n / L_i + \phi_n(k)\right)^{s_n} .
 
-    Guarantee: exact, for every `rate`: the counts are auxiliary variables, and p(x) is what is left of the joint law.
+    Guarantee: exact, for every `rate`: the counts are auxiliary variables, and p(x) is the marginal of the joint
+    distribution.
     Cost: :math:`\lambda + L_i` terms for each site on average, drawn with replacement, each at all of its states;
-    ``expected_reads`` and ``setup_expected_reads`` add them up over a sweep. It pays where the energies :math:`L_i`
-    of the sites are small beside their numbers of terms. A small `rate` makes the log odds given the counts noisy, with
-    a variance of at most about :math:`L_i^2 / \lambda`, and the chain slow.
+    ``expected_reads`` and ``setup_expected_reads`` are their sums over a sweep. It pays if the energies :math:`L_i` of
+    the sites are small compared with their numbers of terms. A small `rate` makes the log odds given the counts noisy,
+    with a variance of at most about :math:`L_i^2 / \lambda`, and the chain slow.
 
     ``accepted``, ``acceptance_rate`` and ``lp`` are not written. The stored states are int64.
 
@@ -65,7 +66,7 @@ class PoissonGibbs(Component, Sampler):
     --------
     >>> import approxmcmc as amc
     >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
-    >>> sampler = amc.PoissonGibbs()
+    >>> sampler = amc.samplers.PoissonGibbs()
     >>> trace = amc.sample(field, sampler, draws=50, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 12 * 55)
     True
@@ -89,7 +90,7 @@ class PoissonGibbs(Component, Sampler):
         --------
         >>> import approxmcmc as amc
         >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
-        >>> 1.0 < amc.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
+        >>> 1.0 < amc.samplers.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
         True
         """
         conditionals = _conditionals(target)
@@ -139,7 +140,13 @@ class PoissonGibbsProgram:
         """Return the unnormalised log densities of some states."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its updates are exact."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

@@ -1,8 +1,8 @@
-"""The conditional that an acceptance test realises, at frozen contexts: one decision, made again and again.
+"""Estimate the conditional that an acceptance test realises, at fixed contexts, by repeating one decision.
 
 A chain visits every context about once, so its frequencies mix the test's error with that of the binning. Here the
-other sites stay where they are, only u and the order of the terms change, and the frequency of x_i = 1 estimates
-P_epsilon(x_i = 1 | rest) itself.
+other sites are fixed, only u and the order of the terms change, and the frequency of x_i = 1 estimates P_epsilon(x_i =
+1 | rest) itself.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def realised_conditional(
     probability: float | None = None,
     random_seed: Any = None,
 ) -> "xr.Dataset":
-    """Estimate P_epsilon(x_i = 1 | rest), the conditional that a test realises, at frozen contexts.
+    """Estimate P_epsilon(x_i = 1 | rest), the conditional that a test realises, at fixed contexts.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def realised_conditional(
     replications
         Decisions per context, each with a new u and new batches.
     probability
-        Shift the log odds of every context so that the exact conditional is this one, in (0, 1); None leaves them.
+        Shift the log odds of every context so that this is the exact conditional, in (0, 1); None does not shift.
     random_seed
         As in `sample`.
 
@@ -72,7 +72,9 @@ def realised_conditional(
     >>> field = amc.targets.BinaryMRF.random_triples(20, scale=0.1, random_seed=0)
     >>> contexts = np.random.default_rng(1).integers(0, 2, size=(3, 20))
     >>> test = amc.SequentialTTest(0.1, 20)
-    >>> amc.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes["context"]
+    >>> amc.samplers.realised_conditional(field, test, contexts, [0, 1, 2], replications=10, random_seed=1).sizes[
+    ...     "context"
+    ... ]
     3
     """
     import xarray as xr
@@ -103,7 +105,7 @@ def realised_conditional(
     [sequence], _ = seed_sequences(random_seed, 1)
     own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
     evidence_of, draw_threshold = as_python(evidence_on), as_python(logit_uniform)
-    by_decision = tests[0]._replace(threshold_form=None)  # every decision with a u of its own
+    by_decision = tests[0]._replace(threshold_form=None)  # a separate u for every decision
     replicate = compile_replicate(by_decision, evidence_of(state, 0))
     rows = []
     for context, site in zip(contexts, sites.tolist(), strict=True):
@@ -114,7 +116,7 @@ def realised_conditional(
         count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         thresholds = np.array([draw_threshold(own.uniform) for _ in range(replications)])
         held = evidence_of(state, site), shift, state.tests[state.sites.group[site]]
-        log_ratios = replicate(own.order, *held, thresholds, 0, count)
+        log_ratios = replicate(own.order, *held, thresholds, np.zeros(replications, np.int64), count)
         if np.isnan(log_ratios).any():
             raise NotFiniteError(f"realised_conditional: a term of site {site} is NaN at x = {context.tolist()}")
         realised = float((log_ratios == np.inf).mean())

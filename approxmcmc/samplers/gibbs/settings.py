@@ -4,9 +4,9 @@ A sweep visits every site once and draws it from its conditional. For a binary s
 
     x_i = 1  iff  logit(u) < L_i,    L_i = sum_n l_n,    l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest),
 
-the sum over the terms that hold the site ("pairs", where every term is a table of three sites). That is the question
-of an acceptance test: is a sum of terms above a threshold? So every test serves here, with threshold logit(u) and
-nothing beside the terms (c = 0), and may answer after a few terms.
+the sum over the terms that contain the site ("pairs", if every term is a table of three sites). An acceptance test
+decides exactly this: is a sum of terms above a threshold? So every test can be used, with threshold logit(u) and no
+other part (c = 0), and may decide after a few terms.
 
 References: Geman and Geman (1984); Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 5
 and 6.3; in the conference version (2014) supplement F.
@@ -67,9 +67,9 @@ class Gibbs(Component, TestedSampler):
     scan
         ``"systematic"``: sites 0, 1, ..., D - 1. ``"random"``: D sites drawn uniformly with replacement.
     conditional
-        ``"auto"``: an exact test uses the fastest exact form that the target has: a binary field with up to three
-        sites per factor keeps the log odds of all sites, and updates them when a site flips. ``"terms"``: add up all
-        terms at every decision, as an approximate test would.
+        ``"auto"``: an exact test uses the fastest exact form that the target has: a binary field with up to three sites
+        per factor caches the log odds of all sites, and updates them when a site flips. ``"terms"``: sum all terms at
+        every decision, as an approximate test would.
 
     Raises
     ------
@@ -80,12 +80,12 @@ class Gibbs(Component, TestedSampler):
 
     Notes
     -----
-    Guarantee: exact with :class:`ExactTest`. With another test each conditional is off by what the test errs, and so is
-    the stationary law; one sweep is off by at most D times the largest error of a conditional.
+    Guarantee: exact with :class:`ExactTest`. With another test each conditional has the error of the test, and so has
+    the stationary distribution; the error of one sweep is at most D times the largest error of a conditional.
 
-    Records: a sweep adds up its D decisions. Every decision of an exact test touches all terms of its site, however
+    Records: a sweep adds up its D decisions. Every decision of an exact test touches all terms of its site, even if
     they are cached. Evaluations: 2 per term read; in the fast form 2 per term of a site that flips, and none otherwise.
-    ``accepted`` and ``acceptance_rate`` are not written. ``lp`` is, where the test is exact.
+    ``accepted`` and ``acceptance_rate`` are not written. ``lp`` is written if the test is exact.
 
     The stored states are int64.
 
@@ -134,14 +134,14 @@ class Gibbs(Component, TestedSampler):
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
-        """Say what the test errs in at one of the sites."""
-        if self.test.leaves_invariant(target.n_obs):  # and so with the fewer terms of a site
+        """Return the error of the test at one of the sites."""
+        if self.test.leaves_invariant(target.n_obs):  # which also covers the fewer terms of a site
             return ""
         sizes = np.unique(target.compile_conditionals(fields=False).n_terms)
         return next((why for size in sizes if (why := self.test.why_not_invariant(int(size)))), "")
 
     def exact_twin(self, target: DiscreteTarget) -> "Gibbs":
-        """Return the sweep whose sites are drawn from their conditionals."""
+        """Return the sweep with sites drawn from their exact conditionals."""
         return dataclasses.replace(self, test=exact_twin_of(self.test))
 
     def coupling(self, target: DiscreteTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
@@ -211,7 +211,13 @@ class GibbsProgram:
         """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
         return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are audited while they are made."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
@@ -225,7 +231,7 @@ class GibbsProgram:
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:
-        """Say which term is NaN, of which site and at which states of all."""
+        """Return which term is NaN, of which site, and the states of all sites."""
         for site, n_states in enumerate(self.conditionals.n_states):
             for k in range(n_states):
                 x = state.theta.copy()

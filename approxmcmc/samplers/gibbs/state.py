@@ -1,4 +1,4 @@
-"""What a chain of Gibbs keeps, and which acceptance tests can decide its sites."""
+"""The state of a Gibbs chain, and which acceptance tests can decide its sites."""
 
 import math
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from approxmcmc.samplers.chain import Clock
 
 
 class Sites(NamedTuple):
-    """Where the terms of every site lie, and how many there are; int64, shape (D,) each, but for `base`.
+    """The place and number of the terms of every site; int64, shape (D,) each, except `base`.
 
-    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all, and `base`, one number that the kernel of
-    the terms reads, says whose terms are meant. Sites with equally many terms are a `group`: one test decides them, and
-    they share one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
+    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all; `base` is one number that tells the kernel
+    which site's terms to compute. Sites with equally many terms are a `group`: one test decides them, and they share
+    one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
     """
 
     base: np.ndarray
@@ -31,7 +31,7 @@ class Sites(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The log odds of all sites, shape (D,), and the coefficients by which they follow a flip."""
+    """The log odds of all sites, shape (D,), and the coefficients that update them after a flip."""
 
     log_odds: np.ndarray
     linear: np.ndarray
@@ -40,11 +40,11 @@ class Field(NamedTuple):
 
 
 class GibbsState(NamedTuple):
-    """A chain of Gibbs: where it is, and what its conditionals are made of.
+    """A chain of Gibbs: its states, and the parts of its conditionals.
 
-    While a site is put to a test, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
+    While a site is tested, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
     :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
-    `field` is None where no log odds are kept.
+    `field` is None if no log odds are cached.
     """
 
     theta: np.ndarray
@@ -65,7 +65,7 @@ def new_state(
     clock: Clock,
     log_density: float = math.nan,
 ) -> GibbsState:
-    """Return the state of a chain at `theta`, which becomes its own; one test for each number of terms, ascending."""
+    """Return the state of a chain at `theta`, which it takes over; one test for each number of terms, ascending."""
     sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
     first_place = (np.cumsum(sizes) - sizes)[group]
     base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
@@ -121,9 +121,9 @@ def evidence_on(state: GibbsState, site: int) -> Evidence:
 def build_tests(
     test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
 ) -> tuple[CompiledTest, ...]:
-    """Return one test for each number of terms that a site can have, ascending, or refuse sites that it cannot decide.
+    """Return one test for each number of terms of a site, ascending; raise if it cannot decide a site.
 
-    What only an exact test can decide: sites of several states, and sites of a single term.
+    Only an exact test can decide sites with several states, and sites with a single term.
     """
     kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
     exact = isinstance(test, ExactTest)

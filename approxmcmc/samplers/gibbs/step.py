@@ -4,7 +4,7 @@
   flip; exact.
 - *terms*: the terms l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest) of a binary site and the threshold
   logit(u) are put to an acceptance test, as Metropolis-Hastings does.
-- *states*: the log probabilities of all states of a site are summed up, and one is drawn by inversion; exact.
+- *states*: the log probabilities of all states of a site are computed, and one is drawn by inversion; exact.
 
 All forms use one uniform u per decision, from one stream: x_i becomes 1 iff u < P(x_i = 1 | rest). Each is a function
 ``draw(streams, state, site, count, value) -> status`` of one site.
@@ -25,7 +25,7 @@ from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
 
-SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; a thousand sweeps leave rounding errors of 1e-13
+SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; after a thousand sweeps rounding errors are 1e-13
 
 
 # --- which site is next ---
@@ -51,7 +51,7 @@ SCANS = {"systematic": one_after_the_other, "random": any_site}
 
 @compiled
 def prepare_nothing(state: GibbsState) -> None:
-    """Begin a sweep for which nothing need be computed."""
+    """Begin a sweep that needs no preparation."""
 
 
 @cached_by_content(maxsize=64)
@@ -98,7 +98,7 @@ def refresh(x: np.ndarray, field: Field) -> None:
 
 @compiled
 def refresh_field(state: GibbsState) -> None:
-    """Compute the log odds anew in the first sweep, and every thousandth after."""
+    """Recompute the log odds in the first sweep, and in every thousandth after it."""
     if state.clock.steps[0] % SWEEPS_BETWEEN_REFRESHES == 0:
         refresh(state.theta, state.field)
 
@@ -118,7 +118,7 @@ def flip(x: np.ndarray, field: Field, site: int, step: float) -> None:
 
 @cached_by_content(maxsize=64)
 def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -> Callable[..., int]:
-    """Return what draws a binary site from its kept log odds."""
+    """Return the update of a binary site from its cached log odds."""
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
         theta, log_odds, n = state.theta, state.field.log_odds[site], state.sites.n_terms[site]
@@ -144,11 +144,11 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
 
 @compiled
 def keep_nothing(test: Any, total: float) -> None:
-    """Keep no sum: the test reads the terms at both states."""
+    """Do nothing: the test reads the terms at both states."""
 
 
 def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:
-    """Return what puts the terms of a binary site to a test."""
+    """Return the update of a binary site by a test on its terms."""
     keep_sum = test.keep_log_likelihood
     return make_draw_by_terms(draw_threshold, make_decision(test), keep_sum or keep_nothing, keep_sum is not None)
 
@@ -160,14 +160,14 @@ def make_draw_by_terms(
     keep_sum: Callable[..., None],
     keeps_sum: bool,
 ) -> Callable[..., int]:
-    """Return what draws a binary site by a decision; a test that keeps the sum of the terms at x_i = 0 is given it."""
+    """Return the update of a binary site by a decision; a test that caches a sum of terms gets that at x_i = 0."""
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, test = state.theta, state.proposed, state.tests[state.sites.group[site]]
         threshold = draw_threshold(streams.uniform)
         evidence, before, at_zero = evidence_on(state, site), theta[site], 0.0
         theta[site], proposed[site] = 0.0, 1.0
-        if keeps_sum:  # every site has terms of its own, so that no sum outlasts its decision
+        if keeps_sum:  # each site has different terms, so a sum is valid for one decision only
             at_zero = log_likelihood_at(evidence, theta, evidence.order.places)
             keep_sum(test, at_zero)
             count[EVALUATIONS] += evidence.n_obs
@@ -189,7 +189,7 @@ def make_draw_by_terms(
 
 @compiled
 def draw_by_states(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-    """Add up the terms of every state of a site, and draw one by inversion with u = exp(-e), e exponential."""
+    """Sum the terms of every state of a site, and draw one by inversion with u = exp(-e), e exponential."""
     theta, log_weights, n_states = state.theta, state.log_weights, state.sites.n_states[site]
     evidence, before = evidence_on(state, site), int(theta[site])
     exponential = streams.uniform.standard_exponential()

@@ -2,11 +2,11 @@
 
     (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
 
-Where the chains are offered each other's places, as on the sites of a discrete state, they come together iff just one
-of them moves: Y then has 1 - u, which makes that as likely as it can be.
+If each chain is offered the other's state, as on the sites of a discrete target, they meet iff exactly one of them
+moves: Y then uses 1 - u, which makes this as likely as possible.
 
-Terms at a point that both chains were offered are evaluated once. A step of X alone is the sampler's own step, with the
-same numbers.
+Terms at a point that both chains propose are evaluated once. A step of X alone is the sampler's own step, with the same
+random numbers.
 """
 
 import math
@@ -30,7 +30,7 @@ HERE, THERE = 0, 1
 
 
 class Walker(NamedTuple):
-    """A chain: its state and proposal, log prior and log-likelihood at both, and the state of what proposes."""
+    """A chain: its state and proposal, log prior and log-likelihood at both, and the state of its proposal."""
 
     theta: np.ndarray
     proposed: np.ndarray
@@ -40,7 +40,7 @@ class Walker(NamedTuple):
 
 
 class SharedTarget(NamedTuple):
-    """What both chains use: the counts, the look of X alone, the target, and scratch."""
+    """The state that both chains use: counts, the look of X alone, the target, and scratch."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -93,7 +93,7 @@ def log_density(walker: Walker) -> float:
 
 @compiled
 def trade_places(x: Walker, y: Walker) -> bool:
-    """Return whether each chain, where it would change at all, is offered what the other has."""
+    """Return whether each chain that would change is offered the other's value."""
     for j in range(x.theta.shape[0]):
         changes = x.proposed[j] != x.theta[j] or y.proposed[j] != y.theta[j]
         if changes and (x.proposed[j] != y.theta[j] or y.proposed[j] != x.theta[j]):
@@ -148,14 +148,14 @@ def couple_metropolis(
 ) -> CompiledCoupling:
     """Return the coupling of a proposal with the exact test of a rule.
 
-    `adapted` is what the proposal had settled on, as a trace tells it.
+    `adapted` holds the tuned values of the proposal, as stored in a trace.
 
     Raises
     ------
     IncompatibleError
         When the proposal has no coupling, or still adapts.
     InvalidInputError
-        When `adapted` lacks what tuning settles on.
+        When `adapted` lacks tuned values.
     """
     proposal = proposal.with_meetings(target)
     built = proposal.build_proposal(target)
@@ -188,7 +188,7 @@ def couple_metropolis(
 def coupling_of_proposal(
     settings: Proposal, built: CompiledProposal, adapted: Mapping[str, float] | None = None
 ) -> Callable[..., tuple[float, float]]:
-    """Return what proposes for two chains together.
+    """Return the function that proposes for two chains together.
 
     Raises
     ------
@@ -196,11 +196,11 @@ def coupling_of_proposal(
         When the proposal has no coupling, or still adapts.
     """
     if adapted is None and any(member.target_acceptance is not None for member in settings.members):
-        raise IncompatibleError("couplings: a proposal that still adapts is no Markov chain; fix the scale")
+        raise IncompatibleError("couplings: a proposal that still adapts does not give a Markov chain; fix the scale")
     if built.couple is None or built.settle is not None:
         raise IncompatibleError(
-            f"couplings: no coupling is known for {settings!r}; it is for RandomWalk, Langevin, Independence, "
-            "PreconditionedCrankNicolson, SurrogateTransition, SingleSite and mixtures of them"
+            f"couplings: no coupling is known for {settings!r}; use RandomWalk, Langevin, Independence, "
+            "PreconditionedCrankNicolson, SurrogateTransition, SingleSite or a mixture of them"
         )
     return built.couple
 
@@ -208,7 +208,7 @@ def coupling_of_proposal(
 def why_no_audits(
     target: Target, proposal: Proposal, test: AcceptanceTest, adapted: Sequence[Mapping[str, float]]
 ) -> str:
-    """Say why decisions of a test about a proposal cannot be audited and followed by couplings; "" where they can."""
+    """Return why decisions on a proposal cannot be audited and followed by couplings; "" if they can."""
     if not test.uses_ratio:
         return "the sampler has no test"
     if test.reads_all(target.n_obs):
@@ -216,9 +216,9 @@ def why_no_audits(
     if test.temperature != 1.0:
         return "the sampler is tempered"
     if not test.is_homogeneous:
-        return "the sampler's test changes along the chain, which then has no stationary law"
+        return "the sampler's test changes along the chain, which then has no stationary distribution"
     if proposal.with_meetings(target) is not proposal:
-        return "two chains of the sampler's proposal come near each other and never meet"
+        return "two chains of the sampler's proposal approach each other but never meet"
     if not test.build_test(target).is_audited:
         return f"decisions of {test!r} cannot be audited"
     built = proposal.build_proposal(target)

@@ -1,8 +1,8 @@
-"""The law of a step that proposes and decides, on states that can be listed: proposal times acceptance.
+"""Transition probabilities of a step on a list of states: proposal times acceptance.
 
-On a grid the proposal's density is evaluated at all pairs of points and scaled to a largest row sum of 1; what a row
-lacks is the mass that a proposal sends off the grid, and counts as rejected. A proposal to the point itself changes
-nothing and joins the rejections.
+On a grid the proposal's density is evaluated at all pairs of points and scaled to a largest row sum of 1; the rest of a
+row is the mass that a proposal sends off the grid, and counts as rejected. A proposal to the same point counts as a
+rejection.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ ENTRIES_AT_ONCE = 20_000_000  # of (pairs x terms): 160 MB
 
 
 def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float = 0.0) -> TransitionMatrix:
-    """Return the law of a step that proposes by `steps` and accepts by `acceptance`, both (n, n)."""
+    """Return the transition matrix of a step that proposes by `steps` and accepts by `acceptance`, both (n, n)."""
     matrix = steps * acceptance
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
@@ -32,7 +32,7 @@ def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float
 
 
 def proposed(proposal: Proposal, target: Target, states: np.ndarray) -> np.ndarray:
-    """Return the law of a proposal on some states, or refuse one whose law is not known."""
+    """Return the proposal probabilities on some states; raise if they are unknown."""
     steps = proposal.probabilities(target, states)
     if steps is None:
         raise IncompatibleError(
@@ -43,13 +43,13 @@ def proposed(proposal: Proposal, target: Target, states: np.ndarray) -> np.ndarr
 
 
 def refuse_site(sampler: Sampler, site: int | None) -> None:
-    """Refuse to give the law of one site of a sampler that does not go from site to site."""
+    """Raise if one site is requested from a sampler that does not visit sites in turn."""
     if site is not None:
         raise InvalidInputError(f"transition_matrix: `site` is for Gibbs, found {type(sampler).__name__}.")
 
 
 def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return min(1, p(x') / p(x)) of every pair that is proposed between states of positive density."""
+    """Return min(1, p(x') / p(x)) of every pair that can be proposed between states of positive density."""
     possible = np.isfinite(log_density)
     inside = wanted & possible[:, None] & possible
     rows, columns = np.nonzero(inside)
@@ -61,7 +61,7 @@ def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.nda
 def acceptance_by_test(
     target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    """Return the acceptance probability of every pair that is proposed, and the method."""
+    """Return the acceptance probability of every pair that can be proposed, and the method."""
     compiled = target.compile()
     terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
     prior = np.array([compiled.log_prior(point) for point in points])
@@ -98,7 +98,7 @@ def _pair_by_pair(
 
 
 def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Add the states where no chain can be: from there everything possible is accepted, and they are accepted never."""
+    """Add states of probability 0: a chain always leaves an impossible state and never enters one."""
     found = np.zeros((len(possible), len(possible)))
     found[:, possible] = 1.0
     found[np.ix_(possible, possible)] = acceptance
@@ -108,7 +108,7 @@ def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
 def _scales(terms: np.ndarray) -> np.ndarray:
     """Return tau = sqrt(N) S_l of every pair, from inner products of the centred terms."""
     n_obs = terms.shape[1]
-    centred = terms - terms.mean(axis=0)  # what all states share drops out of every difference
+    centred = terms - terms.mean(axis=0)  # common parts cancel in every difference
     centred -= centred.mean(axis=1, keepdims=True)
     products = centred @ centred.T
     squares = np.diag(products)

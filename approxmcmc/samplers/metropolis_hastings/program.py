@@ -1,5 +1,6 @@
-"""The program of Metropolis-Hastings samplers: what is compiled for a target, and the chains that it starts."""
+"""The program of Metropolis-Hastings samplers: the functions compiled for a target, and the chains that it starts."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,21 +11,24 @@ from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, Comp
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.evidence import DataOrder, new_evidence
 from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order, is_reshuffled, moves_rows, rows_order
 from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
+from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject
 from approxmcmc.targets.all_rows import AllRows
 
 END = 2**62  # the number of a step after any other
 
 
 class Schedule(NamedTuple):
-    """How subsets are drawn: "memory" (all data as they lie), "rows", or "blocks" of `size` rows of a copy."""
+    """How subsets are drawn: "memory" (all data in memory order), "rows", or "blocks" of `size` rows of a copy."""
 
     name: str
     size: int = 0
@@ -32,9 +36,9 @@ class Schedule(NamedTuple):
 
 
 def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
-    """Return how subsets of the data are drawn: what the test asks for, or the faster way."""
+    """Return how subsets of the data are drawn: as the test requires, or the faster way."""
     by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
-    if by_itself:  # it reads all data, or none, or draws its rows
+    if by_itself:  # the test reads all data or none, or draws its own rows
         return Schedule("memory")
     if role.order == "rows" or (role.order == "auto" and n_obs < BLOCKS_FROM):
         return Schedule("rows")
@@ -42,7 +46,7 @@ def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled
 
 
 class Audits(NamedTuple):
-    """What the audits of finished chains need: how the test is judged; None where only the draws are."""
+    """The settings of audits of finished chains: how to check the test; None if only the draws are checked."""
 
     judge: Judge | None
 
@@ -50,7 +54,7 @@ class Audits(NamedTuple):
 class MetropolisHastingsProgram:
     """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`.
 
-    Other samplers of the same state bring a `step` of their own.
+    Other samplers with the same state provide their own `step`.
     """
 
     def __init__(
@@ -67,7 +71,8 @@ class MetropolisHastingsProgram:
         self.target = target = rows.compiled
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
-        # Only blocks evaluate at two thetas at once: other chains are compiled without.
+        self.shuffled_by: np.random.Generator | None = None
+        # Only blocks evaluate at two thetas at once; other chains are compiled without it.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
         in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
@@ -106,32 +111,49 @@ class MetropolisHastingsProgram:
             return target.data, self.new_order(), 0
         evaluations, is_own = 0, is_reshuffled(target.n_obs, schedule.size)
         if self.copy is None or is_own:
+            self.shuffled_by, permutation = copy.deepcopy(rng), self.shuffled_rows(rng)
             named = schedule.place != "memory" and not is_own
-            permutation = order_of_files(target.n_obs) if named else rng.permutation(target.n_obs)
             self.copy = shuffled_copy(target.data, permutation, schedule.place, named=named)
             evaluations = check_rows_are_terms(target, self.copy[0], permutation, theta)
-        copy, rows = self.copy
-        return copy, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+        data, rows = self.copy
+        return data, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
+
+    def shuffled_rows(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the rows in the order of a shuffled copy: that of the data set's files, or one by a stream."""
+        n_obs, schedule = self.target.n_obs, self.schedule
+        of_files = schedule.place != "memory" and not is_reshuffled(n_obs, schedule.size)
+        return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
+
+    def partition(self, shuffled_by: np.random.Generator | None) -> Partition | None:
+        """Return the partition that all chains read; None where they read rows, or shuffle their copies anew."""
+        name, size, _ = self.schedule
+        if shuffled_by is None or name != "blocks" or is_reshuffled(self.target.n_obs, size):
+            return None
+        return Partition(self.shuffled_rows(copy.deepcopy(shuffled_by)), size)
 
     def new_state(
         self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
     ) -> MetropolisHastingsState:
-        """Return the state of a chain at theta, where nothing is evaluated yet."""
+        """Return the state of a chain at theta before the first evaluation."""
         target, proposed = self.target, theta.copy()
         return MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
-            point=np.empty_like(theta),
             log_density=np.full(1, math.nan),
             log_prior=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),
             clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
+            looks_to_reject=PythonCall(lambda: looks_to_reject(self.log_density, theta, proposed)),
             evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
             proposal=self.proposal.make_state(),
             test=self.test.make_state(),
         )
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """Return log prior + log-likelihood on all data."""
+        return float(self.rows.log_densities(theta[None])[0])
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
@@ -142,7 +164,7 @@ class MetropolisHastingsProgram:
         return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at `theta`, whose log density is finite."""
+        """Start a chain at `theta`, where the log density is finite."""
         data, order, evaluations = self.arrange(theta, streams.order)
         state = self.new_state(theta.copy(), data, order, n_tune)
         state.log_prior[0] = self.target.log_prior(theta)
@@ -156,27 +178,41 @@ class MetropolisHastingsProgram:
             describe=lambda: self.proposal.describe(state.proposal),
             explain=lambda: self.explain_failure(state),
             start_evaluations=evaluations,
-            auditor=None if self.audits is None else lambda draws: self.auditor(state.proposal, draws, streams.audit),
+            auditor=None
+            if self.audits is None
+            else lambda draws: self.auditor(state.proposal, draws, streams.audit, self.shuffled_by),
             fixed=() if moves_rows(order) else (*data, *order.rows),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> Auditor | None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> Auditor | None:
         """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
-        return None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng)
+        return (
+            None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng, shuffled_by)
+        )
 
-    def auditor(self, tuned: Any, draws: np.ndarray, rng: np.random.Generator) -> Auditor:
+    def auditor(
+        self, tuned: Any, draws: np.ndarray, rng: np.random.Generator, shuffled_by: np.random.Generator | None
+    ) -> Auditor:
         """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.rows, draws, rng)
-        # It proposes and reads no data: any order will do. A step at the chain's end is tested, and tells its q ratio.
+        # Its proposals read no data, so any order will do. A step at the chain's end is tested, and tells its q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
-        return TestedSteps(self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng)
+        return TestedSteps(
+            self.rows, self.test, judge, self.loop, self.proposal.refresh, state, rng, self.partition(shuffled_by)
+        )
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
-        """Say what was NaN: the log prior at the proposal, a datum's term, or the log density ratio of the proposal."""
+        """Return what was NaN: the log prior at the proposal, a datum's term, or the proposal's log density ratio."""
         target, here, there = self.target, show(state.theta), show(state.proposed)
         if np.isnan(state.proposed).any():
             why = self.proposal.explain(state.proposal)
@@ -193,12 +229,12 @@ class MetropolisHastingsProgram:
 
 
 def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
-    """Return the state of a proposal that had adapted as it described.
+    """Return the state of a proposal with the described tuned values.
 
     Raises
     ------
     InvalidInputError
-        When the description lacks what tuning settles on.
+        When the description lacks tuned values.
     """
     state = proposal.make_state()
     try:
@@ -206,7 +242,7 @@ def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> A
             proposal.restore(state, described)
     except KeyError as error:
         raise InvalidInputError(
-            f"the proposal tunes its steps, and the trace does not tell the {error} that it had settled on; name a "
-            "proposal with the tuned size, or sampler=None to judge the draws alone"
+            f"the proposal tunes its steps, and the trace does not record the tuned {error}; give a "
+            "proposal with the tuned size, or sampler=None to check only the draws"
         ) from None
     return state

@@ -1,6 +1,6 @@
-"""Many independent decisions of Metropolis-Hastings at one place: a pair (x, x') that it proposes.
+"""Repeat Metropolis-Hastings decisions many times at one pair (x, x') that it proposes.
 
-A chain whose proposal is pinned to a pair proposes x' from x, and from x' goes back for sure: what accepts there is the
+A chain with a proposal fixed to a pair proposes x' from x, and from x' always returns: the decision at x is made by the
 sampler's own test, with a new u and new subsets each time.
 """
 
@@ -17,6 +17,7 @@ from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, compiled, 
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.audits import compare
 from approxmcmc.samplers.metropolis_hastings.program import MetropolisHastingsProgram, data_schedule
 from approxmcmc.targets.all_rows import AllRows
 
@@ -24,7 +25,7 @@ MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
 
 
 class PinnedPair(NamedTuple):
-    """The pair (x, x') of a pinned proposal, and log q(x|x') - log q(x'|x), one number."""
+    """The pair (x, x') of a fixed proposal, and log q(x|x') - log q(x'|x), one number."""
 
     here: np.ndarray
     there: np.ndarray
@@ -35,7 +36,7 @@ class PinnedPair(NamedTuple):
 def propose_pinned(
     rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Propose x' from x, and x from x'; the way back is accepted for sure."""
+    """Propose x' from x, and x from x'; the way back is always accepted."""
     if equal(theta, pair.here):
         assign(out, pair.there)
         return pair.log_q_ratio[0]
@@ -44,7 +45,7 @@ def propose_pinned(
 
 
 def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
-    """Return the proposal as a function that Python calls, ``propose(rng, state, theta, out, count)``."""
+    """Return the proposal as a function callable from Python, ``propose(rng, state, theta, out, count)``."""
     signature = nb.float64(type_of(np.random.default_rng(0)), type_of(proposal.make_state()), VECTOR, VECTOR, INDICES)
     return entry_point(bind(_returning, proposal.propose, signature=signature), signature)
 
@@ -61,10 +62,10 @@ def _returning(propose: Callable[..., float]) -> Callable[..., float]:
 def replicate_pairs(
     target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Propose from each of some states by a proposal with its memory, and let a chain pinned to the pair decide."""
+    """Propose from each of some states by a proposal with its state, and let a chain fixed to the pair decide."""
     propose = compiled_propose(program.proposal)
     rows = AllRows(target)
-    built = test.with_independent_subsets()  # blocks would let the decisions at one pair share a partition of the data
+    built = test.with_independent_subsets()  # in blocks the decisions at one pair would share a partition of the data
     compiled_test = built.build_test(target)
     pair = PinnedPair(np.zeros(target.variables.size), np.zeros(target.variables.size), np.zeros(1))
     pinned = MetropolisHastingsProgram(
@@ -74,31 +75,39 @@ def replicate_pairs(
         None,
         data_schedule(built, compiled_test, rows.compiled.n_obs),
     )
-    model, count = target.compile(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:
         there = theta.copy()
         log_q_ratio = propose(own.proposal, memory, theta, there, count)
-        log_ratio, tau = _pair(model, test, theta, there, log_q_ratio)
+        log_ratio, tau = ratio_and_scale(rows, theta, there, log_q_ratio, test.temperature)
         pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, there, log_q_ratio
         accepted, touched = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
-        yield Decision(log_ratio, tau, model.n_obs, test.rule, accepted, touched)
+        yield Decision(log_ratio, tau, rows.compiled.n_obs, test.rule, accepted, touched)
 
 
-def _pair(
-    model: Any, test: AcceptanceTest, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float
+def ratio_and_scale(
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float, temperature: float
 ) -> tuple[float, float]:
-    """Return Lambda and tau of a pair, from all data; -inf and inf where a datum has probability 0 at theta'."""
-    prior = model.log_prior(proposed)
-    if prior == -math.inf:
+    """Return Lambda and tau of a pair of states, by two passes over the data.
+
+    They are -inf and 0 outside the support, and -inf and inf where a datum has probability 0 at theta'.
+
+    Raises
+    ------
+    InvalidInputError
+        When a datum has probability 0 at theta.
+    """
+    log_prior_ratio, terms, total, at_theta = compare(rows, theta, proposed, temperature)
+    if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
         return -math.inf, 0.0
-    ends = [full_terms(model.log_terms, at, model.data, model.n_obs) for at in (theta, proposed)]
-    if not np.isfinite(ends[0]).all():
+    if not np.isfinite(at_theta):
+        model = rows.compiled
+        bad = np.argmin(np.isfinite(full_terms(model.log_terms, theta, model.data, model.n_obs)))
         raise InvalidInputError(
-            f"estimate_delta: datum {np.argmin(np.isfinite(ends[0]))} has probability 0 or no density at the state "
-            f"theta = {theta}, where no exact chain comes; give `states` of positive density"
+            f"estimate_delta: datum {bad} has probability 0 or no density at the state theta = {theta}, where no exact "
+            "chain comes; give `states` of positive density"
         )
-    terms = (ends[1] - ends[0]) / test.temperature
-    return prior - model.log_prior(theta) + log_q_ratio + float(terms.sum()), scale_of(terms)
+    return log_prior_ratio + log_q_ratio + total, scale_of(terms)
 
 
 def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Metropolis-Hastings: target x proposal x acceptance test.
 
 The kernel keeps its rejection atom: a rejected step repeats theta. With :class:`ExactTest` the chain leaves the
-posterior invariant (Hastings 1970); with another test it does what the test promises.
+posterior invariant (Hastings 1970); with another test its guarantee is that of the test.
 """
 
 import dataclasses
@@ -59,10 +59,10 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
         `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
     shuffled_copy
-        Where the chains of a test that reads in blocks keep their shuffled data, one copy for all, or one for each
-        chain where there are fewer than 150 blocks: ``"memory"``, ``"disk"`` (below the package's cache folder), or
-        a folder, which must exist. On disk one copy for all is that of the data set, found again by later runs and
-        other processes, and its order is the same for every seed.
+        Where the chains of a test that reads in blocks keep their shuffled data: ``"memory"``, ``"disk"`` (below the
+        package's cache folder), or an existing folder. All chains share one copy, or with fewer than 150 blocks have
+        one each. On disk the shared copy belongs to the data set, is reused by later runs and other processes, and has
+        the same order for every seed.
 
     Notes
     -----
@@ -71,10 +71,10 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     .. math:: \log u < \log\frac{p(\theta')\, q(\theta \mid \theta')}{p(\theta)\, q(\theta' \mid \theta)}
               + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)}
 
-    as far as the test can tell (Hastings 1970, section 2), and stays where it is otherwise; a test with Barker's rule
-    has log(u / (1 - u)) on the left.
+    according to the test (Hastings 1970, section 2), and stays otherwise; a test with Barker's rule has log(u / (1 -
+    u)) on the left.
 
-    Guarantee: exact with :class:`ExactTest` and those of exact subsampling; otherwise as the test says.
+    Guarantee: exact with :class:`ExactTest` and the tests of exact subsampling; otherwise that of the test.
 
     Examples
     --------
@@ -87,12 +87,13 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role; choose an exact test where that is cheap."""
+        """Check that each setting has the right role; choose an exact test if that is cheap."""
         if self.test is None and isinstance(self.proposal, Proposal):
             if not self.proposal.leaves_little:
                 raise IncompatibleError(
                     f"MetropolisHastings: {self.proposal!r} needs a test: ExactTest(), which reads all data, or one "
-                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition brings its own"
+                    "that reads fewer, such as SequentialTTest(epsilon=0.01); only SurrogateTransition has a default "
+                    "test"
                 )
             object.__setattr__(self, "test", CheapestExactTest())
         for role, member, base, example in (
@@ -123,7 +124,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Say what the test errs in, or the steps where nothing tests them."""
+        """Return the error of the test, or of the steps if they are untested."""
         return self.test.why_not_invariant(target.n_obs) if self.test.uses_ratio else self.proposal.error_untested
 
     def exact_twin(self, target: Target) -> "MetropolisHastings":
@@ -131,14 +132,14 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         return dataclasses.replace(self, test=exact_twin_of(self.test))
 
     def coupling(self, target: Target, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains with one proposal and one u, which decide on all data."""
+        """Return two chains with coupled proposals and one u, which decide on all data."""
         intractable, discrete = isinstance(target, DoublyIntractableTarget), isinstance(target, DiscreteTarget)
         if intractable or self.proposal.proposes_states != discrete:
             return super().coupling(target, adapted)
         return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)
 
     def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Say which of test, proposal and tuning has no audits that couplings can follow."""
+        """Return whether test, proposal or tuning prevents audits that couplings can follow."""
         return why_no_audits(target, self.proposal, self.test, adapted)
 
     def transition_matrix(
@@ -164,7 +165,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
-        """Return what audits of finished chains need; None where there are none: not wanted, or nothing to judge."""
+        """Return the settings of audits of finished chains; None if they are not wanted, or have nothing to check."""
         if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:
             return None
         if not test.uses_ratio:
@@ -180,6 +181,6 @@ def _refuse_tuning(proposal: Proposal, test: Any) -> None:
         if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
-                f"the answers of a test, and {test!r} gives none, or not to all steps; choose the size by hand, or "
+                f"the decisions of a test, and {test!r} does not decide all steps; fix the step size, or "
                 "use ExactTest"
             )

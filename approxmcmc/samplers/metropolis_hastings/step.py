@@ -2,10 +2,11 @@
 
 1. theta' ~ q(.|theta), with log q(theta|theta') - log q(theta'|theta);
 2. u ~ U(0, 1);  c = log p(theta') - log p(theta) + log q ratio;
-3. ask the test whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it does.
+3. let the test decide whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it
+does.
 
-Where one of these is NaN, or a density +inf, the step is a rejection if theta' is out of reach of the posterior, and
-else ends the chain; see `samplers/metropolis_hastings/undefined.py`.
+If one of these is NaN, or a density +inf, the step is a rejection if theta' is out of reach of the posterior, and
+otherwise ends the chain; see `samplers/metropolis_hastings/undefined.py`.
 """
 
 import math
@@ -31,26 +32,26 @@ from approxmcmc.samplers.chain import (
     settle_nothing,
 )
 from approxmcmc.samplers.decision import make_decision
-from approxmcmc.samplers.metropolis_hastings.undefined import is_out_of_reach
 
 
 class MetropolisHastingsState(NamedTuple):
-    """A chain of Metropolis-Hastings: where it is, where it wants to go, and what its parts know.
+    """A chain of Metropolis-Hastings: theta, its proposal, and the states of its parts.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is that of the last proposal; `point` is scratch; `proposal` and `test` are the states of
-    the two parts.
+    at theta; `log_q_ratio` is that of the last proposal; `looks_to_reject` tells, where a density is undefined, after
+    how many looks the proposal turned out to be out of reach, or 0; `proposal` and `test` are the states of the two
+    parts.
     """
 
     theta: np.ndarray
     proposed: np.ndarray
-    point: np.ndarray
     log_density: np.ndarray
     log_prior: np.ndarray
     log_q_ratio: np.ndarray
     clock: Clock
     log_prior_of: Any
     prior_rows: int
+    looks_to_reject: Callable[[], int]
     evidence: Evidence
     proposal: Any
     test: Any
@@ -58,19 +59,19 @@ class MetropolisHastingsState(NamedTuple):
 
 @compiled
 def weigh_alike(proposal: Any) -> float:
-    """Return 0: draws weigh the same, and the trace holds no weights."""
+    """Return 0: all draws have equal weight, and the trace stores no weights."""
     return 0.0
 
 
 @compiled
 def always_tested(test: Any) -> bool:
-    """Return True: no step goes untested."""
+    """Return True: every step is tested."""
     return True
 
 
 @compiled
 def unknown_log_likelihood(test: Any) -> float:
-    """Return NaN: the test does not keep the log-likelihood at theta."""
+    """Return NaN: the test does not cache the log-likelihood at theta."""
     return math.nan
 
 
@@ -125,10 +126,10 @@ def make_step(
         log_rest = log_prior - state.log_prior[0] + log_q_ratio
         if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
             log_rest = -math.inf
-        if math.isnan(log_rest) or log_prior == math.inf:  # from +inf no chain would ever come back
+        if math.isnan(log_rest) or log_prior == math.inf:  # no chain would ever leave +inf
             count[DECISIONS] += 1
             decision, log_ratio = -1, log_rest
-        elif log_rest == -math.inf:  # outside the support: no datum can change the answer
+        elif log_rest == -math.inf:  # outside the support: no datum can change the decision
             count[DECISIONS] += 1
             decision, log_ratio = 0, log_rest
             if is_audited and is_chosen_for_audit(streams, clock):
@@ -138,9 +139,12 @@ def make_step(
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
         if decision < 0:
-            if not (uses_ratio and is_out_of_reach(state, count)):
+            looks = state.looks_to_reject() if uses_ratio else 0
+            if looks == 0:
                 return FAILED
             count[OUT_OF_REACH] += 1
+            count[TOUCHED] += state.evidence.n_obs
+            count[EVALUATIONS] += looks * (state.prior_rows + state.evidence.n_obs)
             decision, log_ratio = 0, -math.inf
         settle(state.evidence.order, decision == 1)
         if tested:

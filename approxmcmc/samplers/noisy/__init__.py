@@ -1,4 +1,4 @@
-"""The noisy Monte Carlo family: samplers whose acceptance ratio, or whose drift, is estimated from random draws."""
+"""The noisy Monte Carlo family: samplers with an acceptance ratio, or a drift, estimated from random draws."""
 
 from approxmcmc.samplers.noisy.exchange import Exchange
 from approxmcmc.samplers.noisy.mala_exchange import MALAExchange

@@ -1,7 +1,8 @@
-"""Coupled exchange samplers: proposals drawn together, one u, one draw of auxiliary data where both go to one point.
+"""Coupled exchange samplers: coupled proposals, one u, one draw of auxiliary data if both propose one point.
 
     (x', y') by the proposal's own coupling;  z ~ f(.|x'), and for Y the same z where y' = x', else z ~ f(.|y');
-    X moves iff log u < log p(x')/p(x) + log q ratio + (x' - x)'(s(data) - s(z)),  and Y likewise with the same u.
+    X moves iff log u < log p(x')/p(x) + log q ratio + (x' - x)'(s(data) - s(z)),  and Y in the same way with the same
+    u.
 
 With one exact draw the sampler leaves the posterior invariant (Murray, Ghahramani and MacKay 2006), whatever the
 normaliser. A step of X alone is the sampler's own step, with the same numbers.
@@ -26,7 +27,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import RatioState, estimate_fr
 
 
 class ExchangeWalker(NamedTuple):
-    """A chain: where it is, where it wants to go, and the state of what proposes."""
+    """A chain: theta, its proposal, and the state of the proposal."""
 
     theta: np.ndarray
     proposed: np.ndarray
@@ -34,7 +35,7 @@ class ExchangeWalker(NamedTuple):
 
 
 class SharedDraws(NamedTuple):
-    """What both chains use: the counts, the look of X alone, the log prior, what simulates, and scratch."""
+    """The state that both chains use: counts, the look of X alone, the log prior, the simulator, and scratch."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -45,7 +46,7 @@ class SharedDraws(NamedTuple):
 
 @compiled
 def log_rest_of(shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float) -> float:
-    """Return what is known of the log ratio without auxiliary data; -inf outside the support."""
+    """Return the part of the log ratio that is known without auxiliary data; -inf outside the support."""
     log_prior = shared.log_prior(walker.proposed)
     if log_prior == -math.inf:
         return -math.inf
@@ -105,8 +106,7 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
         simulator = target.build_simulator("exact")
     except IncompatibleError as error:
         raise IncompatibleError(
-            f"couplings: no kernel of {target!r} is exact, and so neither biases nor bounds by couplings can be had: "
-            f"{error}"
+            f"couplings: no kernel of {target!r} is exact, so biases and bounds by couplings are not available: {error}"
         ) from None
     built = proposal.build_proposal(target)
     couple = coupling_of_proposal(proposal, built)

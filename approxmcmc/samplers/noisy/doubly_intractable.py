@@ -1,4 +1,4 @@
-"""What the samplers of doubly intractable posteriors share: auxiliary draws, and the ratio of normalisers.
+"""Code shared by the samplers of doubly intractable posteriors: auxiliary draws, and the ratio of normalisers.
 
 The posterior is p(theta) exp(theta's(y)) / Z(theta). Draws y'_1 ... y'_N at theta' replace the normalisers:
 
@@ -21,7 +21,7 @@ RECORDS = ("auxiliary_updates", "statistic_evaluations")
 
 
 class RatioState(NamedTuple):
-    """s(y); a simulator's state; and the statistics of the draws at theta' that serve the ratio, one row each."""
+    """s(y); a simulator's state; and the statistics of the draws at theta' for the ratio, one row each."""
 
     observed: np.ndarray
     simulator: Any
@@ -70,7 +70,7 @@ def log_ratio_of_observed(theta: np.ndarray, proposed: np.ndarray, observed: np.
 def estimate_from_draws(
     rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
 ) -> float:
-    """Estimate log p(y|theta') - log p(y|theta) from what was drawn at theta'."""
+    """Estimate log p(y|theta') - log p(y|theta) from the draws made at theta'."""
     count[TOUCHED] += 1
     count[EVALUATIONS] += 1
     return log_ratio_of_observed(theta, proposed, state.observed) + log_normalizer_ratio(theta, proposed, state.drawn)
@@ -78,7 +78,7 @@ def estimate_from_draws(
 
 @cached_by_content(maxsize=64)
 def make_estimate_from_fresh_draws(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the estimate from auxiliary data that are drawn for it."""
+    """Return the estimate from auxiliary data drawn for it."""
     draw_rows = make_draw_rows(simulate)
 
     def estimate_from_fresh_draws(
@@ -91,7 +91,7 @@ def make_estimate_from_fresh_draws(simulate: Callable[..., None]) -> Callable[..
 
 
 def check_target(target: Any, who: str) -> None:
-    """Refuse a target that is not doubly intractable."""
+    """Raise unless a target is doubly intractable."""
     if not isinstance(target, DoublyIntractableTarget):
         raise IncompatibleError(
             f"{who} needs a doubly intractable target such as targets.Ising or targets.ERGM, which can simulate data; "
@@ -100,18 +100,18 @@ def check_target(target: Any, who: str) -> None:
 
 
 def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
-    """Say where auxiliary data are not drawn exactly; "" where they are."""
+    """Return why auxiliary data are not drawn exactly; "" if they are."""
     check_target(target, who)
     if target.build_simulator(auxiliary).exact:
         return ""
     return (
-        f"auxiliary data of {target!r} are the end of a Markov chain; the bias is what that chain lacks of convergence "
+        f"auxiliary data of {target!r} are the end of a Markov chain; the bias is the convergence error of that chain "
         "and is not bounded"
     )
 
 
 def log_likelihood_of(target: DoublyIntractableTarget) -> Any:
-    """Return theta's(y) - log Z(theta), or None where the normaliser is unknown."""
+    """Return theta's(y) - log Z(theta), or None if the normaliser is unknown."""
 
     def log_likelihood(theta: np.ndarray) -> float | None:
         normalizer = target.log_normalizer(theta)

@@ -1,8 +1,8 @@
-"""Langevin steps whose drift auxiliary data estimate.
+"""Langevin steps with a drift estimated from auxiliary data.
 
     theta' ~ N(m(theta, G), Sigma),    m(theta, G) = theta + Sigma/2 [grad log p(theta) + s(y) - mean statistic of G],
 
-G drawn at theta. NoisyLangevin and MALAExchange are made of these pieces.
+G drawn at theta. NoisyLangevin and MALAExchange are composed of these pieces.
 """
 
 import math
@@ -27,10 +27,10 @@ PRIOR_STEP = 1e-4
 class DriftState(NamedTuple):
     """Steps of covariance factor^2 sigma, sigma = L L', along a drift that auxiliary draws estimate.
 
-    `lower` is L; `log_factor` the log of the tuned factor, learnt from the `wanted` acceptance rate. `here` and `there`
-    are G and G', the statistics drawn at theta and at theta', one row each; `has_draws` says whether G has been drawn.
-    The simulator's state is not the one that serves the ratio: draws for the ratio never continue a Markov chain of
-    draws for the drift. `gradient`, `mean_back` and `scratch` have the length of theta.
+    `lower` is L; `log_factor` the log of the factor tuned to the `wanted` acceptance rate. `here` and `there` are G and
+    G', the statistics drawn at theta and at theta', one row each; `has_draws` says whether G has been drawn. The ratio
+    uses another simulator state: draws for the ratio never continue a Markov chain of draws for the drift. `gradient`,
+    `mean_back` and `scratch` have the length of theta.
     """
 
     sigma: np.ndarray
@@ -127,7 +127,7 @@ def squared_distance(lower: np.ndarray, factor: float, x: np.ndarray, mean: np.n
 
 
 def check_steps(sampler: Any) -> None:
-    """Check the settings that the Langevin kinds share, and put them in standard form."""
+    """Check the settings shared by the Langevin samplers, and put them in standard form."""
     who = type(sampler).__name__
     if not (np.ndim(sampler.step_size) == 0 and 0.0 < sampler.step_size < math.inf):
         raise InvalidInputError(f"{who}: step_size must be positive and finite, found {sampler.step_size!r}")
@@ -159,9 +159,9 @@ def langevin_program(
     decides: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
-    """Bind a Langevin kind to a target; ``make_step(simulate)`` returns its step.
+    """Bind a Langevin sampler to a target; ``make_step(simulate)`` returns its step.
 
-    `fresh_for_ratio` says that a draw of its own serves the ratio; otherwise G' does.
+    `fresh_for_ratio` says that the ratio has its own draw; otherwise it uses G'.
     """
     who = type(sampler).__name__
     check_target(target, who)

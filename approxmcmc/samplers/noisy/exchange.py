@@ -49,29 +49,29 @@ class Exchange(Component, ProposalSampler):
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`, or :class:`AdaptiveDirection` for a population of chains.
+        The proposal: :class:`RandomWalk`, or :class:`AdaptiveDirection` for a population of chains.
     n_auxiliary
         Auxiliary draws N of one decision. 1 is the exchange algorithm, more is noisy exchange.
     auxiliary
         How they are drawn: ``"exact"``, ``Auxiliary(n_updates, start)`` (the end of a Markov chain), or ``"auto"``:
-        exact where the target can.
+        exact if the target can.
 
     Raises
     ------
     InvalidInputError
         When `n_auxiliary` is not a positive integer.
     IncompatibleError
-        When the target cannot simulate, or not in the way that `auxiliary` asks for; raised before anything runs.
+        When the target cannot simulate, or not in the way that `auxiliary` requires; raised before anything runs.
 
     Notes
     -----
     Guarantee: exact with ``n_auxiliary=1`` and exact draws. With draws from the end of a Markov chain it is biased by
-    what that chain lacks of convergence, at any N. With N > 1 it is biased even then: the one-step error is of order
-    1 / sqrt(N), but the bias is 0 at N = 1, largest at a few draws, and vanishes again as N grows.
+    that chain's convergence error, at any N. With N > 1 it is biased even with exact draws: the one-step error is of
+    order 1 / sqrt(N), but the bias is 0 at N = 1, largest at a few draws, and vanishes again as N grows.
 
-    Records: ``auxiliary_updates`` counts sites or dyads visited. The observed data are one datum, read whole by each
-    decision. Where the target knows its normaliser, audits compare with the exact ratio at the same theta' and u; the
-    flips they count are noise and no bias: the exact sampler has most of them.
+    Records: ``auxiliary_updates`` counts sites or dyads visited. The observed data count as one datum, read whole by
+    each decision. If the target knows its normaliser, audits compare with the exact ratio at the same theta' and u; the
+    differences they count are noise, not bias: the exact sampler has most of them.
 
     References
     ----------
@@ -115,7 +115,7 @@ class Exchange(Component, ProposalSampler):
         return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Say what the estimated ratio of normalisers errs in."""
+        """Return the error of the estimated ratio of normalisers."""
         if self.n_auxiliary > 1:
             return f"{self!r} averages auxiliary draws: the error of one step is of order 1 / sqrt({self.n_auxiliary})"
         return why_not_exact(target, self.auxiliary, "Exchange")
@@ -125,26 +125,26 @@ class Exchange(Component, ProposalSampler):
         return dataclasses.replace(self, n_auxiliary=1, auxiliary="exact")
 
     def coupling(self, target: DoublyIntractableTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains that share auxiliary data where they propose the same."""
+        """Return two chains that share auxiliary data if they propose the same point."""
         if not isinstance(target, DoublyIntractableTarget):
             return super().coupling(target, adapted)
         return couple_exchange(target, self.proposal)
 
     def why_no_audits(self, target: DoublyIntractableTarget, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Say that no data decide in its place."""
-        return "its ratio is drawn anew in every decision, and no data decide in its place"
+        """Return that no decision on all data exists."""
+        return "its ratio is drawn anew in every decision, and no decision on all data replaces it"
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the law of one step on a grid, by that of the statistics of its draws; `method` is not asked."""
+        """Return the transition matrix on a grid, from the distribution of the statistics; `method` is ignored."""
         refuse_site(self, site)
         law = self.draws_law(target, states)
         accepted = acceptance_of_exchange(law.model, self.n_auxiliary, law.steps > 0.0)
         return decided(law.steps, accepted, "lattice" if law.error > 0.0 else "enumerate", law.error)
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the law of the draws behind the ratio, and that of the proposal."""
+        """Return the distribution of the draws behind the ratio, and that of the proposal."""
         check_target(target, "Exchange")
         refuse_inexact_draws(self)
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))
@@ -155,6 +155,6 @@ class Exchange(Component, ProposalSampler):
 
 
 def check_proposal(proposal: Any, who: str) -> None:
-    """Refuse what is not a proposal."""
+    """Raise unless the value is a proposal."""
     if not isinstance(proposal, Proposal):
         raise IncompatibleError(f"{who}: proposal must be a proposal such as RandomWalk(scale=0.1), found {proposal!r}")

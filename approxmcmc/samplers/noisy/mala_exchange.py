@@ -1,6 +1,6 @@
-"""MALA-exchange: Langevin steps with an estimated gradient, and an exchange test that makes up for it.
+"""MALA-exchange: Langevin steps with an estimated gradient, corrected by an exchange test.
 
-Beside theta the chain carries G, the auxiliary draws behind its drift. One step:
+Together with theta the chain stores G, the auxiliary draws behind its drift. One step:
 
 1. theta' ~ N(m(theta, G), Sigma);
 2. G' = N draws at theta' for the drift of the way back, and *another* draw y' at theta' for the ratio;
@@ -8,8 +8,8 @@ Beside theta the chain carries G, the auxiliary draws behind its drift. One step
            + log N(theta; m(theta', G'), Sigma) - log N(theta'; m(theta, G), Sigma);
 4. move to (theta', G') if log u < log a.
 
-Exchanging (theta, G) for (theta', G') and y for y' leaves the extended law as it is, so the chain is exact. It is not
-if y' is one of G': then the proposal of the way back knows the draw that judges it.
+Exchanging (theta, G) for (theta', G') and y for y' leaves the extended distribution invariant, so the chain is exact.
+It is not exact if y' is one of G': then the proposal of the way back uses the draw that decides.
 """
 
 import dataclasses
@@ -71,7 +71,7 @@ def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Calla
 
 @compiled
 def carry_drift_draws(state: NoisyState) -> None:
-    """G' becomes G."""
+    """Replace G by G'."""
     drift = state.move
     for k in range(drift.here.shape[0]):
         assign(drift.here[k], drift.there[k])
@@ -92,18 +92,18 @@ class MALAExchange(Component, Sampler):
     step_size
         Variance alpha of the noise, in the units of `cov`: Sigma = step_size * cov.
     noisy
-        False: the ratio has a draw of its own. True: the N draws behind the drift at theta' serve it too, which saves
-        that draw and makes the chain biased.
+        False: the ratio has its own draw. True: it uses the N draws behind the drift at theta', which saves a draw and
+        makes the chain biased.
     n_auxiliary
         Auxiliary draws N behind each drift.
     cov, auxiliary
         As for :class:`NoisyLangevin`.
     refresh
-        Whether the draws behind the drift at theta are made anew in each step. Otherwise they are carried from the
-        step that led to theta, which costs half and leaves as exact.
+        Whether the draws behind the drift at theta are made anew in each step. Otherwise they are kept from the step
+        that led to theta, which halves the cost and keeps the chain exact.
     target_acceptance
-        Wanted acceptance rate in (0, 1): the step size is tuned to it in the tune phase and frozen after. None: it is
-        used as it is.
+        Wanted acceptance rate in (0, 1). Tuning adapts the step size to it, and it is frozen afterwards. None: it is
+        used as given.
 
     Raises
     ------
@@ -115,17 +115,17 @@ class MALAExchange(Component, Sampler):
     Notes
     -----
     Guarantee: exact with ``noisy=False`` and exact auxiliary draws; biased otherwise. The draw for the ratio comes from
-    a simulation of its own, also where `auxiliary` continues one Markov chain from draw to draw.
+    its own simulation, even if `auxiliary` continues one Markov chain from draw to draw.
 
     References
     ----------
-    Alquier, Friel, Everitt and Boland (2016), sections 3.5 and 3.6. Algorithm 9 leaves open which draw serves the
-    ratio; see the module for why it has to be another one.
+    Alquier, Friel, Everitt and Boland (2016), sections 3.5 and 3.6. Algorithm 9 does not say which draw the ratio uses;
+    see the module for why it must be a separate one.
 
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MALAExchange(step_size=0.5, noisy=True, n_auxiliary=50).noisy
+    >>> amc.samplers.MALAExchange(step_size=0.5, noisy=True, n_auxiliary=50).noisy
     True
     """
 
@@ -161,7 +161,7 @@ class MALAExchange(Component, Sampler):
         )
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Say what the ratio of normalisers errs in."""
+        """Return the error of the ratio of normalisers."""
         if self.noisy:
-            return f"{self!r} takes the drift's draws for the ratio, too; the bias vanishes as n_auxiliary grows"
+            return f"{self!r} uses the drift's draws for the ratio, too; the bias vanishes as n_auxiliary grows"
         return why_not_exact(target, self.auxiliary, "MALAExchange")

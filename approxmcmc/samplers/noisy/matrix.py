@@ -4,16 +4,17 @@ With auxiliary data y'_1 ... y'_N drawn at theta', the ratio is estimated by
 
     a^ = exp((theta' - theta)' s(y)) p(theta') / p(theta)  (1/N) sum_k exp((theta - theta')' s(y'_k)),
 
-and depends on them through their statistics alone. Their law at theta is the number of data sets with each value of
-the statistic, tilted by exp(theta' s) and normalised. N = 1 (exchange, exact) and N = infinity (Metropolis-Hastings,
-exact) are sums in closed form. For other N the law of the mean is a convolution: what min(1, .) cuts off is cut off
-first, V = min(1, a W / N) in [0, 1], and E min(1, V_1 + ... + V_N) is computed on a lattice of that interval with M
-steps, each atom being split between two neighbours with its mean kept.
+and depends on them only through their statistics. The distribution of these at theta is the number of data sets with
+each value of the statistic, tilted by exp(theta' s) and normalised. N = 1 (exchange, exact) and N = infinity
+(Metropolis-Hastings, exact) are sums in closed form. For other N the distribution of the mean is a convolution: it is
+cut by min(1, .) first, V = min(1, a W / N) in [0, 1], and E min(1, V_1 + ... + V_N) is computed on a lattice of that
+interval with M steps, each atom split between two neighbours with its mean preserved.
 
-The split adds noise Z, of mean 0 given the sum X, and variance at most N / (4 M^2). min(1, .) is concave, so that the
-result can only be too low, by at most E Z^+ = E|Z| / 2 <= sqrt(N) / (4 M): 0.0012 at N = 100. What is measured is
-2e-6 (see the tests). Acceptance that is too low is farther from the exact one, E min(1, a^) <= min(1, a): the one-step
-error delta is too large, and bounds that grow with delta hold for the sampler. The law of the matrix is approximate.
+The split adds noise Z, of mean 0 given the sum X, and variance at most N / (4 M^2). Because min(1, .) is concave, the
+result can only be too low, by at most E Z^+ = E|Z| / 2 <= sqrt(N) / (4 M): 0.0012 at N = 100. The measured error is
+2e-6 (see the tests). An acceptance that is too low is farther from the exact one, E min(1, a^) <= min(1, a): the
+one-step error delta is too large, so bounds that grow with delta hold for the sampler. The stationary distribution of
+the matrix is approximate.
 
 References: Murray, Ghahramani and MacKay (2006); Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo.
 """
@@ -41,7 +42,7 @@ def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.n
     n_auxiliary
         N >= 1; ``inf`` is Metropolis-Hastings, a^ = a.
     wanted
-        Pairs that are needed, shape (n, n); the others are left at 0.
+        Pairs that are needed, shape (n, n); the others are 0.
 
     Returns
     -------
@@ -69,7 +70,7 @@ class ExpectedMinima(NamedTuple):
 
 
 def expected_minima(model: CountedModel, n_auxiliary: int, wanted: np.ndarray) -> ExpectedMinima:
-    """Return what the estimate does to a ratio and to its acceptance; log a is 0 where no pair is wanted.
+    """Return the effect of the estimate on a ratio and on its acceptance; log a is 0 for pairs that are not wanted.
 
     From three draws on the means are too low, by at most :func:`lattice_error` times the largest value of the minimum.
     """
@@ -102,7 +103,7 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 def single_draws(
     model: CountedModel, wanted: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs in parts: log a^ by one draw, for each value of its statistic, and the values' law at theta'."""
+    """Yield pairs in parts: log a^ by one draw, for each value of its statistic, and the values' probabilities."""
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):
@@ -124,7 +125,7 @@ def standard_deviation_of_ratio(
 
 
 def lattice_error(n_auxiliary: float) -> float:
-    """Return by how much an acceptance probability of :func:`acceptance_of_exchange` can be too low: sqrt(N) / (4 M).
+    """Return the largest error (too low) of an acceptance probability of `acceptance_of_exchange`: sqrt(N) / (4 M).
 
     Examples
     --------
@@ -171,7 +172,7 @@ def _power(law: np.ndarray, count: int) -> np.ndarray:
 
 
 def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the law of min(top, A + B); all mass beyond the top point of the lattice lies on it."""
+    """Return the distribution of min(top, A + B); all mass beyond the top point of the lattice is put on it."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = next_fast_len(2 * a.shape[1] - 1, real=True)
@@ -182,11 +183,11 @@ def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class DrawsLaw(NamedTuple):
-    """The law of the N auxiliary draws behind a step.
+    """The distribution of the N auxiliary draws behind a step.
 
-    `steps` is what the step would do without them: the probability to propose each state from each, (n, n), where draws
-    estimate the ratio; the variance of the noise where they estimate the drift. `error` is by how much an expected
-    minimum can be too low, see :func:`lattice_error`.
+    `steps` describes the step without them: the probability of proposing each state from each, (n, n), if draws
+    estimate the ratio; the variance of the noise if they estimate the drift. `error` is the largest error (too low) of
+    an expected minimum, see :func:`lattice_error`.
     """
 
     model: CountedModel
@@ -195,21 +196,21 @@ class DrawsLaw(NamedTuple):
 
     @property
     def error(self) -> float:
-        """By how much a mean of min(1, a^) can be too low."""
+        """Largest error (too low) of a mean of min(1, a^)."""
         return lattice_error(self.n_auxiliary)
 
     def expected_minima(self) -> ExpectedMinima:
-        """Return :func:`expected_minima` at all pairs that are proposed."""
+        """Return :func:`expected_minima` at all pairs that can be proposed."""
         return expected_minima(self.model, self.n_auxiliary, self.steps > 0.0)
 
     def standard_deviation_of_ratio(self, log_a: np.ndarray) -> np.ndarray:
-        """Return :func:`standard_deviation_of_ratio` at all pairs that are proposed."""
+        """Return :func:`standard_deviation_of_ratio` at all pairs that can be proposed."""
         return standard_deviation_of_ratio(self.model, log_a, self.n_auxiliary, self.steps > 0.0)
 
 
 def refuse_inexact_draws(sampler: Any) -> None:
-    """Refuse an exchange sampler, or another of its kin, whose auxiliary data come from a finite Markov chain."""
+    """Raise if an exchange-type sampler takes its auxiliary data from a finite Markov chain."""
     if sampler.auxiliary not in ("auto", "exact"):
         raise IncompatibleError(
-            f'auxiliary draws by a finite chain have no law in closed form, found {sampler!r}; use auxiliary="exact"'
+            f'auxiliary draws by a finite chain have no closed form, found {sampler!r}; use auxiliary="exact"'
         )

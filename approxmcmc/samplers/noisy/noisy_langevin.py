@@ -1,8 +1,8 @@
-"""Noisy Langevin: a step along a gradient that auxiliary data estimate, plus noise, and no test.
+"""Noisy Langevin: a step along a gradient estimated from auxiliary data, plus noise, without a test.
 
     theta' = theta + Sigma/2 [grad log p(theta) + s(y) - (1/N) sum_k s(y'_k)] + N(0, Sigma),    y'_k drawn at theta.
 
-Biased twice: by the step size, as every unadjusted Langevin chain, and by the noise of the gradient.
+Biased twice: by the step size, like every unadjusted Langevin chain, and by the noise of the gradient.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from approxmcmc.samplers.noisy.step import keep_nothing, make_step
 
 @cached_by_content(maxsize=64)
 def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the move that draws G at theta and follows the drift that it estimates; nobody asks about the way back."""
+    """Return the move that draws G at theta and follows the estimated drift, without the density of the way back."""
     draw_rows = make_draw_rows(simulate)
 
     def drift(streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray) -> float:
@@ -50,20 +50,20 @@ def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
 def no_estimate(
     rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
 ) -> float:
-    """Estimate nothing: every step is made."""
+    """Do nothing: every step is accepted."""
     return 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NoisyLangevin(Component, Sampler):
-    """Unadjusted Langevin steps with a gradient that auxiliary data estimate.
+    """Unadjusted Langevin steps with a gradient estimated from auxiliary data.
 
     Parameters
     ----------
     step_size
         Variance alpha of the noise, in the units of `cov`: Sigma = step_size * cov.
     n_auxiliary
-        Auxiliary draws N at theta, whose mean statistic stands in for grad log Z(theta).
+        Auxiliary draws N at theta; their mean statistic replaces grad log Z(theta).
     cov
         Shape of the steps, (dim, dim), or an object with an attribute `cov`, such as the result of
         :func:`robbins_monro`. None: the identity.
@@ -79,11 +79,11 @@ class NoisyLangevin(Component, Sampler):
 
     Notes
     -----
-    Guarantee: biased. As the step size tends to 0 and N to infinity the stationary law tends to the posterior; the
-    drift of one step is off by a standard deviation of Sigma/2 sd(s) / sqrt(N). A step that would leave the support of
-    the prior is not made. The gradient of the log prior is a central difference.
+    Guarantee: biased. As the step size tends to 0 and N to infinity the stationary distribution tends to the posterior;
+    the error of one step's drift has a standard deviation of Sigma/2 sd(s) / sqrt(N). A step out of the support of the
+    prior is not made. The gradient of the log prior is a central difference.
 
-    Records: ``decisions_made`` is 0, ``gradient_evaluations`` 1 per step: the data are one datum.
+    Records: ``decisions_made`` is 0, ``gradient_evaluations`` 1 per step: the data count as one datum.
 
     References
     ----------
@@ -92,7 +92,7 @@ class NoisyLangevin(Component, Sampler):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.NoisyLangevin(step_size=0.5, n_auxiliary=100).step_size
+    >>> amc.samplers.NoisyLangevin(step_size=0.5, n_auxiliary=100).step_size
     0.5
     """
 
@@ -100,7 +100,7 @@ class NoisyLangevin(Component, Sampler):
     n_auxiliary: int = 100
     cov: Any = None
     auxiliary: Any = "auto"
-    target_acceptance = None  # no setting: nothing accepts
+    target_acceptance = None  # not a setting: there is no acceptance
 
     def __post_init__(self) -> None:
         """Check ranges and the matrix."""
@@ -115,11 +115,11 @@ class NoisyLangevin(Component, Sampler):
         return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Say that nothing is tested."""
-        return f"{self!r} tests no step; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
+        """Return that no step is tested."""
+        return f"{self!r} does not test its steps; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the law of the draws behind the drift of one parameter, and the variance of the noise."""
+        """Return the distribution of the draws behind the drift of one parameter, and the variance of the noise."""
         refuse_inexact_draws(self)
         variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)

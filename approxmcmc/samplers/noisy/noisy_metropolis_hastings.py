@@ -1,4 +1,4 @@
-"""Noisy Metropolis-Hastings in general: whatever estimates the log likelihood ratio may decide.
+"""Noisy Metropolis-Hastings in general: any estimate of the log likelihood ratio may decide.
 
     accept iff  log u < [estimate of log p(y|theta') - log p(y|theta)] + log p(theta')/p(theta) + log q ratio
 
@@ -23,7 +23,7 @@ from approxmcmc.samplers.noisy.pseudo_marginal import EstimateState, estimated_p
 
 @cached_by_content(maxsize=64)
 def make_estimate_ratio(log_ratio: Callable[..., float]) -> Callable[..., float]:
-    """Return what asks the user's estimate of the log ratio."""
+    """Return the function that calls the user's estimate of the log ratio."""
 
     def estimate_ratio(
         rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -42,16 +42,16 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`.
+        The proposal: :class:`RandomWalk`.
 
     Raises
     ------
     IncompatibleError
-        When the target is no :class:`approxmcmc.targets.EstimatedRatio`; raised before anything runs.
+        When the target is not an :class:`approxmcmc.targets.EstimatedRatio`; raised before anything runs.
 
     Notes
     -----
-    Guarantee: biased in general, as the estimate is; exact if the estimate is the ratio. Where the target knows its
+    Guarantee: biased in general, like the estimate; exact if the estimate is the ratio. If the target knows its
     likelihood, audits compare with the exact decision at the same theta' and u.
 
     References
@@ -64,7 +64,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     >>> def estimate(rng, theta, proposed, data):
     ...     return 0.5 * (theta[0] ** 2 - proposed[0] ** 2) + 0.1 * rng.standard_normal()
     >>> target = amc.targets.EstimatedRatio(estimate, lambda theta: 0.0, dim=1)
-    >>> sampler = amc.NoisyMetropolisHastings(amc.RandomWalk(1.0))
+    >>> sampler = amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0))
     >>> trace = amc.sample(target, sampler, draws=100, chains=1, random_seed=1, progressbar=False)
     >>> trace.posterior.sizes["draw"]
     100
@@ -81,5 +81,5 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
         return estimated_program(self, target, "ratio", make_estimate_ratio, keeps=False, audit_every=audit_every)
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
-        """Say that the ratio is estimated."""
+        """Return that the ratio is estimated."""
         return "the ratio of likelihoods is estimated anew in each step; the bias vanishes with the estimate's variance"

@@ -1,7 +1,7 @@
-"""Samplers whose acceptance ratio, or whose drift, is estimated from random draws: the program that they share.
+"""The program shared by samplers with an acceptance ratio, or a drift, estimated from random draws.
 
-Audits hold a decision against the exact ratio, which plain Python computes. So the kernel only writes down the
-decisions that are to be audited, and the chain looks at them when the chunk is done and the clock stands still.
+Audits compare a decision with the exact ratio, which plain Python computes. So the kernel only lists the decisions to
+audit, and the chain audits them after the chunk, when the clock is stopped.
 """
 
 import functools
@@ -19,15 +19,15 @@ from approxmcmc.samplers.chain import CompiledChain, book_audit, compile_chain, 
 from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
 
 LEAST_AUDIT_EVERY = 50
-STEP_SECONDS = 1e-4  # of a typical step; "auto" lets audits add a tenth to it
+STEP_SECONDS = 1e-4  # of a typical step; "auto" audits add a tenth to it
 
 
 class NoisySetup(NamedTuple):
-    """What one sampler of the family adds to the program.
+    """The parts that one sampler of the family adds to the program.
 
     `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
-    chain at theta, ``describe(state of MOVE)`` what tuning has settled on. `records` are the optional counts that the
-    step fills, `n_obs` the terms that a decision on all data would read.
+    chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step fills,
+    `n_obs` the terms that a decision on all data would read.
     """
 
     step: Callable[..., int]
@@ -39,18 +39,18 @@ class NoisySetup(NamedTuple):
 
 
 class KnownLikelihood(NamedTuple):
-    """log p(y|theta) up to a constant, where it can be computed exactly; None where it cannot."""
+    """log p(y|theta) up to a constant, if it can be computed exactly; else None."""
 
     log_likelihood: Callable[[np.ndarray], float | None]
 
     def is_known(self, theta: np.ndarray) -> bool:
-        """Say whether decisions can be audited."""
+        """Return whether decisions can be audited."""
         return self.log_likelihood(theta) is not None
 
     def audit_every(self, theta: np.ndarray) -> int:
-        """Return the rate that "auto" stands for: audits may add about a tenth to the time of a run.
+        """Return the rate for "auto": audits may add about a tenth to the time of a run.
 
-        A power of ten from 100 on, so that the noise of one timing seldom changes it.
+        A power of ten from 100 on, so that the noise of one timing rarely changes it.
         """
         started = time.perf_counter()
         self.log_likelihood(theta)
@@ -101,11 +101,17 @@ class NoisyProgram:
             audits=new_audit_list(0, theta.size),
         )
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
         """Return None: its steps are audited while they are made."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood where that is known; elsewhere the log prior, whose support it has."""
+        """Return log prior + log-likelihood if it is known; otherwise the log prior, which has the same support."""
         return np.array([self._log_density(theta) for theta in thetas])
 
     def _log_density(self, theta: np.ndarray) -> float:
@@ -126,7 +132,7 @@ class NoisyProgram:
         return AuditedChain(chain, self.likelihood) if self.audit_probability else chain
 
     def explain_failure(self, state: NoisyState) -> str:
-        """Say what was NaN: the log prior, or the estimated log ratio."""
+        """Return what was NaN: the log prior, or the estimated log ratio."""
         for name, theta in (("theta'", state.proposed), ("theta", state.theta)):
             log_prior = self.log_prior(theta)
             if not log_prior < math.inf:
@@ -144,7 +150,7 @@ class AuditedChain:
         self.chain = chain
         self.adapted, self.explain_failure, self.streams = chain.adapted, chain.explain_failure, chain.streams
 
-        # Decisions come in pairs at one theta: a rejected step asks for its likelihood again.
+        # Decisions come in pairs at one theta: a rejected step needs its likelihood again.
         @functools.lru_cache(maxsize=64)
         def log_likelihood(theta: tuple[float, ...]) -> float:
             known = likelihood.log_likelihood(np.array(theta))
@@ -154,16 +160,16 @@ class AuditedChain:
 
     @property
     def proposed(self) -> np.ndarray:
-        """Where the last step wanted to go; shape (dim,)."""
+        """The last proposal; shape (dim,)."""
         return self.chain.proposed
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """What its steps change, by name."""
+        """Its changing state, by name."""
         return self.chain.memory
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit what was chosen for it."""
+        """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit the listed decisions."""
         state: NoisyState = self.chain.state
         first, audits = state.clock.steps[0], new_audit_list(n_draws * thin, state.theta.size)
         self.chain.state = state._replace(audits=audits)
@@ -175,5 +181,5 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             book_audit(int(audits.decision[k]), exact, counts[(audits.step[k] - first) // thin])
-        self.chain.state = state  # the list has been worked off, and is no part of what the chain remembers
+        self.chain.state = state  # the list has been processed, and is not part of the chain's state
         return made

@@ -1,9 +1,9 @@
-"""Pseudo-marginal Metropolis-Hastings: an unbiased random estimate takes the place of the likelihood.
+"""Pseudo-marginal Metropolis-Hastings: an unbiased random estimate replaces the likelihood.
 
     log a = log p^(y|theta') - log p^(y|theta) + log p(theta')/p(theta) + log q ratio.
 
-GIMH keeps the estimate at theta that led there, and draws one at theta' only: (theta, p^) is a Markov chain whose
-theta-marginal is the posterior, exactly (Beaumont 2003; Andrieu and Roberts 2009). MCWM draws both anew in each step:
+GIMH keeps the estimate that led to theta, and draws one only at theta': (theta, p^) is a Markov chain with the
+posterior as its exact theta-marginal (Beaumont 2003; Andrieu and Roberts 2009). MCWM draws both anew in each step:
 theta alone is a Markov chain, which mixes better and is biased.
 """
 
@@ -26,9 +26,9 @@ from approxmcmc.samplers.noisy.step import NoisyState, follow, keep_nothing, mak
 
 
 class EstimateState(NamedTuple):
-    """What a user's estimate reads, how many of the likelihood's terms those are, and two estimates.
+    """The data of a user's estimate, how many likelihood terms it reads, and two estimates.
 
-    `here` and `there` hold log p^(y|theta) and log p^(y|theta'), one number each, where estimates outlive their step.
+    `here` and `there` hold log p^(y|theta) and log p^(y|theta'), one number each, if estimates outlive their step.
     """
 
     data: tuple[np.ndarray, ...]
@@ -40,7 +40,7 @@ class EstimateState(NamedTuple):
 
 @compiled
 def difference(here: float, there: float) -> float:
-    """Return there - here; a proposal with estimate 0 is rejected whatever stands here, +inf is no estimate."""
+    """Return there - here; a proposal with estimate 0 is always rejected, and +inf is not an estimate."""
     if math.inf in (there, here):
         return math.nan
     return there if there == -math.inf else there - here
@@ -48,7 +48,7 @@ def difference(here: float, there: float) -> float:
 
 @cached_by_content(maxsize=64)
 def make_estimate_against_kept(log_estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return what draws an estimate at theta' and compares it with the one that is kept (GIMH)."""
+    """Return the function that draws an estimate at theta' and compares it with the kept one (GIMH)."""
 
     def estimate_against_kept(
         rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -63,7 +63,7 @@ def make_estimate_against_kept(log_estimate: Callable[..., float]) -> Callable[.
 
 @cached_by_content(maxsize=64)
 def make_estimate_both(log_estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return what draws an estimate at theta and one at theta' (MCWM)."""
+    """Return the function that draws estimates at theta and at theta' (MCWM)."""
 
     def estimate_both(
         rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -79,7 +79,7 @@ def make_estimate_both(log_estimate: Callable[..., float]) -> Callable[..., floa
 
 @compiled
 def carry_estimate(state: NoisyState) -> None:
-    """Let the estimate at theta' become the one at theta."""
+    """Make the estimate at theta' the one at theta."""
     state.estimate.here[0] = state.estimate.there[0]
 
 
@@ -90,23 +90,23 @@ class PseudoMarginal(Component, ProposalSampler):
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`.
+        The proposal: :class:`RandomWalk`.
     refresh
-        False: the estimate at theta is the one that led there (GIMH). True: it is drawn anew in each step (MCWM).
+        False: keep the estimate that led to theta (GIMH). True: draw it anew in each step (MCWM).
 
     Raises
     ------
     IncompatibleError
-        When the target is no :class:`approxmcmc.targets.EstimatedLikelihood`; raised before anything runs.
+        When the target is not an :class:`approxmcmc.targets.EstimatedLikelihood`; raised before anything runs.
 
     Notes
     -----
-    Guarantee: with ``refresh=False`` exact, whatever the variance of an unbiased estimate; with a large one the chain
-    sticks where an estimate came out high. A standard deviation of log p^ near 1 is a good compromise (Doucet et al.
-    2015). With ``refresh=True`` biased; the bias vanishes with the variance of the estimate. Estimates of 0 are
+    Guarantee: with ``refresh=False`` exact, whatever the variance of an unbiased estimate; with a large variance the
+    chain sticks at states with a high estimate. A standard deviation of log p^ near 1 is a good compromise (Doucet et
+    al. 2015). With ``refresh=True`` biased; the bias vanishes with the variance of the estimate. Estimates of 0 are
     rejected.
 
-    Records: `datapoints_touched` and `likelihood_evaluations` count the target's `n_terms` for each estimate. Where the
+    Records: `datapoints_touched` and `likelihood_evaluations` count the target's `n_terms` for each estimate. If the
     target knows its likelihood, audits compare with the exact decision at the same theta' and u: noise, not bias.
 
     References
@@ -116,7 +116,7 @@ class PseudoMarginal(Component, ProposalSampler):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.PseudoMarginal(amc.RandomWalk(0.5)).refresh
+    >>> amc.samplers.PseudoMarginal(amc.RandomWalk(0.5)).refresh
     False
     """
 
@@ -135,7 +135,7 @@ class PseudoMarginal(Component, ProposalSampler):
         )
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
-        """Say where the estimate at theta is drawn anew."""
+        """Return whether the estimate at theta is drawn anew."""
         return f"{self!r} draws the estimate at theta anew; the bias vanishes with its variance" if self.refresh else ""
 
 

@@ -4,7 +4,7 @@
 2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
 3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP carries over what belongs to theta'.
 
-The samplers of the family differ in these three functions alone.
+The samplers of the family differ only in these three functions.
 """
 
 import math
@@ -24,9 +24,9 @@ from approxmcmc.samplers.chain import FAILED, Clock, is_chosen_for_audit, is_tun
 
 
 class AuditList(NamedTuple):
-    """Decisions to be held against the exact ratio: one row of each array, of which the first `length` are filled.
+    """Decisions to audit against the exact ratio: one row of each array; the first `length` are filled.
 
-    A decision answered whether `threshold` lies below `log_rest` (what is known of the log ratio) plus the estimate.
+    A decision compares `threshold` with `log_rest` (the known part of the log ratio) plus the estimate.
     """
 
     length: np.ndarray
@@ -39,9 +39,9 @@ class AuditList(NamedTuple):
 
 
 class NoisyState(NamedTuple):
-    """A chain of the family: where it is, where it wants to go, and what MOVE and ESTIMATE know.
+    """A chain of the family: theta, its proposal, and the states of MOVE and ESTIMATE.
 
-    `log_prior_of` is the target's compiled log prior. `audits` is a fresh list for each chunk of draws.
+    `log_prior_of` is the target's compiled log prior. `audits` is a new list for each chunk of draws.
     """
 
     theta: np.ndarray
@@ -55,14 +55,14 @@ class NoisyState(NamedTuple):
 
 
 def new_audit_list(size: int, dim: int) -> AuditList:
-    """Return an empty list with room for `size` decisions."""
+    """Return an empty list with space for `size` decisions."""
     whole, real = ((np.empty(size, dtype), np.empty(size, dtype)) for dtype in (np.int64, np.float64))
     return AuditList(np.zeros(1, np.int64), *whole, *real, np.empty((size, dim)), np.empty((size, dim)))
 
 
 @compiled
 def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest: float) -> None:
-    """Write down a decision, before theta moves."""
+    """List a decision for its audit, before theta moves."""
     audits = state.audits
     place = audits.length[0]
     audits.step[place], audits.decision[place] = state.clock.steps[0], decision
@@ -74,22 +74,22 @@ def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest:
 
 @compiled
 def keep_nothing(state: NoisyState) -> None:
-    """Carry nothing over: theta alone is the state of the chain."""
+    """Do nothing: theta alone is the state of the chain."""
 
 
 def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
-    """Return the move that goes where a proposal goes; refuse one that must be told what was decided."""
+    """Return the move that follows a proposal; raise if the proposal must know the decision."""
     if proposal.settle is not None:
         raise IncompatibleError(
-            f"{who} does not tell its proposal whether a step was accepted, and this one remembers a velocity that "
-            "depends on it; take a proposal without memory, such as RandomWalk"
+            f"{who} does not report decisions to its proposal, and this one has a velocity that "
+            "depends on them; use a proposal without memory, such as RandomWalk"
         )
     return make_follow_proposal(proposal.propose)
 
 
 @cached_by_content(maxsize=64)
 def make_follow_proposal(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return the move that goes where a proposal goes; it reads no auxiliary draws."""
+    """Return the move that follows a proposal, without auxiliary draws."""
 
     def follow_proposal(
         streams: Streams, proposal: Any, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -107,7 +107,7 @@ def make_step(
     adapt: Callable[..., None],
     decides: bool,
 ) -> Callable[..., int]:
-    """Return the step; one that does not decide goes to every theta' inside the support."""
+    """Return the step; one without decisions accepts every theta' inside the support."""
     draw_threshold, acceptance_probability = METROPOLIS
 
     def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:
@@ -115,15 +115,15 @@ def make_step(
         log_q_ratio = move(streams, state.move, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed)
-        # The move of a population has exchanged theta for another member: its prior is not kept from before.
+        # The move of a population has replaced theta by another member, so its prior is computed again.
         log_rest = -math.inf
         if log_prior != -math.inf:
             log_rest = log_prior - state.log_prior_of(theta) + log_q_ratio
         log_ratio = log_rest
         if decides and log_rest != -math.inf:
-            # Auxiliary data take the stream of data order: there are no data to be ordered.
+            # Auxiliary data use the stream of the data order, because no data are ordered.
             log_ratio += estimate(streams.order, state.estimate, theta, proposed, count)
-        if math.isnan(log_ratio) or log_prior == math.inf:  # from +inf no chain would ever come back
+        if math.isnan(log_ratio) or log_prior == math.inf:  # no chain would ever leave +inf
             return FAILED
         if decides:
             decision = 1 if threshold < log_ratio else 0

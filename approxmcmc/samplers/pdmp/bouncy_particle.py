@@ -44,7 +44,7 @@ def plan(rng: np.random.Generator, flight: Flight) -> float:
 
 @compiled
 def turn(rng: np.random.Generator, flight: Flight) -> None:
-    """Bounce off Q, or forget the velocity."""
+    """Bounce off Q, or draw a new velocity."""
     if flight.next_turn[0] == REFRESH:
         start(rng, flight)
     else:
@@ -88,12 +88,12 @@ class BouncyParticle(Component, Sampler):
     fit, spacing
         As for :class:`ZigZag`; velocities are N(0, I) in whitened coordinates.
     refresh_rate
-        Rate at which the velocity is drawn afresh, positive: without it the process may stay on a circle for ever.
+        Rate at which the velocity is drawn anew, positive: without it the process may stay on a circle for ever.
 
     Raises
     ------
     InvalidInputError
-        When a setting is not positive, or `fit` is no `Laplace`.
+        When a setting is not positive, or `fit` is not a `Laplace`.
     IncompatibleError
         As for :class:`ZigZag`.
 
@@ -101,7 +101,7 @@ class BouncyParticle(Component, Sampler):
     -----
     The energy is split as for :class:`ZigZag`. The velocity is reflected at the gradient of `Q` at the rate
     :math:`\max(0, v' \nabla Q)`, and at :math:`a_i` at the rate :math:`\max(0, -v' \nabla r_i)`, whose bound is
-    proportional to :math:`|a_i| |v|`. Each factor leaves the posterior invariant, and so does their sum.
+    proportional to :math:`|a_i| |v|`. Each factor leaves the posterior invariant, and so does their combination.
 
     Guarantee and records: as for :class:`ZigZag`; ``events`` count refreshments, too.
 
@@ -114,7 +114,7 @@ class BouncyParticle(Component, Sampler):
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.targets.LogisticRegression(X, y)
-    >>> sampler = amc.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
+    >>> sampler = amc.samplers.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["events"].mean() > 1)
     True
@@ -147,5 +147,5 @@ class BouncyParticle(Component, Sampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        """Return "": it leaves the posterior invariant if the bounds hold; a run stops if one does not."""
         return ""

@@ -1,4 +1,4 @@
-"""The flight of a particle: position and velocity, the force on it, and when it turns by itself."""
+"""The flight of a particle: position and velocity, the force on it, and its turns without data."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from approxmcmc.engine.compiler.compile import compiled
 
 
 class Flight(NamedTuple):
-    """Where a particle is, and what draws it.
+    """The position of a particle, and the force on it.
 
     `position` is phi, `velocity` v; `force` is g + H phi and `change` H v, by which it changes; shapes (dim,).
     `curvature` is H. `next_turn` holds the coordinate, or the kind, of the next turn that needs no data, and `gain` the
@@ -28,12 +28,12 @@ class Flight(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """What a process is: how its velocity is drawn, and how it turns.
+    """The definition of a process: how its velocity is drawn, and how it turns.
 
-    ``start(rng, velocity)`` draws a velocity from its law. ``plan(rng, flight) -> time`` draws the time to the next
-    turn by the quadratic, and other turns that read no data, and notes which it is; ``turn(rng, flight)`` makes it.
-    ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with the probability that its
-    rate has to the bound by which it was drawn, where abs(slope) <= ceiling. `norm` is that of the a_i in the bound.
+    ``start(rng, velocity)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
+    next turn by the quadratic, or another turn without data, and stores which it is; ``turn(rng, flight)`` makes it.
+    ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (its rate) /
+    (its bound), where abs(slope) <= ceiling. `norm` is that of the a_i in the bound.
     """
 
     start: Callable[..., None]
@@ -45,7 +45,7 @@ class Dynamics(NamedTuple):
 
 @compiled
 def arrival(rate: float, growth: float, exponential: float) -> float:
-    """Return the t with integral_0^t max(0, rate + growth s) ds = exponential; inf where there is none."""
+    """Return the t with integral_0^t max(0, rate + growth s) ds = exponential; inf if there is none."""
     waiting = 0.0
     if rate < 0.0:
         if not growth > 0.0:
@@ -71,7 +71,7 @@ def fly(flight: Flight, time: float) -> float:
 
 @compiled
 def set_force(flight: Flight, origin: np.ndarray) -> None:
-    """Compute the force g + H phi anew, `origin` is g, and its change."""
+    """Recompute the force g + H phi, with `origin` as g, and its change."""
     for j in range(origin.shape[0]):
         row, total = flight.curvature[j], origin[j]
         for k in range(origin.shape[0]):
@@ -91,7 +91,7 @@ def set_change(flight: Flight) -> None:
 
 
 def new_flight(position: np.ndarray, curvature: np.ndarray, setting: float) -> Flight:
-    """Return a flight that has not begun."""
+    """Return a flight before its start."""
     dim = position.size
     return Flight(
         position=position,

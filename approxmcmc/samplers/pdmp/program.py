@@ -1,4 +1,4 @@
-"""A process bound to a target: settings that all processes check, what their chains share, and how one starts."""
+"""A process bound to a target: checks of settings, the parts shared by chains, and how a chain starts."""
 
 import math
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from approxmcmc.targets.all_rows import AllRows
 
 
 def checked_fit(fit: Any, *, who: str) -> None:
-    """Refuse what is no normal approximation."""
+    """Raise unless the value is a normal approximation."""
     if not isinstance(fit, Laplace):
         raise InvalidInputError(
             f"{who}: fit must be a normal approximation of the posterior such as amc.laplace(target), found {fit!r}"
@@ -28,7 +28,7 @@ def checked_fit(fit: Any, *, who: str) -> None:
 
 
 def checked_positive(value: Any, name: str, *, who: str) -> None:
-    """Refuse what is no positive, finite number."""
+    """Raise unless the value is a positive, finite number."""
     if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0.0 < value < math.inf):
         raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
 
@@ -61,7 +61,7 @@ class PDMPProgram:
         self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
 
     def expected_reads(self) -> float:
-        """Return the mean number of rows that a draw reads where the posterior is the normal approximation."""
+        """Return the mean number of rows that a draw reads if the posterior is the normal approximation."""
         rng, dim = np.random.default_rng(0), self.split.center.size
         radii = np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1)
         speed = np.ones(PREDICTION_DRAWS)
@@ -89,17 +89,23 @@ class PDMPProgram:
         """Return log prior + log-likelihood on all data at each theta."""
         return self.rows.log_densities(thetas)
 
-    def auditor_of(self, adapted: Mapping[str, float], draws: np.ndarray, rng: np.random.Generator) -> None:
-        """Return None: its process is exact in law."""
+    def auditor_of(
+        self,
+        adapted: Mapping[str, float],
+        draws: np.ndarray,
+        rng: np.random.Generator,
+        shuffled_by: np.random.Generator | None = None,
+    ) -> None:
+        """Return None: its process has the exact distribution."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at `theta` with a velocity from its law; nothing adapts, so tuning is burn-in."""
+        """Start a chain at `theta` with a random velocity; nothing adapts, so tuning is burn-in."""
         state = self.new_state(theta.copy(), n_tune)
         self.dynamics.start(streams.start, state.flight)
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: PDMPState) -> str:
-        """Say which row's slope is NaN, or larger than its bound, and where."""
+        """Return which row's slope is NaN, or larger than its bound, and where."""
         split_of, position = self.split, state.flight.position
         slopes = np.array([slope_of(split_of, record, position) for record in split_of.records])
         radius = np.linalg.norm(position)
@@ -110,5 +116,5 @@ class PDMPProgram:
         return (
             f"the rate of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is "
             f"{ceilings[worst]:.4g}, and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: "
-            f"{self.who} is exact only where {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
+            f"{self.who} is exact only if {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
         )

@@ -5,14 +5,14 @@ In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), 
     -log p(theta | x) = Q(phi) - sum_i r_i(phi) + const,    Q(phi) = g'phi + phi' H phi / 2,
     r_i = f_i(eta_i) - (Taylor's polynomial of f_i of order k_i, without its constant),    eta_i = x_i' c + delta_i.
 
-Q takes the normal prior and all polynomials, and costs no data. What is left of a row pulls along a_i alone, with the
-slope s_i = r_i'(delta_i), and abs(delta_i) <= abs(a_i) rho, rho = abs(phi), bounds that by what the family knows:
+Q contains the normal prior and all polynomials, and costs no data. The rest of a row pulls only along a_i, with the
+slope s_i = r_i'(delta_i), and with abs(delta_i) <= abs(a_i) rho, rho = abs(phi), the family bounds it:
 
     order 0:  abs(s_i) <= sup abs(f')             order 1:  abs(s_i) <= sup abs(f'') abs(a_i) rho
     order 2:  abs(s_i) <= sup abs(f''') abs(a_i)^2 rho^2 / 2
 
-Each row has the order whose bound is least at rho = sqrt(dim), where a posterior like N(c, L L') lies. A row of a rare
-category, whose predictor is hardly known, gets order 0: its polynomial would be no approximation.
+Each row uses the order with the smallest bound at rho = sqrt(dim), where a posterior like N(c, L L') lies. A row of a
+rare category, with a very uncertain predictor, gets order 0, because its polynomial would be no approximation.
 """
 
 import itertools
@@ -42,9 +42,9 @@ class Split(NamedTuple):
     """Q, and the rows in the order of their classes.
 
     ``derivatives_eta(eta, y)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and `curvature`
-    H. `records` (rows, 6 + dim) hold what a row needs, in one place of the memory; `rows` are their numbers in the
-    data. Class k lies at ``first[k] ... first[k + 1] - 1``, is drawn by that part of `table` with weights RATE times
-    LENGTH, the norm of a_i, and `totals` are the sums of the weights.
+    H. `records` (rows, 6 + dim) hold the data of a row, contiguous in memory; `rows` are their numbers in the data.
+    Class k is ``first[k] ... first[k + 1] - 1``, drawn by its part of `table` with weights RATE times LENGTH, the norm
+    of a_i; `totals` are the sums of the weights.
     """
 
     derivatives_eta: Any
@@ -65,7 +65,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     Raises
     ------
     IncompatibleError
-        When the target is no generalised linear model with a normal prior and known, bounded derivatives.
+        When the target is not a generalised linear model with a normal prior and known, bounded derivatives.
     InvalidInputError
         When a bound does not hold, or a derivative is not finite.
     """
@@ -107,7 +107,7 @@ def check_rates(
     *,
     who: str,
 ) -> None:
-    """Refuse bounds that do not hold at some places; a bound far too small would hardly ever be met in a run."""
+    """Raise if bounds fail at some places; a bound that is far too small would hardly be noticed in a run."""
     found = np.empty((len(records), 2))
     for phi in places:
         delta = records[:, SCALARS:] @ phi
@@ -145,7 +145,7 @@ def _expand(
     here: slice,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Write the records of some rows, but for their lengths, and return the orders of their polynomials."""
+    """Write the records of some rows, except for their lengths, and return the orders of their polynomials."""
     rows, responses = np.asarray(target.X[here]), np.array(target.y[here])
     directions = rows @ cholesky
     out[:, SCALARS:], out[:, ETA], out[:, RESPONSE] = directions, rows @ center, responses
@@ -169,7 +169,7 @@ def _expand(
 
 
 def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
-    """Return bounds of abs(f'), abs(f''), abs(f'''), None where unknown, or say what is missing."""
+    """Return bounds of abs(f'), abs(f''), abs(f'''), None if unknown; raise if all are."""
     if not isinstance(target, LinearTarget):
         raise IncompatibleError(
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
@@ -186,7 +186,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
         )
     if not target.knows_derivatives:
         raise IncompatibleError(
-            f"{who} needs exact derivatives, and those of {target!r} are differences; give "
+            f"{who} needs exact derivatives, and those of {target!r} are finite differences; give "
             "derivatives_eta=, a function (eta, y) -> (first, second)"
         )
     if fit.mode.size != target.variables.size:

@@ -1,9 +1,9 @@
-"""One draw of a piecewise deterministic process: fly on for a fixed time, and turn at events.
+"""One draw of a piecewise deterministic process: fly for a fixed time, and turn at events.
 
-Events that need no data, those of Q and refreshments, come at times that are drawn exactly. Those of the rows come by
-thinning (Lewis and Shedler 1979): over a short span each bound of a rate is largest at one of its ends, as abs(phi) is
-convex in time. Rows are proposed at the constant rate of that bound, read one at a time, and turn the particle with the
-probability that their own rate has to it.
+Events without data, those of Q and refreshments, come at times that are drawn exactly. Those of the rows come by
+thinning (Lewis and Shedler 1979): over a short span each bound of a rate is largest at one of its ends, because
+abs(phi) is convex in time. Rows are proposed at the constant rate of that bound, read one at a time, and turn the
+particle with probability (their own rate) / (the bound).
 """
 
 import math
@@ -22,7 +22,7 @@ from approxmcmc.samplers.chain import FAILED, MOVED, Clock
 from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, fly, set_force
 from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, ROUNDING, SCALARS, SLOPE, Split
 
-PROPOSALS = 2.0  # that a span of constant bound is made for: longer ones are looser, shorter ones more
+PROPOSALS = 2.0  # expected in a span of constant bound: longer spans have looser bounds, shorter ones are more numerous
 
 
 class PDMPState(NamedTuple):
@@ -65,7 +65,7 @@ def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tupl
         left -= share
         order += 1
         share = split.totals[order] * (math.sqrt(squared) if order == 1 else squared)
-    while split.totals[order] == 0.0:  # rounding has gone past the last class
+    while split.totals[order] == 0.0:  # rounding has passed the last class
         order -= 1
     start = split.first[order]
     draw_rows(rng, split.table[start : split.first[order + 1]], 1, state.row, state.weight)
@@ -74,7 +74,7 @@ def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tupl
 
 @compiled
 def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
-    """Return s_i, the slope of what the polynomial leaves of a row."""
+    """Return s_i, the slope of a row minus its polynomial."""
     delta = 0.0
     for j in range(position.shape[0]):
         delta += record[SCALARS + j] * position[j]
@@ -106,7 +106,7 @@ def make_step(
 
     def step(streams: Streams, state: PDMPState, count: np.ndarray, value: np.ndarray) -> int:
         rng, flight, split = streams.proposal, state.flight, state.split
-        set_force(flight, split.force)  # once a draw: no rounding piles up
+        set_force(flight, split.force)  # once a draw, so that rounding does not accumulate
         squared = fly(flight, 0.0)
         left, to_turn = state.spacing, plan(rng, flight)
         while left > 0.0:
@@ -129,7 +129,7 @@ def make_step(
                 count[TOUCHED] += 1
                 count[GRADIENTS] += 1
                 count[DECISIONS] += 1
-                bound = record[RATE] * math.sqrt(squared) ** order  # here; the ceiling is that of the whole span
+                bound = record[RATE] * math.sqrt(squared) ** order  # at this point; the ceiling is for the whole span
                 if not abs(slope) <= bound + ROUNDING:  # the bound is false, or the slope NaN
                     write_theta(state, state.proposed)
                     return FAILED

@@ -1,4 +1,4 @@
-r"""The zig-zag process on few rows: every coordinate runs at speed 1, and turns round now and then.
+r"""The zig-zag process on few rows: every coordinate moves at speed 1, and reverses at random times.
 
 References: Bierkens, Fearnhead and Roberts (2019), The zig-zag process and super-efficient sampling for Bayesian
 analysis of big data, sections 2 and 4.
@@ -25,7 +25,7 @@ def start(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def plan(rng: np.random.Generator, flight: Flight) -> float:
-    """Draw when the quadratic turns a coordinate round: each at the rate max(0, v_j dQ/dphi_j)."""
+    """Draw when the quadratic reverses a coordinate: each at the rate max(0, v_j dQ/dphi_j)."""
     soonest = np.inf
     for j in range(flight.velocity.shape[0]):
         v = flight.velocity[j]
@@ -38,7 +38,7 @@ def plan(rng: np.random.Generator, flight: Flight) -> float:
 
 @compiled
 def turn_round(flight: Flight, j: int) -> None:
-    """Turn coordinate j round."""
+    """Reverse coordinate j."""
     flight.velocity[j] = -flight.velocity[j]
     row, twice = flight.curvature[j], 2.0 * flight.velocity[j]
     for k in range(row.shape[0]):
@@ -47,13 +47,13 @@ def turn_round(flight: Flight, j: int) -> None:
 
 @compiled
 def turn(rng: np.random.Generator, flight: Flight) -> None:
-    """Turn round the coordinate whose time has come."""
+    """Reverse the coordinate of the next event."""
     turn_round(flight, flight.next_turn[0])
 
 
 @compiled
 def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Draw a coordinate j by abs(a_j), and turn it round at the row's rate max(0, -v_j s a_j)."""
+    """Draw a coordinate j by abs(a_j), and reverse it at the row's rate max(0, -v_j s a_j)."""
     last, left, j = flight.velocity.shape[0] - 1, rng.random() * record[LENGTH], 0
     while j < last and left >= abs(record[SCALARS + j]):
         left -= abs(record[SCALARS + j])
@@ -75,31 +75,32 @@ class ZigZag(Component, Sampler):
     Parameters
     ----------
     fit
-        A normal approximation of the posterior: ``amc.laplace(target)``, or ``amc.CoreRows(target).laplace`` where
-        categories are rare. It gives the coordinates and the place of the control variates; chains start in it.
+        A normal approximation of the posterior: ``amc.laplace(target)``, or ``amc.CoreRows(target).laplace`` if
+        categories are rare. It defines the coordinates and the place of the control variates; chains start from it.
     spacing
-        Time between two draws, positive. All speeds are 1 in whitened coordinates, so that 1 is the time in which a
-        coordinate moves by one posterior standard deviation.
+        Time between two draws, positive. All speeds are 1 in whitened coordinates, so in a time of 1 a coordinate moves
+        by one posterior standard deviation.
 
     Raises
     ------
     InvalidInputError
-        When `spacing` is not positive, `fit` is no `Laplace`, or a bound does not hold at one of 8 draws of the fit.
+        When `spacing` is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
-        When the target is no generalised linear model with a normal prior, its derivatives are differences, or none of
-        them is bounded; raised before anything runs. A rate that exceeds its bound ends the run with an error that
-        names the datum.
+        When the target is not a generalised linear model with a normal prior, its derivatives are finite differences,
+        or none of them is bounded; raised before anything runs. A rate that exceeds its bound ends the run with an
+        error that names the datum.
 
     Notes
     -----
     With :math:`\theta = c + L \phi`, the energy is :math:`Q(\phi) - \sum_i r_i(\phi)`: `Q` quadratic, with the prior,
-    and :math:`r_i` what a Taylor polynomial at `c` leaves of row `i`. Coordinate `j` turns round at the rate
+    and :math:`r_i` the remainder of row `i` after a Taylor polynomial at `c`. Coordinate `j` reverses at the rate
 
     .. math:: \lambda_j(\phi, v) = \max(0, v_j \partial_j Q) + \sum_i \max(0, -v_j \partial_j r_i),
 
-    so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, `U` the energy and `F_j v` turned
-    round, which leaves the posterior invariant. The first summand is drawn exactly; the others by thinning, with bounds
-    from those of the derivatives of :math:`\log p(y \mid \eta)` (logistic: 1, 1/4, :math:`1/(6\sqrt 3)`).
+    so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, with `U` the energy and `F_j v` the
+    velocity with coordinate `j` reversed, which leaves the posterior invariant. The first summand is drawn exactly; the
+    others by thinning, with bounds from those of the derivatives of :math:`\log p(y \mid \eta)` (logistic: 1, 1/4,
+    :math:`1/(6\sqrt 3)`).
 
     Guarantee: exact in continuous time; draws are the process at equal distances of time. Cost: rows read one at a
     time, counted in ``datapoints_touched``, as ``gradient_evaluations`` and as ``decisions_made``; ``events`` are the
@@ -116,7 +117,7 @@ class ZigZag(Component, Sampler):
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
     >>> target = amc.targets.LogisticRegression(X, y)
-    >>> sampler = amc.ZigZag(amc.laplace(target))
+    >>> sampler = amc.samplers.ZigZag(amc.laplace(target))
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 20)
     True
@@ -140,5 +141,5 @@ class ZigZag(Component, Sampler):
         return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the posterior invariant where the bounds hold; a run stops where one does not."""
+        """Return "": it leaves the posterior invariant if the bounds hold; a run stops if one does not."""
         return ""

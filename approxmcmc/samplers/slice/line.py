@@ -1,4 +1,4 @@
-"""Slice sampling along a line: an interval around theta is stepped out, and shrunk until a point of it is accepted.
+"""Slice sampling along a line: step out an interval around theta, and shrink it until a point is accepted.
 
 Reference: Neal (2003), Slice sampling, section 4, figures 3 and 5.
 """
@@ -17,13 +17,13 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 
-MOST_SHRINKS = 200  # 2^-200 of the first length is no length at all
+MOST_SHRINKS = 200  # 2^-200 of the first length is numerically 0
 
 
 class SliceState(NamedTuple):
-    """The width of each coordinate, the most widths to step out, and the direction of the last step.
+    """The width of each coordinate, the largest number of widths to step out, and the direction of the last step.
 
-    `coordinates` is 1 where directions are those of the axes. `kept` is a number that a comparison must not change, see
+    `coordinates` is 1 if directions are those of the axes. `kept` is a number that a comparison must not change, see
     `SliceSampler`.
     """
 
@@ -36,7 +36,7 @@ class SliceState(NamedTuple):
 
 @compiled
 def draw_direction(rng: np.random.Generator, state: SliceState) -> None:
-    """Draw a uniform direction of the sphere, or an axis, times the widths."""
+    """Draw a uniform direction of the sphere, or an axis, multiplied by the widths."""
     widths, direction = state.widths, state.direction
     if state.coordinates == 1:
         chosen = int(rng.random() * direction.shape[0])
@@ -60,16 +60,16 @@ def place_on_line(line: SliceState, theta: np.ndarray, t: float, out: np.ndarray
 
 @compiled
 def forget_nothing(state: Any) -> None:
-    """Forget nothing: a comparison keeps nothing."""
+    """Do nothing: a comparison keeps nothing."""
 
 
 @cached_by_content(maxsize=16)
 def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) -> Callable[..., int]:
     """Return the move to a point of the slice, on the line through theta whose state is ``state.proposal``.
 
-    ``is_inside(streams, state, t, log_height, count, value)`` says whether theta + t direction lies in the slice, 1 or
-    0, or -1 where a density is NaN; ``forget(state)`` comes after every look that is not the last. The move returns
-    MOVED, STAYED or FAILED, and leaves theta alone: the last look was at the new point.
+    ``is_inside(streams, state, t, log_height, count, value)`` returns whether theta + t direction lies in the slice, 1
+    or 0, or -1 if a density is NaN; ``forget(state)`` follows every comparison that is not the last. The move returns
+    MOVED, STAYED or FAILED, and does not change theta: the last comparison was at the new point.
     """
 
     def step_out(
@@ -122,13 +122,13 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slice(Component):
-    """How theta moves along a line: an interval is stepped out and shrunk; for `SliceSampler` and `Firefly`.
+    """The move along a line: step out an interval and shrink it; for `SliceSampler` and `Firefly`.
 
     Parameters
     ----------
     width
         Length of the first interval, in the units of theta: a positive number, or one for every coordinate. About two
-        posterior standard deviations do well; the law is right for every width.
+        posterior standard deviations work well; the result is valid for every width.
     max_steps
         Stepping out stops after this many widths, at least 1.
     directions
@@ -143,9 +143,9 @@ class Slice(Component):
 
     Notes
     -----
-    There is nothing to reject: ``acceptance_rate`` is 1, and ``accepted`` False only where 200 shrinkings found no
-    point, which rounding, or a test that errs, alone can bring about. Inside Firefly each evaluation of the joint
-    density costs one evaluation of every bright likelihood; the records add them up.
+    Nothing is rejected: ``acceptance_rate`` is 1, and ``accepted`` False only if 200 shrinkings found no point, which
+    only rounding, or a test with errors, can cause. Inside Firefly each evaluation of the joint density costs one
+    evaluation of every bright likelihood; the records add them up.
 
     References
     ----------
@@ -154,7 +154,7 @@ class Slice(Component):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Slice(0.2)
+    >>> amc.samplers.Slice(0.2)
     Slice(width=0.2, max_steps=8, directions='sphere')
     """
 
@@ -173,10 +173,10 @@ class Slice(Component):
             raise InvalidInputError(f'Slice: directions must be "sphere" or "coordinates", found {self.directions!r}')
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Offer no start, see `Proposal`."""
+        """Return None: no start is offered, see `Proposal`."""
 
     def state_maker(self, dim: int) -> Callable[[], SliceState]:
-        """Return what makes the state of a chain with `dim` parameters."""
+        """Return a factory of the state of a chain with `dim` parameters."""
         width = np.asarray(self.width)
         if width.ndim and width.size != dim:
             raise IncompatibleError(f"Slice: the target has {dim} parameters, {width.size} widths were given")

@@ -23,42 +23,42 @@ from approxmcmc.targets.all_rows import AllRows
 def propose_nothing(
     rng: np.random.Generator, state: SliceState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Propose nothing: a slice has comparisons instead."""
+    """Do nothing: a slice has comparisons instead of a proposal."""
     return 0.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SliceSampler(Component, Sampler):
-    r"""Slice sampling along random lines, whose comparisons an acceptance test makes.
+    r"""Slice sampling along random lines, with comparisons made by an acceptance test.
 
     Parameters
     ----------
     move
         The line and its first interval, see :class:`Slice`.
     test
-        What says whether a point lies in the slice: :class:`ExactTest`, :class:`SequentialTTest` or
+        The test that decides whether a point lies in the slice: :class:`ExactTest`, :class:`SequentialTTest` or
         :class:`BernsteinTest`.
 
     Raises
     ------
     IncompatibleError
-        When a role is not played by a member of it, the test is none that compares (a Poisson test, Barker's, one that
-        changes along the chain), or the target has discrete states.
+        When a setting has the wrong role, the test does not compare (a Poisson test, Barker's, one that changes along
+        the chain), or the target is discrete.
 
     Notes
     -----
-    With :math:`u \sim U(0, 1)` the slice holds the :math:`\theta'` for which
+    With :math:`u \sim U(0, 1)` the slice contains the :math:`\theta'` for which
 
     .. math:: \log u < \log\frac{p(\theta')}{p(\theta)}
               + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)} .
 
     An interval around theta is stepped out until both ends are found outside, and shrunk until a point is found inside:
-    some five comparisons, all with the same `u`.
+    about five comparisons, all with the same `u`.
 
-    Guarantee: exact with :class:`ExactTest`. With a test that errs, biased: comparisons of one step read data
-    independently, an end that is wrongly found outside cuts off a part of the slice, and a wrong point is accepted for
-    good; the error has the order of the test's error times the number of comparisons. Integer `audit_every` counts the
-    wrong ones. There is no step to be tuned: a width ten times too small or too large costs comparisons, not mixing.
+    Guarantee: exact with :class:`ExactTest`. With an approximate test, biased: comparisons of one step read data
+    independently, an end wrongly found outside cuts off a part of the slice, and a wrong point is accepted finally; the
+    error has the order of the test's error times the number of comparisons. Integer `audit_every` counts the wrong
+    ones. No step size needs tuning: a width ten times too small or too large costs comparisons, not mixing.
 
     Records: ``decisions_made`` counts comparisons; ``datapoints_touched`` and ``likelihood_evaluations`` add them up.
 
@@ -72,7 +72,7 @@ class SliceSampler(Component, Sampler):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
     >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
-    >>> sampler = amc.SliceSampler(amc.Slice(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
+    >>> sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
     >>> trace = amc.sample(target, sampler, draws=100, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["decisions_made"].mean() > 2)
     True
@@ -82,7 +82,7 @@ class SliceSampler(Component, Sampler):
     test: Any = dataclasses.field(default_factory=ExactTest)
 
     def __post_init__(self) -> None:
-        """Check that each role is played by a member of that role."""
+        """Check that each setting has the right role."""
         if not isinstance(self.move, Slice):
             raise IncompatibleError(f"SliceSampler: move must be a Slice such as Slice(0.2), found {self.move!r}")
         if not (isinstance(self.test, AcceptanceTest) and self.test.compares and self.test.rule == "metropolis"):
@@ -109,6 +109,6 @@ class SliceSampler(Component, Sampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Say what its comparisons err in."""
+        """Return the error of its comparisons."""
         why: str = self.test.why_not_invariant(target.n_obs)
         return why

@@ -4,8 +4,8 @@
 
        log u < log p(theta') - log p(theta) + sum_i [log p(x_i | theta') - log p(x_i | theta)];
 
-2. a random line through theta; 3. step out and shrink. Every comparison is the question of an acceptance test, with one
-and the same threshold.
+2. a random line through theta; 3. step out and shrink. An acceptance test makes every comparison, with the same
+threshold.
 """
 
 import math
@@ -27,11 +27,11 @@ from approxmcmc.samplers.slice.line import draw_direction, make_slice_move, plac
 
 @compiled
 def keep_nothing(test: object, total: float) -> None:
-    """Keep no sum: the test keeps none."""
+    """Do nothing: the test caches no sum."""
 
 
 def slice_step(test: CompiledTest) -> Callable[..., int]:
-    """Return the step with a test; its state is that of Metropolis-Hastings, with a line for a proposal."""
+    """Return the step with a test; its state is that of Metropolis-Hastings, with a line instead of a proposal."""
     tell, keep = test.log_likelihood or unknown_log_likelihood, test.keep_log_likelihood or keep_nothing
     move = make_slice_move(make_is_inside(make_decision(test)), make_forget(keep))
     return make_step(move, test.threshold, tell)
@@ -67,7 +67,7 @@ def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., in
 
 @cached_by_content(maxsize=16)
 def make_forget(keep: Callable[..., None]) -> Callable[..., None]:
-    """Return what ends a look that moves nothing: terms and sums that are kept stay those at theta."""
+    """Return the function that ends a comparison without a move: cached terms and sums stay those at theta."""
 
     def forget(state: MetropolisHastingsState) -> None:
         settle(state.evidence.order, False)

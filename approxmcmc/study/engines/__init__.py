@@ -1,4 +1,4 @@
-"""Who computes the cells: this process, or workers of Dask. An engine yields finished cells, and decides nothing."""
+"""Engines compute the cells, in this process or on Dask workers. They yield finished cells and take no decisions."""
 
 from approxmcmc.study.engines.job import Finished, Job
 

@@ -1,9 +1,9 @@
 """Cells on workers of Dask: processes of this machine, or any cluster with a scheduler address.
 
-A worker has one thread and gets its next cell when it has ended one, so cells start in the order of the plan, block by
-block. When a worker dies its cell is given to another one, once; a second death is blamed on the cell, which is
-recorded as crashed, and the other cells go on. Workers of this machine note in the store which cell they begin, so that
-the blame is exact. Of a remote cluster only Dask's own guess is known, which may also name a cell that waited on the
+A worker has one thread and gets its next cell when it has finished one, so cells start in the order of the plan, block
+by block. When a worker dies its cell is given to another one, once; after a second death the cell is recorded as
+crashed, and the other cells continue. Local workers write to the store which cell they begin, so the crashed cell is
+known exactly. For a remote cluster only Dask's own guess is known, which may also name a cell that waited on the
 worker.
 """
 
@@ -31,16 +31,16 @@ LONGEST_WITHOUT_WORKERS = 300.0
 CONNECTION_LOST = "the connection was lost"
 SETTINGS_OF_LOCAL_CLUSTER = {
     **{f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in THREAD_VARIABLES},
-    "distributed.scheduler.allowed-failures": 1_000_000,  # our own count of deaths decides
-    "distributed.scheduler.worker-ttl": None,  # a worker that computes and does not answer is not dead
-    # Ctrl-C reaches every process of a terminal; the one that runs the study ends the workers.
+    "distributed.scheduler.allowed-failures": 1_000_000,  # this module counts deaths itself
+    "distributed.scheduler.worker-ttl": None,  # a computing worker that does not answer is not dead
+    # Ctrl-C reaches every process of a terminal; the process that runs the study stops the workers.
     "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.deploy.lost-worker-timeout": "1 hour",  # restarting one may take longer than the usual 15 s
 }
 
 
 def check_installed() -> None:
-    """Raise `MissingExtraError` where Dask is not installed."""
+    """Raise `MissingExtraError` if Dask is not installed."""
     with extra("studies", "The engine 'dask'"):
         import distributed  # noqa: F401 (asked whether it is there)
 
@@ -48,12 +48,12 @@ def check_installed() -> None:
 def run(
     job: Job, plan: Plan, cells: Sequence[Cell], *, scheduler: str | None = None, jobs: int | None = None
 ) -> Iterator[Finished]:
-    """Yield the cells as they end.
+    """Yield the cells as they finish.
 
     Parameters
     ----------
     job, plan, cells
-        What to run. Only the job and a key travel to a worker.
+        What to run. Only the job and a key are sent to a worker.
     scheduler
         Address of a running scheduler, such as ``tcp://host:8786``; its workers need the package, the study's file at
         the same path, and the data. Draws travel back over the network. None starts worker processes on this machine,
@@ -70,7 +70,7 @@ def run(
     flying: dict[Future[Finished], Cell] = {}
     with _reachable(scheduler), ExitStack() as stack:
         client = _client(stack, scheduler, jobs)
-        stack.callback(_cancel, client, flying)  # what is left when the caller stops early
+        stack.callback(_cancel, client, flying)  # cancel the rest if the caller stops early
         seen = time.monotonic()
         while waiting or flying:
             if client.status != "running":
@@ -90,13 +90,13 @@ def run(
 
 @contextlib.contextmanager
 def _reachable(scheduler: str | None) -> Iterator[None]:
-    """Say what to do when a scheduler elsewhere cannot be reached; one of this machine is part of this process."""
+    """Raise advice if a remote scheduler cannot be reached; a local one is part of this process."""
     try:
         yield
     except LOSSES as error:
         if scheduler is None:
             raise
-        why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all that was cancelled
+        why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all cancelled tasks
         raise StudyError(
             f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start one, and "
             "run the same command again with its address."
@@ -112,7 +112,7 @@ def _ended(client: "Client", futures: "list[Future[Finished]]") -> "list[Future[
     from distributed import wait
 
     try:
-        with client.as_current():  # no longer than this: what the caller does with a cell must not need a scheduler
+        with client.as_current():  # only here: the caller must not need a scheduler
             return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
         return []
@@ -143,8 +143,8 @@ def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Clien
             n_workers=jobs or os.cpu_count() or 1,
             threads_per_worker=1,
             processes=True,
-            memory_limit=0,  # no cell is paused or killed for its memory
-            dashboard_address="127.0.0.1:0",  # any free port: a second run must not fight for one
+            memory_limit=0,  # never pause or kill a cell for its memory
+            dashboard_address="127.0.0.1:0",  # any free port, so that two runs do not conflict
             silence_logs="CRITICAL",
         )
         stack.enter_context(cluster)

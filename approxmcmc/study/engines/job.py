@@ -1,4 +1,4 @@
-"""What travels to a worker: where the study comes from, and the key of a cell. Never arrays."""
+"""What is sent to a worker: the source of the study, and the key of a cell. Never arrays."""
 
 import dataclasses
 import functools
@@ -23,16 +23,16 @@ MOST_ATTEMPTS = 2  # the first death may be the machine's fault
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A cell that has ended.
+    """A finished cell.
 
     Parameters
     ----------
     record
-        What became of it.
+        The record of its result.
     stored
         Whether the worker has written it to the store.
     draws, provenance
-        What is left to write, if it has not.
+        What is still to be written, if the worker has not written it.
     """
 
     record: Record
@@ -43,7 +43,7 @@ class Finished:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """How to make any cell of a plan, in any process.
+    """How to compute any cell of a plan, in any process.
 
     Parameters
     ----------
@@ -52,14 +52,14 @@ class Job:
     preset
         Name of the preset.
     folder
-        The store, where the worker sees it; None to send the draws back.
+        The store as the worker sees it; None to send the draws back.
     sample, probe
         As in :func:`approxmcmc.study.cell.run_cell`; importable by name where workers are other processes.
     arguments
-        Name the study, preset and store on the command line.
+        Command-line arguments that name study, preset and store.
     run_id
-        Tells this run from others. A worker that is asked twice for a cell, since its first answer was lost, finds it
-        in the store and does not compute it again.
+        Identifies this run. If a worker gets a cell twice because its first answer was lost, it finds the result in the
+        store and does not compute it again.
     """
 
     source: str | bytes
@@ -76,7 +76,7 @@ class Job:
         Raises
         ------
         StudyError
-            If study, data or code differ here from those of the plan that asked for the cell.
+            If study, data or code on the worker differ from those of the plan.
         """
         plan = plan or _plan(self.source, self.preset)
         cell = next((cell for cell in plan.cells if cell.key == key), None)
@@ -103,12 +103,12 @@ class Job:
         return Finished(record, stored=True)
 
     def lost(self, plan: Plan, cell: Cell, status: str, error: str) -> Finished:
-        """Return what is left of a cell whose processes are gone or could not start it."""
+        """Return the record of a cell that lost its processes, or that no process could start."""
         record = lost_record(cell, plan, status, error)
         return Finished({**record, "command": self.command(cell.key), "run": self.run_id})
 
     def command(self, key: str) -> str:
-        """Return the command that runs a cell again, alone."""
+        """Return the command that runs only this cell again."""
         return f"approxmcmc retry {self.arguments} --cell {key}"
 
 
@@ -124,6 +124,6 @@ def _provenance() -> dict[str, Any]:
 
 
 def run_serially(job: Job, plan: Plan, cells: Sequence[Cell]) -> Iterator[Finished]:
-    """Yield the cells as they end, in the order given, in this process: for debuggers, and for the quietest clock."""
+    """Yield the cells as they finish, in the order given, in this process: for debuggers, and for quiet timing."""
     for cell in cells:
         yield job.perform(cell.key, plan)

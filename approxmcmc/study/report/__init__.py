@@ -1,7 +1,7 @@
-"""The report of a study: one page that opens offline, with an interval to every estimate and no failure left out.
+"""The report of a study: one page that opens offline, with an interval for every estimate and every failure listed.
 
-``pieces`` are what a study's own analyses return; ``evidence`` holds the numbers; ``tables``, ``figures``, ``answer``
-and ``trust`` turn them into pieces; ``content`` puts them in order; ``page`` writes them.
+``pieces`` are the output of a study's own analyses; ``evidence`` holds the numbers; ``tables``, ``figures``, ``answer``
+and ``trust`` turn them into pieces; ``content`` orders them; ``page`` writes them.
 """
 
 from approxmcmc.study.report.page import write_report

@@ -1,4 +1,4 @@
-"""The answer in three sentences, made from the table: who has least risk, against whom it can be told, and why."""
+"""The answer in three sentences, from the table: which setting has least risk, which it beats clearly, and why."""
 
 import math
 from typing import Any
@@ -16,11 +16,11 @@ def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool =
     contest
         The settings of one target.
     gold_wanted
-        Whether the study asks for gold standards by NUTS.
+        Whether the study wants gold standards by NUTS.
     biases
-        What the draws themselves tell of their biases, in one sentence; "" for nothing.
+        One sentence on the biases estimated from the draws; "" for none.
     own_figures
-        Whether the study brings figures of its own; a study that wants no NUTS judges its chains there.
+        Whether the study has its own figures; a study without NUTS checks its chains there.
     """
     if contest.reference is None or not contest.estimands:
         return [
@@ -76,7 +76,7 @@ def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
 
 
 def _against(best: str, exact: str | None, rows: dict[Any, Any], unknown: list[str]) -> str:
-    """Compare the best setting with the approximate others; the first sentence has compared it with the exact one."""
+    """Compare the best setting with the approximate others; the first sentence compares it with the exact one."""
     others = [label for label in rows if label not in (best, exact)]
     if best == exact:
         far = [label for label in others if rows[label].ratio_lower > 1.0]

@@ -1,4 +1,4 @@
-"""Biases that the draws themselves tell, with intervals and verdicts; beside the gold standard where there is one."""
+"""Biases estimated from the draws, with intervals and verdicts, next to the gold standard if there is one."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,11 +39,11 @@ class Told:
 
     @property
     def verdict(self) -> str:
-        """The verdict; "failed" where nothing could be estimated."""
+        """The verdict; "failed" if nothing could be estimated."""
         return "failed" if self.found is None else str(self.found["verdict"].item())
 
     def in_sds(self) -> "pd.DataFrame":
-        """Return bias with limits by estimand, in sds of the draws; what is constant or unknown is left out."""
+        """Return bias with limits by estimand, in sds of the draws; constant or unknown estimands are left out."""
         import pandas as pd
 
         if self.found is None:
@@ -58,7 +58,7 @@ LIMITS = ("bias", "bias_lower", "bias_upper")
 
 
 def told_of(results: "StudyResults") -> list[Told]:
-    """Return what is known of the biases of every finished setting; nothing where the study asks for none."""
+    """Return the known biases of every finished setting; empty if the study does not want them."""
     if results.study.bias is None:
         return []
     told = []
@@ -74,9 +74,9 @@ def told_of(results: "StudyResults") -> list[Told]:
 def gap_to_gold(
     found: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
 ) -> "pd.DataFrame | None":
-    """Return the means less those of the gold standard, by coordinate, in the draws' sds, with limits; None without.
+    """Return the means minus those of the gold standard, by coordinate, in the draws' sds, with limits; or None.
 
-    Limits count the Monte Carlo errors of both.
+    Limits include the Monte Carlo errors of both.
     """
     import pandas as pd
 
@@ -103,7 +103,7 @@ def _errors(values: np.ndarray) -> np.ndarray:
 
 
 def bias_section(told: Sequence[Told]) -> list[Section]:
-    """Return the section on biases; nothing where none were asked for, or none are there yet."""
+    """Return the section on biases; empty if the study does not want them, or has none yet."""
     if not told:
         return []
     pieces = [
@@ -115,7 +115,7 @@ def bias_section(told: Sequence[Told]) -> list[Section]:
 
 
 def sentence(target: str, told: Sequence[Told]) -> str:
-    """Return the verdicts on the settings of a target as one sentence; "" where there are none."""
+    """Return the verdicts on the settings of a target as one sentence; "" if there are none."""
     mine = [one for one in told if one.target == target]
     if not mine:
         return ""
@@ -153,7 +153,7 @@ def _verdict_of(one: Told) -> dict[str, Any]:
 
 
 def _evidence(told: Sequence[Told]) -> Table | None:
-    """Return what the verdicts rest on, and what it cost."""
+    """Return the evidence for the verdicts, and its cost."""
     import pandas as pd
 
     known = [(one, one.found) for one in told if one.found is not None]

@@ -33,7 +33,7 @@ TITLES = {
 
 
 def bounds_section(results: "StudyResults") -> list[Section]:
-    """Return the verdicts on the bounds that the study declares; nothing where it declares none."""
+    """Return the verdicts on the bounds that the study declares; empty if it declares none."""
     if not results.study.bounds:
         return []
     found = kept(results, "bounds", verdicts)
@@ -42,7 +42,7 @@ def bounds_section(results: "StudyResults") -> list[Section]:
 
 
 def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
-    """Yield, for each bound that the study declares, a sentence, then what stands behind it."""
+    """Yield, for each bound that the study declares, a sentence and then its evidence."""
     for name in results.study.bounds:
         check = checked(results, name)
         if check is None:
@@ -55,7 +55,7 @@ def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
 
 
 def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
-    """Return what `check_bound` finds of a declared bound, on the finished cells; None where there are none."""
+    """Return the result of `check_bound` for a declared bound, on the finished cells; None if there are none."""
     from approxmcmc.bounds import check_bound
 
     options = dict(results.study.bounds[name])
@@ -77,7 +77,7 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
 
 
 def summary(name: str, check: "xr.DataTree") -> str:
-    """Return one sentence: how many bounds of each label passed, failed or decided nothing."""
+    """Return one sentence: how many bounds of each label passed, failed or were inconclusive."""
     import collections
 
     counted = collections.Counter(

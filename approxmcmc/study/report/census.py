@@ -1,4 +1,4 @@
-"""Tables of what happened: gates of the gold standards, census of cells, failures, warnings, speed of the machine."""
+"""Tables of the run: gates of the gold standards, census of cells, failures, warnings, speed of the machine."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None:
-    """Tabulate what each gate of the gold standards demanded, what was found, and whether it passed."""
+    """Tabulate the limit of each gate of the gold standards, the value found, and whether it passed."""
     import pandas as pd
 
     rows = [
@@ -43,7 +43,7 @@ def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None
 
 
 def census_table(results: "StudyResults") -> Table:
-    """How many cells were planned, and what became of each."""
+    """Count the planned cells by status."""
     import pandas as pd
 
     rows = []
@@ -68,7 +68,7 @@ def census_table(results: "StudyResults") -> Table:
 
 
 def failures_table(results: "StudyResults") -> Table | None:
-    """Every cell that did not deliver, with its error and the command that runs it again."""
+    """List every failed cell, with its error and the command that runs it again."""
     import pandas as pd
 
     records = results.records
@@ -97,7 +97,7 @@ def failures_table(results: "StudyResults") -> Table | None:
 
 
 def warnings_table(results: "StudyResults") -> Table | None:
-    """List what the samplers warned of, with the number of cells of each setting that did."""
+    """List the warnings of the samplers, with the number of cells of each setting that warned."""
     import pandas as pd
 
     if "warnings" not in results.records:
@@ -135,7 +135,7 @@ def machine_table(results: "StudyResults") -> Table:
 
 
 def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[str, str, "pd.DataFrame"]]:
-    """Yield target, label and rows of every setting, in the order in which the study declares them."""
+    """Yield target, label and rows of every setting, in the order of declaration."""
     declared = {setting.label: place for place, setting in enumerate(study.settings())}
     groups = dict(list(records.groupby(["target", "label"], sort=False)))
     for target in study.targets:
@@ -144,7 +144,7 @@ def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[
 
 
 def numbers(column: "pd.Series") -> list[float]:
-    """Return a column as floats, NaN where a record left it empty."""
+    """Return a column as floats, NaN if a record left it empty."""
     import pandas as pd
 
     return [float(value) for value in pd.to_numeric(column, errors="coerce")]

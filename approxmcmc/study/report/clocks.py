@@ -1,4 +1,4 @@
-"""What is inside the clock of a setting, and what its user waits for besides."""
+"""What the clock of a setting includes, and what else its user waits for."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def is_foreign(traces: "Sequence[xr.DataTree]") -> bool:
-    """Whether a foreign sampler drew the traces: these say how their draws were timed."""
+    """Return whether a foreign sampler made the traces; these record how their draws were timed."""
     return any("clock" in trace["sample_stats"].attrs for trace in traces)
 
 
 def draws_timed(traces: "Sequence[xr.DataTree]") -> str:
-    """Return how the seconds of single draws were found, in words."""
+    """Return how the seconds of single draws were measured, in words."""
     return "; ".join(dict.fromkeys(str(trace["sample_stats"].attrs.get("clock", "each draw")) for trace in traces))
 
 
 def setup_seconds(traces: "Sequence[xr.DataTree]") -> float:
-    """Return the longest compilation of any cell; one that is not told counts as nothing.
+    """Return the longest compilation of any cell; an unrecorded one counts as 0.
 
-    Later cells of a process find compiled code in memory, and would make a user's wait look short.
+    Later cells of a process find compiled code in memory, which would make a user's wait look short.
     """
     told = [float(trace["sample_stats"].attrs.get("setup_compile_seconds", 0.0)) for trace in traces]
     return float(np.nan_to_num(told).max())

@@ -1,4 +1,4 @@
-"""What the page says, in order.
+"""The content of the page, in order.
 
 Notes, the answer, design, risk, the study's own figures, published numbers, cost, gold standard, census, machine,
 diagnostics, provenance.
@@ -43,7 +43,7 @@ COUNTED = "data per decision; audited wrong decisions."
 
 
 def compose(results: "StudyResults") -> dict[str, Any]:
-    """Return everything that :func:`approxmcmc.study.report.page.write_page` needs."""
+    """Return the arguments of :func:`approxmcmc.study.report.page.write_page`."""
     with _style():
         found = _found(results)
         several = len(found.judged) > 1
@@ -72,7 +72,7 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return what :func:`approxmcmc.study.report.markdown.markdown_page` needs, but its pictures: the results first."""
+    """Return the arguments of :func:`approxmcmc.study.report.markdown.markdown_page` without pictures."""
     with _style():
         found = _found(results)
         failures = census.failures_table(results)
@@ -113,7 +113,7 @@ def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """The evidence, and what the study's own analyses made of it."""
+    """The evidence, and the output of the study's own analyses."""
 
     contests: Sequence[Contest]
     judged: Sequence[Contest]
@@ -158,7 +158,7 @@ def _own_figures(found: _Found, title: str = "The study's own figures") -> list[
 
 
 def _once(sentences: Sequence[str]) -> list[str]:
-    """Return sentences without repetitions; what was said of several targets stands last."""
+    """Return sentences without repetitions; those shared by several targets come last."""
     return list(dict.fromkeys(reversed(sentences)))[::-1]
 
 
@@ -187,7 +187,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
 
 
 def estimands_in_words(study: Declaration) -> str:
-    """Return what is estimated; of a function that makes the estimands, what it says of itself."""
+    """Return what is estimated, in words; for a function that makes the estimands, its docstring."""
     if callable(study.estimands):
         told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
         return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
@@ -219,7 +219,7 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
 
 
 def gold_section(results: "StudyResults") -> Section:
-    """Return the gates of the gold standards, what became of each, and the commands that make them again."""
+    """Return the gates of the gold standards, the status of each, and the commands that make them again."""
     if results.study.gold is None:
         instead = " Its own figures say what the chains are held against." if results.study.analyses else ""
         return Section("Gold standard", (f"The study asks for none.{instead}",))
@@ -247,13 +247,13 @@ def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Sectio
 
 
 def machine_section(results: "StudyResults") -> Section:
-    """Return speed probes and the share of a core that cells got."""
+    """Return speed probes and the share of a core of the cells."""
     figure = figures.machine_health(results.records)
     return Section("Machine", pieces=(*([figure] if figure else []), census.machine_table(results)))
 
 
 def provenance(results: "StudyResults") -> Section:
-    """Return what the numbers came from, and the command that makes the page again."""
+    """Return the provenance of the numbers, and the command that makes the page again."""
     facts = {name: value for name, value in results.provenance.items() if value not in (None, "", {}, [])}
     return Section(
         "Provenance",

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
-LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
+LEAST_REPLICATES = 5  # with fewer, pages show no interval: a valid one would span orders of magnitude
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
-MANY = 10**6  # data; a test that reads all of them in one look is exact by nature, not by its settings
+MANY = 10**6  # data; a test that reads so many in one look is exact by design, not by its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
 @dataclasses.dataclass(frozen=True)
 class Contest:
-    """The settings that sampled one target, judged against its gold standard.
+    """The settings that sampled one target, compared with its gold standard.
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ class Contest:
         Three times in seconds; the last is the longest that every chain reached.
     over_time, over_data
         Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``; settings
-        that count no data have none), with risk,
-        bias_sq and variance, their ends ``_lower`` and ``_upper``, and the squared error ``floor`` of the reference.
+        that do not count data have no rows), with risk, bias_sq and variance, their limits ``_lower`` and ``_upper``,
+        and the squared error ``floor`` of the reference.
     at_budgets
-        A row per setting, estimand and budget: the same, with ``ratio`` to the exact setting and its ends, and the
-        numbers of replicates that delivered and that were planned.
+        A row per setting, estimand and budget: the same, with ``ratio`` to the exact setting and its limits, and the
+        numbers of finished and of planned replicates.
     """
 
     target: str
@@ -89,7 +89,7 @@ class Contest:
 
 @functools.lru_cache(maxsize=2)
 def gather(results: "StudyResults") -> list[Contest]:
-    """Compute the evidence of every target with a finished cell; kept for the analyses that ask again."""
+    """Compute the evidence of every target with a finished cell; cached for later analyses."""
     by_target: dict[str, dict[str, Sequence[xr.DataTree]]] = {}
     for (target, label), traces in results.traces().items():
         usable = [trace for trace in traces if trace["posterior"].sizes["draw"]]
@@ -99,7 +99,7 @@ def gather(results: "StudyResults") -> list[Contest]:
 
 
 def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequence["xr.DataTree"]]) -> Contest:
-    """Judge the settings of one target."""
+    """Compare the settings of one target."""
     import pandas as pd
 
     reference = results.reference(target)
@@ -190,7 +190,7 @@ class _Judge:
 
 
 def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
-    """Return the longest stretch that every replicate reached; where all are fits, twice what the slowest took."""
+    """Return the longest time that every replicate reached; if all are fits, twice that of the slowest."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
     return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end
@@ -198,7 +198,7 @@ def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
 
 def _grid(end: float) -> np.ndarray:
     grid = np.geomspace(end / 100.0, end, GRID_POINTS)
-    grid[-1] = end  # exactly: beyond the shortest chain's end the risk is not defined
+    grid[-1] = end  # exactly: the risk is undefined beyond the end of the shortest chain
     return grid
 
 
@@ -236,16 +236,16 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 
 
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
-    """Return the ratio of two risks and its bootstrap interval, moving the same blocks of both.
+    """Return the ratio of two risks and its bootstrap interval, resampling the same blocks of both.
 
     Parameters
     ----------
     a, b
         Errors of the running means in numerator and denominator, shape (block, coordinate), row r from the same block.
     gold
-        The reference, whose error moves both risks alike.
+        The reference; its error affects both risks alike.
     resampling
-        Moves of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
+        Bootstrap weights of the blocks and of the reference, from `approxmcmc.diagnostics.bootstrap.resample`.
     """
     if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return NOTHING

@@ -1,7 +1,7 @@
-"""Families of settings: the values of one sampler's knobs, which a page with many settings folds into one entry.
+"""Families of settings: all values of one sampler's knobs, shown as one entry on pages with many settings.
 
-``test[epsilon=0.05]`` is of the family ``test``. Pictures draw the best member of each family as they draw few
-settings, and the others as thin lines of the same colour; sentences count members; tables can show one row for each.
+``test[epsilon=0.05]`` is of the family ``test``. With many settings, pictures draw the best member of each family in
+full and the others as thin lines of the same colour; sentences count members; tables can show one row for each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from approxmcmc.study.report.wording import enumeration
 if TYPE_CHECKING:
     import pandas as pd
 
-FEW = 10  # settings whose lines can be told apart, and whose names a sentence bears
+FEW = 10  # settings with distinguishable lines, and few enough to name in a sentence
 
 
 def family(label: str) -> str:
@@ -27,7 +27,7 @@ def family(label: str) -> str:
 
 
 def in_words(labels: Sequence[str]) -> str:
-    """Return names in a sentence, those of one family as a count where there are many.
+    """Return names in a sentence, those of one family as a count if there are many.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def in_words(labels: Sequence[str]) -> str:
 
 
 def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.DataFrame") -> Mapping[str, str]:
-    """Return the settings that a picture draws in full, with their names in its legend.
+    """Return the settings that a picture draws in full and names in its legend.
 
-    All of few settings; of many the exact one, and of each family the member with least risk at the last budget.
+    With few settings all of them; with many the exact one, and from each family the member with least risk at the end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The figures that every study gets: risk against time and data, bias and variance apart, cost, machine health."""
+"""The figures of every study: risk against time and data, bias and variance apart, cost, machine health."""
 
 import functools
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 LARGEST_PANELS = 4
 FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
 SHORT_AXIS = 20.0  # of its ends' ratio; decades alone could leave such an axis with one label or none
-FARTHEST_FLOOR = 1e-2  # of the least value drawn; a floor below that is told in words
+FARTHEST_FLOOR = 1e-2  # times the least value drawn; a lower floor is stated in words
 BANDS = "Bands: 95 % intervals over replicates, from five replicates on."
 
 
 def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, Any]]:
     """Return colour, dash and marker of every setting; the exact one is drawn in ink, thick and solid.
 
-    Of many settings those of one family share a colour.
+    With many settings those of one family share a colour.
     """
     styles: dict[str, dict[str, Any]] = {}
     others = [label for label in labels if label != exact]
@@ -60,7 +60,7 @@ def risk_against_time(contest: Contest) -> Figure:
 
 
 def risk_with_setup(contest: Contest) -> Figure | None:
-    """Draw risk against all that a user waits for; None where no foreign sampler takes part."""
+    """Draw risk against the whole waiting time of a user; None without a foreign sampler."""
     if not any(is_foreign(traces) for traces in contest.traces.values()):
         return None
     waits = {label: setup_seconds(traces) for label, traces in contest.traces.items()}
@@ -181,12 +181,12 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
 def _bands(
     panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float, estimand: str
 ) -> None:
-    """Draw one quantity of every setting, with bands; what is not positive has no place on a log scale."""
+    """Draw one quantity of every setting, with bands; values that are not positive are left out on a log scale."""
     labels = list(contest.traces)
     in_full = drawn_in_full(labels, contest.exact, contest.at_last_budget(estimand))
     for label, style in style_of(labels, contest.exact).items():
         rows = curves[curves.setting == label]
-        if rows.empty:  # it counts no data
+        if rows.empty:  # this setting does not count data
             continue
         y, lower, upper = (rows[f"{name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
         if label not in in_full:
@@ -206,7 +206,7 @@ def _bands(
 
 
 def _marked(drawn: np.ndarray) -> list[int]:
-    """Return the points that get a marker: every fourth that is drawn, and those that no line reaches."""
+    """Return the points that get a marker: every fourth that is drawn, and points without a line."""
     alone = drawn & ~np.append(drawn[1:], False) & ~np.append(False, drawn[:-1])
     return [int(place) for place in np.flatnonzero(alone | (drawn & (np.cumsum(drawn) % 4 == 1)))]
 
@@ -219,7 +219,7 @@ def _hatch_floor(panel: "Axes", curves: "pd.DataFrame", lowest: float) -> None:
 
 
 def _lowest(curves: "pd.DataFrame", names: Sequence[str]) -> float:
-    """Return where a log axis may begin: below all that is drawn, and below the floor if that is not decades away."""
+    """Return the lower end of a log axis: below all values, and below the floor unless that is decades away."""
     values = np.concatenate([curves[name].to_numpy() for name in names])
     values = values[np.isfinite(values) & (values > 0.0)]
     least = float(10.0 ** np.floor(np.log10(values.min()))) if values.size else 1e-12
@@ -228,7 +228,7 @@ def _lowest(curves: "pd.DataFrame", names: Sequence[str]) -> float:
 
 
 def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
-    """Put axes on a log scale, with powers of ten in plain characters; on a short axis also 2 and 5 times them."""
+    """Put axes on a log scale, with powers of ten in plain characters; a short axis also shows 2 and 5 times them."""
     from matplotlib.ticker import FuncFormatter
 
     for wanted, axis, set_scale in ((x, panel.xaxis, panel.set_xscale), (y, panel.yaxis, panel.set_yscale)):
@@ -241,7 +241,7 @@ def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
 def _minor_tick(axis: "Axis", value: float, place: int) -> str:
     low, high = axis.get_view_interval()
     digits = f"{value:.5e}".split("e")[0].rstrip("0").rstrip(".")
-    # Where fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps: all of these have room.
+    # If fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps, and all of them have room.
     return _tick(value, place) if high < SHORT_AXIS * low and (digits in "25" or len(digits) > 1) else ""
 
 

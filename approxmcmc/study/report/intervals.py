@@ -10,7 +10,7 @@ from approxmcmc.diagnostics.decisions import clopper_pearson
 
 
 class Interval(NamedTuple):
-    """A number with the ends of its interval; NaN where there is nothing to say."""
+    """A number with the limits of its interval; NaN if undefined."""
 
     value: float
     lower: float
@@ -46,9 +46,9 @@ def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
 
 
 def share_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
-    """Return the mean of independent shares with its Student interval, cut to [0, 1]; at 0 alone where one is above 1.
+    """Return the mean of independent shares with its Student interval, cut to [0, 1]; cut only at 0 if one exceeds 1.
 
-    Data that a step reads twice, for its gradient and in its test, make a "share" above 1.
+    If a step reads data twice, for its gradient and in its test, the "share" may exceed 1.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def rate_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
 
 
 def median_range(values: Iterable[float]) -> Interval:
-    """Return the median with the smallest and the largest value: for skewed, mixed things such as compile times."""
+    """Return the median with the smallest and the largest value: for skewed quantities such as compile times."""
     finite = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=np.float64)
     if finite.size == 0:
         return NOTHING
@@ -82,7 +82,7 @@ def median_range(values: Iterable[float]) -> Interval:
 
 
 def proportion_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a proportion with its Clopper-Pearson interval; nothing for no trials.
+    """Return a proportion with its Clopper-Pearson interval; NaN without trials.
 
     Reference: Clopper and Pearson (1934); the interval covers at least `confidence` whatever the true proportion.
 

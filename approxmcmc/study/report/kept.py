@@ -1,8 +1,9 @@
-"""What a study's analyses made of its cells, kept in the store: a page that is drawn again reads it.
+"""Cached output of a study's analyses, kept in the store to draw a page again quickly.
 
-Kept under a hash of all that it may depend on: every record and report of the store; the code of the package, of the
-study, of the folders beside it and of what was imported from outside the environment; the versions of the libraries.
-Where any of these differs it is made again. A study without a file keeps nothing: nobody can tell when it changes.
+Stored under a hash of everything that it may depend on: every record and report of the store; the code of the package,
+of the study, of the folders beside it and of modules from outside the environment; the versions of the libraries. If
+any of these differs, the analysis runs again. A study without a file caches nothing, because its changes cannot be
+detected.
 """
 
 import contextlib
@@ -30,9 +31,9 @@ DRAWS_PICTURES = ("matplotlib", "pandas")
 
 
 def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], Iterable[Piece]]) -> list[Piece]:
-    """Return the pieces that ``make(results)`` returns, from the store where nothing has changed since.
+    """Return the output of ``make(results)``, from the store if nothing has changed since.
 
-    A store that cannot be written costs only the time.
+    If the store is not writable, the output is computed each time.
     """
     if not results.source:
         return list(make(results))
@@ -57,7 +58,7 @@ def _state(results: "StudyResults") -> str:
 
 
 def _reports(folder: Path) -> Iterator[Path]:
-    """Yield what the store says of its plan, cells, gold standards and biases: each names its draws by their hash."""
+    """Yield the reports of plan, cells, gold standards and biases in the store: each has the hash of its draws."""
     yield folder / "plan.json"
     for part in ("cells", "gold", "bias"):
         yield from sorted((folder / part).rglob("*.json"))
@@ -94,5 +95,5 @@ def _frame(columns: list[Any], rows: list[list[Any]]) -> "pd.DataFrame":
 
 
 def _number_or_text(value: Any) -> Any:
-    """Return what JSON has no word for: numbers and arrays of numpy, and other objects as a page prints them."""
+    """Return values without a JSON form: numbers and arrays of numpy, and other objects as a page prints them."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

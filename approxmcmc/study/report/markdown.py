@@ -1,11 +1,11 @@
-"""A results page of the documentation: sections of a report as Markdown, pictures by name, tables with their intervals.
+"""A results page of the documentation: sections of a report as Markdown, pictures, tables with their intervals.
 
-The documentation puts each picture into the page as an element whose ink follows the theme: it opens without a network.
-A caption stands between two comments of the same name, so that a front page can show picture and caption.
+The documentation puts each picture into the page as an element with the colours of the theme: it opens without a
+network. A caption is enclosed in two comments of the same name, so that a front page can include picture and caption.
 
-A picture is SVG in few bytes. The ink is ``currentColor``: as an element of a page it follows the page's theme, as a
-file it is black. Of matplotlib's document, ids that nothing refers to are removed, a style that repeats is written
-once, and coordinates keep what can be seen. That is a third of the bytes.
+Pictures are small SVG files. The ink is ``currentColor``: inside a page it follows the page's theme, as a file it is
+black. From matplotlib's document, unused ids are removed, repeated styles are written once, and coordinates keep
+visible precision. This leaves a third of the bytes.
 """
 
 import re
@@ -23,25 +23,25 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def picture(piece: Figure, prefix: str) -> str:
-    """Return the SVG file of a figure; its ids begin with `prefix`, since pictures of one page share their ids."""
+    """Return the SVG file of a figure; its ids begin with `prefix`, because pictures of one page share their ids."""
     element = inline_svg(slim(svg_document(piece.figure)), prefix, escape(piece.title, quote=True))
     lines = "".join(line.strip() + "\n" for line in element.splitlines() if line.strip())
     return lines.replace("<svg ", f'<svg xmlns="{NAMESPACE}" ', 1)
 
 
 def slim(document: str) -> str:
-    """Return matplotlib's SVG document in fewer bytes, drawn alike."""
+    """Return matplotlib's SVG document in fewer bytes, with the same appearance."""
     return _styles_once(_ids_in_use(rounded(document)))
 
 
 def rounded(document: str) -> str:
-    """Return a picture with its coordinates to a hundredth of a point, its lines to a tenth; words stay as they are."""
+    """Round the coordinates of a picture to a hundredth of a point, its lines to a tenth; text is unchanged."""
     coarse = re.sub(r'\bd="[^"]*"', lambda path: _lines(re.sub(r"(\d+\.\d)\d+", r"\1", path[0])), document)
     return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
 
 
 def _lines(path: str) -> str:
-    """Return a path in few characters; where it has no curves, each point as its way from the one before."""
+    """Return a path in few characters; without curves, each point relative to the one before."""
     if re.search("[CQ]", path):
         return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
     return 'd="' + "".join(_ways(part) for part in re.findall('M[^M"]*', path)) + '"'
@@ -66,7 +66,7 @@ def _ids_in_use(document: str) -> str:
 
 
 def _styles_once(document: str) -> str:
-    """Move styles into one sheet. A class is named by what it says, so that pictures on one page cannot disagree."""
+    """Move styles into one sheet. A class is named by its content, so that pictures on one page cannot disagree."""
     text_as_page = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", document)
     styles: dict[str, str] = {}
 
@@ -99,7 +99,7 @@ def markdown_page(
     pictures
         Path of the picture of each figure, from the page, in the order of the figures.
     note
-        A comment for who opens the source, such as the command that makes the page.
+        A comment in the source, such as the command that makes the page.
     """
     parts = [f"<!-- {note} -->", f"# {plain_text(title)}", plain_text(subtitle)]
     places = iter(pictures)
@@ -117,7 +117,7 @@ def markdown_page(
 
 
 def plain_text(text: str) -> str:
-    """Return text on one line, with all that Markdown or HTML would read escaped."""
+    """Return text on one line, with all Markdown and HTML characters escaped."""
     return re.sub(r"([\\`*_{}\[\]#|$~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 

@@ -1,7 +1,7 @@
-"""The page: sections to one HTML file that opens without a network, with figures as SVG and numbers as CSV beside it.
+"""The page: sections written to one HTML file that opens without a network, with SVG figures and CSV files beside it.
 
 Styles, script and pictures are inside the file. It is written to a temporary folder first and moved into place last, so
-that a reader never meets half a page.
+that a reader never sees a partial page.
 """
 
 import math
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
-    """Write the report of a study, from whatever cells are done.
+    """Write the report of a study from its finished cells.
 
     Parameters
     ----------
     results
         Records, traces and gold standards of a study at one preset.
     folder
-        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); what an earlier report left there
-        under these names is replaced.
+        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); files of an earlier report under
+        these names are replaced.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def table_view(piece: Table) -> dict[str, Any]:
 
 
 def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Return what the rows of one family share: all that says where they stand, but for the knobs; "" for no fold."""
+    """Return the values that the rows of one family share, apart from the knobs; "" for rows that are not folded."""
     settings = [str(record.get("setting", "")) for record in records]
     if len(set(map(family, settings))) == len(set(settings)):
         return [""] * len(records)

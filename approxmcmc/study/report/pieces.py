@@ -1,7 +1,7 @@
-"""What a report is made of: figures and tables, each with the numbers behind it.
+"""The pieces of a report: figures and tables, each with the numbers behind it.
 
-A column ``x`` of a table that has companions ``x_lower`` and ``x_upper`` is an estimate with its interval; the page
-prints the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: what is not defined is not a zero.
+A column ``x`` of a table with companions ``x_lower`` and ``x_upper`` is an estimate with its interval; the page prints
+the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: an undefined value is not a zero.
 """
 
 import dataclasses
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A picture, what it shows, and the numbers it was drawn from.
+    """A picture, its caption, and the plotted numbers.
 
     Parameters
     ----------
     title
-        A few words; unique on the page, since the file names come from it.
+        A few words; unique on the page, because file names are made from it.
     caption
         What is drawn, with units and the meaning of the bands.
     figure
-        The matplotlib figure, or the SVG document that it became.
+        The matplotlib figure, or its SVG document.
     data
-        The plotted numbers; written as CSV next to the page.
+        The plotted numbers; written as CSV beside the page.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Table:
     data
         One row per line, index ignored. Columns ``x``, ``x_lower``, ``x_upper`` print as one.
     headings
-        Printed heading of a column, where its name does not say enough.
+        Printed heading of a column, if its name is not clear enough.
     formats
         Format specification of a column's numbers, such as ``".1%"``; three significant digits otherwise. ``"code"``
         marks a column of commands.
@@ -63,7 +63,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """A sentence that the reader must not miss; it stands above the answer."""
+    """An important sentence, shown above the answer."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""What the law of a test predicts for a sampler at the places where its chains went.
+"""Predict error and data use of a sampler from the law of its test, at the places where its chains went.
 
 In the Gaussian regime one decision depends on the data through mu_std = (Lambda - T(u)) / tau alone: Lambda the log
 Metropolis-Hastings ratio of the proposal, T(u) the threshold, tau = sqrt(N) times the standard deviation of the terms.
@@ -45,8 +45,8 @@ def predict_setting(
 ) -> Prediction | None:
     """Return the prediction for a stored sampler, from its proposals at draws spread evenly over the traces.
 
-    None where the law of its test does not speak, and where its proposal learns as the chain runs: then the settings do
-    not tell how it went on.
+    None if the law of its test is unknown, or if its proposal adapts during the run: then the settings do not determine
+    its steps.
     """
     stored = MetropolisHastings.found_in(sampler)
     if stored is None or not isinstance(target, Target) or stored.test.decision_law(np.zeros(1), target.n_obs) is None:
@@ -64,7 +64,7 @@ def predict_setting(
 def predict(test: AcceptanceTest, pairs: Pairs, n_obs: int) -> Prediction | None:
     """Average the law of a test over u and over pairs; the interval is that of the mean over pairs.
 
-    Pairs outside the support of the prior are left out: they are refused, and no test is asked.
+    Pairs outside the support of the prior are left out: they are rejected without a test.
     """
     u = (np.arange(U_NODES) + 0.5) / U_NODES
     threshold = np.log(u) if test.rule == "metropolis" else np.log(u) - np.log1p(-u)

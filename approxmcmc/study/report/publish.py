@@ -1,4 +1,4 @@
-"""What a study publishes from its store: a page of the documentation, its pictures, the numbers that ship."""
+"""Publish a study from its store: a documentation page, its pictures, and the numbers that ship with the package."""
 
 import dataclasses
 import json
@@ -30,17 +30,17 @@ def publish(
 ) -> list[Path]:
     """Write the page of a study, its pictures and its numbers; return the paths of page, first picture and numbers.
 
-    Nothing on the page is typed in: it has the sections of the report that a reader of results needs, and every number
-    on it comes from the store. Numbers are written where risks are known, that is, where a target has both a finished
-    cell and a gold standard; other studies are a page with pictures.
+    All numbers on the page come from the store; nothing is typed by hand. The page has the sections of the report that
+    matter to readers of results. Numbers are written if risks are known, that is, if a target has both a finished cell
+    and a gold standard; other studies only get a page with pictures.
 
     Parameters
     ----------
     results
         Records, traces and gold standards of a study at one preset.
     pages, pictures, data
-        Folders. What is there of this study is replaced, each file whole or not at all: ``<study>.md`` in `pages`,
-        the first picture ``<study>.svg`` and the others, ``<study>/*.svg``, in `pictures`, ``<study>.csv`` in `data`.
+        Folders. Earlier output of this study is replaced, each file atomically: ``<study>.md`` in `pages`, the first
+        picture ``<study>.svg`` and the others, ``<study>/*.svg``, in `pictures`, ``<study>.csv`` in `data`.
 
     Raises
     ------
@@ -59,14 +59,14 @@ def publish(
     _write(page, markdown_page(note=note, pictures=places, **content))
     numbers, text = Path(data) / f"{name}.csv", numbers_of(results)
     if not text:
-        numbers.unlink(missing_ok=True)  # of an earlier form of the study
+        numbers.unlink(missing_ok=True)  # left by an earlier form of the study
         return [page, *shown[:1]]
     _write(numbers, text)
     return [page, *shown[:1], numbers]
 
 
 def _write_pictures(name: str, sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Write the pictures of all figures and return their paths; what an earlier page showed is removed."""
+    """Write the pictures of all figures and return their paths; remove pictures of an earlier page."""
     figures = [piece for section in sections for piece in section.pieces if isinstance(piece, Figure)]
     shutil.rmtree(folder / name, ignore_errors=True)
     taken: set[str] = set()
@@ -84,7 +84,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def numbers_of(results: "StudyResults") -> str:
-    """Return the text that `load_results` reads, a line of provenance, then the risks as CSV; "" without a risk."""
+    """Return the text that `load_results` reads: a line of provenance, then the risks as CSV; "" without a risk."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]

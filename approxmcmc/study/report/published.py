@@ -1,4 +1,4 @@
-"""Published numbers beside ours: each that the study declares, with our interval and the difference."""
+"""Published numbers compared with ours: each that the study declares, with our interval and the difference."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ RULES = (
 
 
 def published_section(results: "StudyResults") -> list[Section]:
-    """Return the published numbers beside ours; nothing where the study declares none."""
+    """Return the published numbers compared with ours; empty if the study declares none."""
     if not results.study.paper_values:
         return []
     import pandas as pd
@@ -51,7 +51,7 @@ def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any
 
 
 def measured(results: "StudyResults", value: PaperValue) -> Interval:
-    """Return our estimate of what a published value measures, with its interval over replicates."""
+    """Return our estimate of the measure of a published value, with its interval over replicates."""
     target = value.target or next(iter(results.study.targets))
     ours = _by_replicate(results, value, target, value.setting)
     if not value.relative_to:

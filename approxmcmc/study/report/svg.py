@@ -1,7 +1,7 @@
-"""Matplotlib figures as SVG that sits inside a page: unique ids, no network address, colours that follow the theme.
+"""Matplotlib figures as SVG inside a page: unique ids, no network address, colours that follow the theme.
 
 Text and axes are drawn in one ink colour; inside the page that ink, and black, become ``currentColor``, so that the
-same picture reads on a light and on a dark background. Text stays text: it can be selected and searched.
+same picture is readable on a light and on a dark background. Text stays text: it can be selected and searched.
 """
 
 import io
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
 INK = "#24292f"
-# Distinct for the colour-blind (after Okabe and Ito), of a lightness that reads on white and on near-black.
+# Distinct for colour-blind readers (after Okabe and Ito), with a lightness that works on white and on near-black.
 COLOURS = ("#3a86c8", "#e07b39", "#2a9d76", "#b5629e", "#b99512", "#7a6fd0", "#4fb0c6", "#c8553d")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (10, 3)))
 MARKERS = "osD^vP*X"
 
-STYLE: Any = {  # of matplotlib's rcParams
+STYLE: Any = {  # matplotlib's rcParams
     "svg.fonttype": "none",
     "svg.hashsalt": "approxmcmc",
     "font.family": "sans-serif",
@@ -49,7 +49,7 @@ STYLE: Any = {  # of matplotlib's rcParams
 
 
 def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
-    """Make a figure and axes in the style of the report, as ``matplotlib.pyplot.subplots`` does, without its state."""
+    """Make a figure and axes in the style of the report, like ``matplotlib.pyplot.subplots``, without global state."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -63,7 +63,7 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
 
 
 def svg_document(figure: "MatplotlibFigure | str") -> str:
-    """Return the figure as a standalone SVG document, the same bytes for the same figure; a document as it is."""
+    """Return the figure as a standalone SVG document, the same bytes for the same figure; documents pass unchanged."""
     if isinstance(figure, str):
         return figure
     import matplotlib as mpl
@@ -80,11 +80,11 @@ def inline_svg(document: str, prefix: str, label: str) -> str:
     Parameters
     ----------
     document
-        What :func:`svg_document` returned.
+        Output of :func:`svg_document`.
     prefix
-        Put before every id and every reference to one: pictures on one page must not borrow each other's clip paths.
+        Prefix of every id and every reference to one: pictures on one page must not share clip paths.
     label
-        Escaped text that a screen reader says.
+        Escaped text for screen readers.
     """
     start = document.index("<svg")
     body = re.sub(r"<metadata>.*?</metadata>", "", document[start:], flags=re.DOTALL)
@@ -95,6 +95,6 @@ def inline_svg(document: str, prefix: str, label: str) -> str:
     body = re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', body)
     body = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", body, count=1)
     body = re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r"\1", body, count=1)
-    for ink in (INK, INK.upper(), "#000000"):  # black is what matplotlib draws with where it is not told
+    for ink in (INK, INK.upper(), "#000000"):  # black is matplotlib's default colour
         body = body.replace(ink, "currentColor")
     return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

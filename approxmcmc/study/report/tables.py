@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 def risk_table(contest: Contest) -> Table:
-    """Risk, bias², variance and the ratio to the exact setting, at three budgets."""
-    order = ["time", "estimand", "risk"] if len(contest.traces) > FEW else ["time"]  # of many, the best stand first
+    """Tabulate risk, bias², variance and the ratio to the exact setting, at three budgets."""
+    order = ["time", "estimand", "risk"] if len(contest.traces) > FEW else ["time"]  # best first
     place = {"estimand": lambda column: column.map(contest.estimands.index)}
     data = contest.at_budgets.sort_values(
         order,
@@ -63,7 +63,7 @@ def risk_table(contest: Contest) -> Table:
 
 
 def sensitivity_table(contest: Contest) -> Table:
-    """Risk at the last budget when every cell that did not deliver counts as infinite risk."""
+    """Tabulate the risk at the last budget if every failed cell counts as infinite risk."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _prediction(target: Any, traces: Sequence["xr.DataTree"], sampler: Any) -> P
 
 
 def seconds_table(results: "StudyResults", contest: Contest) -> Table:
-    """Where the seconds of a cell went: compilation, set-up, tuning, sampling."""
+    """Tabulate the seconds of a cell: compilation, set-up, tuning, sampling."""
     import pandas as pd
 
     records = results.records
@@ -173,7 +173,7 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
 
 
 def convergence_table(contest: Contest) -> Table:
-    """R-hat and effective sample size over the replicates of every setting, taken as chains."""
+    """Tabulate R-hat and effective sample size over the replicates of every setting, taken as chains."""
     import arviz_stats as az
     import pandas as pd
 
@@ -206,5 +206,5 @@ def _flat(trace: "xr.DataTree") -> np.ndarray:
 
 
 def total(traces: Sequence["xr.DataTree"], name: str) -> int:
-    """Return the sum of a count over all draws of all traces; 0 where a trace does not have it."""
+    """Return the sum of a count over all draws of all traces; traces without it count as 0."""
     return int(sum(int(trace["sample_stats"][name].sum()) for trace in traces if name in trace["sample_stats"]))

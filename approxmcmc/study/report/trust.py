@@ -1,4 +1,4 @@
-"""What limits the trust in a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
+"""Warnings on a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
 
 import dataclasses
 import math
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 # Above this share of the smallest risk, the gold standard's own error decides the order of the settings.
 LARGEST_FLOOR = 0.05
 LEAST_CPU_SHARE = 0.9
-# Times the share of a core that another setting had: cells that were drawn again later, on a machine less or more busy.
+# Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    """Return one sentence for each thing that the reader must know before the numbers."""
+    """Return one sentence for each thing that readers must know before the numbers."""
     sentences = [*_gold(results, contests), *_coarse_gold(contests), *_few_replicates(contests)]
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
@@ -60,7 +60,7 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
 
 
 def looser_gold(gold: Gold | None) -> str:
-    """Say where a gold standard asks less than the strict gates, which preset paper may not loosen; "" for nowhere.
+    """Return which gates of a gold standard are looser than the strict ones that preset paper must use; "" for none.
 
     Examples
     --------
@@ -76,14 +76,14 @@ def looser_gold(gold: Gold | None) -> str:
 
 
 def cpu_share(results: "StudyResults") -> float:
-    """Return the median over finished cells of CPU over wall-clock seconds; 1 where nothing is done."""
+    """Return the median of CPU over wall-clock seconds over finished cells; 1 without cells."""
     done = results.records[results.records.status == "done"]
     shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
     return statistics.median(shares) if shares else 1.0
 
 
 def _unequal_shares(results: "StudyResults") -> list[str]:
-    """Say where settings of one target did not meet the same machine, as blocks that run together do."""
+    """Report settings of one target that ran on a machine with different load, unlike blocks that run together."""
     done = results.records[results.records.status == "done"]
     sentences = []
     for target, cells in done.groupby("target", sort=False):

@@ -12,7 +12,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def power_of_ten(exponent: int) -> str:
-    """Return "10⁻³" for -3, in plain characters that need no mathematical type."""
+    """Return "10⁻³" for -3, in plain characters without mathematical markup."""
     return "10" + str(exponent).translate(_SUPERSCRIPTS)
 
 
@@ -39,14 +39,14 @@ def number(value: Any, spec: str = "") -> str:
 
 
 def interval(lower: float, upper: float, spec: str = "") -> str:
-    """Return "[lower, upper]", or "[no interval]" where there is none (one replicate, nothing audited)."""
+    """Return "[lower, upper]", or "[no interval]" if there is none (one replicate, no audits)."""
     if math.isnan(lower) or math.isnan(upper):
         return "[no interval]"
     return f"[{number(lower, spec)}, {number(upper, spec)}]"
 
 
 def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[str, str]:
-    """Return the text of an estimate and that of its interval; one power of ten, or one %, serves all three numbers.
+    """Return the text of an estimate and that of its interval; all three numbers share one power of ten, or one %.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def slug(title: str) -> str:
 
 
 def unique(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken, with a number behind it if need be, and take it."""
+    """Return a name that is not taken, with a number appended if necessary, and mark it as taken."""
     candidate, count = name, 1
     while candidate in taken:
         count += 1
@@ -119,9 +119,9 @@ def _fixed(value: float, exponent: int) -> str:
 
 
 def data_order(contests: "Iterable[Contest]") -> str:
-    """Return which settings read fresh random rows, which blocks of a shuffled copy, and which neither.
+    """Return which settings read new random rows, which blocks of a shuffled copy, and which neither.
 
-    The name of the target stands with a setting where there are several.
+    The name of the target is added to a setting if there are several targets.
     """
     contests = list(contests)
     listed: dict[str, list[str]] = {}
@@ -135,7 +135,7 @@ def data_order(contests: "Iterable[Contest]") -> str:
 
 
 def words(attrs: Mapping[Any, Any]) -> str:
-    """Return the order of the data that the attributes of a trace name.
+    """Return the order of the data in words, from the attributes of a trace.
 
     Examples
     --------
@@ -149,4 +149,4 @@ def words(attrs: Mapping[Any, Any]) -> str:
         return "fresh random rows for every decision"
     if order == "blocks":
         return f"blocks of {counted(int(attrs['block_size']), 'row')} of the chain's own shuffled copy"
-    return "no random subset: decisions read all data as they lie, what the sampler itself draws, or nothing"
+    return "no random subset: decisions read all data in memory order, rows that the sampler draws, or nothing"

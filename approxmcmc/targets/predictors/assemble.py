@@ -32,7 +32,7 @@ class Treatment(NamedTuple):
     >>> def loglik(eta, y):
     ...     return -0.5 * (y - eta) ** 2
     >>> predictors = {"mu": {"intercept": 1.0, "kind": amc.targets.Treatment(np.array([0, 1, 2, 0]))}}
-    >>> amc.PredictorTarget(loglik, predictors, np.zeros(4)).variables.shapes
+    >>> amc.targets.PredictorTarget(loglik, predictors, np.zeros(4)).variables.shapes
     {'intercept': (), 'kind': (2,)}
     """
 

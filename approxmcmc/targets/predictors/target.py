@@ -82,7 +82,7 @@ class PredictorTarget(PredictorsTarget):
     -----
     Guarantee: the posterior as written, exactly. What the structure buys: an expansion
     (:class:`ControlVariate`, :class:`CoreRows`) takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass over the data,
-    where a :class:`Target` takes 1 + d + d (d + 1) / 2 and 2 + 2 d; a row costs one dot product for each dense
+    where a :class:`FunctionTarget` takes 1 + d + d (d + 1) / 2 and 2 + 2 d; a row costs one dot product for each dense
     predictor. References: Rigby and Stasinopoulos (2005), for models of several predictors.
 
     Examples
@@ -95,7 +95,7 @@ class PredictorTarget(PredictorsTarget):
     >>> def loglik(mu, log_sigma, y):
     ...     return -log_sigma - 0.5 * ((y - mu) * math.exp(-log_sigma)) ** 2
     >>> predictors = {"mu": {"beta": X, "effect": group}, "log_sigma": {"log_sigma": 1.0}}
-    >>> target = amc.PredictorTarget(loglik, predictors, rng.normal(size=1000))
+    >>> target = amc.targets.PredictorTarget(loglik, predictors, rng.normal(size=1000))
     >>> target, target.variables.shapes
     (PredictorTarget(n_obs=1000, 2 predictors, dim=7), {'beta': (2,), 'effect': (4,), 'log_sigma': ()})
     """

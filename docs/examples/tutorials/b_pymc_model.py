@@ -120,9 +120,9 @@ az.plot_forest(
 #
 # :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row,
 # discrete parameters, missing values, time series, Gaussian processes, and potentials that touch the data are refused
-# by name, with the way out; ``amc.sample(model)`` runs NUTS on them, and says why. So is a coupling of rows that the
-# graph hides (a cumulative sum, centring inside the model): before sampling, the terms of random groups of rows are
-# compared with the full log-likelihood.
+# by name, with the way out; ``amc.sample(model)`` runs ``amc.NUTS()`` on them, and says why. So is a coupling of rows
+# that the graph hides (a cumulative sum, centring inside the model): before sampling, the terms of random groups of
+# rows are compared with the full log-likelihood.
 
 with pm.Model() as tied:
     level = pm.Normal("level")

@@ -1,0 +1,44 @@
+"""A question that a kernel puts to Python: what hardly ever happens is no code in every kernel where it could.
+
+The kernel holds a pointer to a C function that takes the interpreter lock and calls Python. That costs a microsecond a
+call, and nothing until then.
+"""
+
+import ctypes
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numba.experimental.function_type  # noqa: F401 (lets numba see such values)
+from numba import types
+
+_NATIVE = ctypes.CFUNCTYPE(ctypes.c_int64)
+
+
+class PythonCall(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
+    """A Python function without arguments that returns an integer, as a value in the state of a kernel.
+
+    An exception inside is printed, and the kernel is given 0: left to C, it would be given any number.
+    """
+
+    def __init__(self, function: Callable[[], int]) -> None:
+        def answer() -> int:
+            try:
+                return function()
+            except BaseException:
+                traceback.print_exc()
+                return 0
+
+        self._answer, self._native = answer, _NATIVE(answer)
+
+    def __call__(self) -> int:
+        """Call the function, from Python."""
+        return self._answer()
+
+    def __wrapper_address__(self) -> int:
+        """Return the address of the C function; the name is numba's."""
+        return ctypes.cast(self._native, ctypes.c_void_p).value or 0
+
+    def signature(self) -> Any:
+        """Return the types that numba sees."""
+        return types.int64()

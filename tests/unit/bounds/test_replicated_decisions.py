@@ -1,0 +1,326 @@
+"""Replicated decisions at one place: what they count, against the law of the test over all orders of the data."""
+
+import contextlib
+import math
+import types
+
+import numpy as np
+import pytest
+
+import approxmcmc as amc
+from approxmcmc import bounds
+from approxmcmc.acceptance.laws.probability import acceptance_probability
+from approxmcmc.bounds import delta
+from approxmcmc.contracts import Decision, Variables
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.samplers.metropolis_hastings import replication
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
+from approxmcmc.targets.all_rows import AllRows
+from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
+from tests.models import normal_mean
+
+DIFFERENCES = np.array([0.9, -0.3, 0.4, -0.8, 0.5, 0.1])  # of the log terms of one site, from 0 to 1
+
+
+def one_site(differences=DIFFERENCES):
+    """Return a target whose only move is from its one site's 0 to 1, or back."""
+    tables = np.stack([np.zeros(len(differences)), differences], axis=1)
+    return FactorGraph([2], [FactorGroup(np.zeros((len(differences), 1), dtype=int), tables)], Variables({"x": (1,)}))
+
+
+def law(test, differences, rest=0.0, **more):
+    return float(acceptance_probability(test, np.array([differences]), np.array([rest]), **more)[0][0])
+
+
+def within_noise(found, chance, n):
+    """Return whether a share of n decisions is at most five standard errors away: one false alarm in two million."""
+    return abs(found - chance) <= 5.0 * math.sqrt(chance * (1.0 - chance) / n)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(
+    "test",
+    [amc.SequentialTTest(0.3, 2), amc.acceptance.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
+    ids=["sequential", "barker", "all data"],
+)
+def test_decisions_at_a_pair_have_the_law_of_their_test(test):
+    """From 0 and from 1, with all counts: of terms that a test read, and of those that the exact ratio takes."""
+    states, n = np.array([[0.0], [1.0], [0.0]]), 400
+    found = bounds.estimate_delta(
+        one_site(), amc.MetropolisHastings(amc.proposals.SingleSite(), test), states=states, n_pairs=3, replications=n,
+        random_seed=1, progressbar=False,
+    )  # fmt: skip
+    total, tau = DIFFERENCES.sum(), math.sqrt(6.0) * DIFFERENCES.std(ddof=1)
+    np.testing.assert_allclose(found["log_ratio"], [total, -total, total], rtol=1e-12)
+    np.testing.assert_allclose(found["tau"], tau, rtol=1e-12)
+    ratio = np.exp([total, -total, total])
+    exact = ratio / (1.0 + ratio) if isinstance(test, amc.acceptance.MinibatchBarker) else np.minimum(1.0, ratio)
+    np.testing.assert_allclose(found["exact"], exact, rtol=1e-12)
+    for k, sign in enumerate((1.0, -1.0, 1.0)):
+        chance = law(test, sign * DIFFERENCES)
+        assert within_noise(float(found["realised"][k]), chance, n)
+        model = law(test, sign * DIFFERENCES, method="gaussian") - exact[k]
+        assert float(found["error_model"][k]) == pytest.approx(model, abs=1e-9)
+    assert found.attrs["likelihood_evaluations_exact"] == 2 * 6 * 3
+    touched = found.attrs["datapoints_touched"]
+    assert touched == 3 * n * 6 if test == amc.SequentialTTest(0.0, 3) else 3 * n * 2 <= touched < 3 * n * 6
+
+
+@pytest.mark.recompiles
+def test_the_ratio_of_a_pair_has_that_of_its_proposal():
+    """An independent proposal N(0.2, 0.3^2): tau says how far x' is, and one of two x' has the ratio."""
+    target, here, n = normal_mean(30), 0.4, 12
+    sampler = amc.MetropolisHastings(amc.Independence([0.2], cov=[[0.09]]), amc.SequentialTTest(0.2, 5))
+    found = bounds.estimate_delta(
+        target, sampler, states=np.full((n, 1), here), n_pairs=n, replications=4, random_seed=2, progressbar=False
+    )
+    x = target.data[0]
+
+    def log_density(theta):
+        return -2.0 * (theta - 1.0) ** 2 - 0.5 * ((x - theta) ** 2).sum() + 0.5 * ((theta - 0.2) / 0.3) ** 2
+
+    far = found["tau"].values / (math.sqrt(30.0) * x.std(ddof=1))
+    sides = np.array([[log_density(here + sign * d) - log_density(here) for d in far] for sign in (-1.0, 1.0)])
+    assert np.abs(sides - found["log_ratio"].values).min(axis=0).max() < 1e-9
+    assert len(set(found["tau"].values)) == n
+
+
+def test_a_pair_at_which_a_datum_is_impossible():
+    """At x': log ratio -inf, and data that a test may miss; at x: no chain comes there, and the datum is named."""
+
+    def log_terms(theta, data, order, lo, hi, out):
+        out[:] = 0.0
+        out[3] = -math.inf if theta[0] < 0.0 else theta[0]
+
+    model = types.SimpleNamespace(
+        log_prior=lambda theta: 0.0 if theta[0] > -5.0 else -math.inf, log_terms=log_terms, data=(), n_obs=5
+    )
+    rows = AllRows(types.SimpleNamespace(compile=lambda: model))
+    rows.parts = None
+    inside, outside, impossible = (np.array([x]) for x in (0.5, -9.0, -1.0))
+    assert ratio_and_scale(rows, inside, outside, 0.3, 1.0) == (-math.inf, 0.0)
+    assert ratio_and_scale(rows, inside, impossible, 0.3, 1.0) == (-math.inf, math.inf)
+    with pytest.raises(InvalidInputError, match=r"datum 3 has probability 0 .*theta = \[-1\.\]"):
+        ratio_and_scale(rows, impossible, inside, 0.3, 1.0)
+
+
+def test_what_the_gaussian_regime_does_not_know_is_nan():
+    """Outside the support nothing errs; a datum of probability 0, or a stop by tolerance, is not described."""
+    known, tolerant = amc.SequentialTTest(0.1, 5), amc.SequentialTTest(0.1, 5, tol=0.5)
+    assert delta._probabilities(known, Decision(-math.inf, 0.0, 30, "metropolis", 0, 0)) == (0.0, 0, 0.0)
+    exact, accepted, error = delta._probabilities(known, Decision(-math.inf, math.inf, 30, "metropolis", 2, 0))
+    assert (exact, accepted) == (0.0, 2) and math.isnan(error)
+    exact, accepted, error = delta._probabilities(tolerant, Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
+    assert exact == pytest.approx(math.exp(-1.0)) and accepted == 7 and math.isnan(error)
+
+
+def stepping(made):
+    """Return a chain that stands still and breaks off after so many steps."""
+    chain = types.SimpleNamespace(left=made, explain_failure=lambda: "a term is NaN")
+
+    def advance(n, thin, draws, counts, values):
+        n = min(n, chain.left)
+        chain.left -= n
+        draws[:], counts[:] = 0.0, 1
+        return n
+
+    chain.advance = advance
+    return chain
+
+
+def test_a_chain_that_breaks_off_says_why(monkeypatch):
+    monkeypatch.setattr(replication, "MOST_STEPS", 3)
+    monkeypatch.setattr(delta, "MOST_STEPS", 3)
+    assert replication._decide(stepping(10), np.zeros(1), 10) == (0, 10)
+    with pytest.raises(InvalidInputError, match="a term is NaN"):
+        replication._decide(stepping(9), np.zeros(1), 10)
+    settings = {"tune": 4, "n_draws": 5, "thin": 1, "dim": 2}
+    assert delta.visited_states(stepping(9), **settings).shape == (5, 2)
+    for made in (3, 8):
+        with pytest.raises(InvalidInputError, match="the chain broke off: a term is NaN"):
+            delta.visited_states(stepping(made), **settings)
+    assert delta.visited_states(stepping(5), **settings | {"tune": 0}).shape == (5, 2)
+
+
+@pytest.mark.parametrize(("most", "thin", "calls"), [(1, 5, [1, 1, 1]), (6, 2, [3]), (4, 2, [2, 1])])
+def test_a_call_makes_so_many_steps_and_at_least_one_draw(most, thin, calls, monkeypatch):
+    monkeypatch.setattr(delta, "MOST_STEPS", most)
+    chain, made = stepping(99), []
+    advance = chain.advance
+    chain.advance = lambda n, every, *rows: made.append((n, every)) or advance(n, every, *rows)
+    delta.visited_states(chain, 0, 3, thin, 1)
+    assert made == [(n, thin) for n in calls]
+
+
+def test_a_pinned_proposal_goes_and_comes_back():
+    pair = replication.PinnedPair(np.array([1.0, 2.0]), np.array([1.0, 5.0]), np.array([-0.7]))
+    out, count = np.zeros(2), np.zeros(1, dtype=np.int64)
+    propose = getattr(replication.propose_pinned, "py_func", replication.propose_pinned)
+    assert propose(np.random.default_rng(0), pair, np.array([1.0, 2.0]), out, count) == -0.7
+    assert out.tolist() == [1.0, 5.0]
+    assert propose(np.random.default_rng(0), pair, np.array([1.0, 5.0]), out, count) == math.inf
+    assert out.tolist() == [1.0, 2.0]
+
+
+# --- Gibbs ---
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(
+    ("test", "divisor"),
+    [
+        (amc.SequentialTTest(0.3, 2), 1.0),
+        (amc.acceptance.MinibatchBarker(0.5, 2), 1.0),
+        (amc.acceptance.MinibatchBarker(0.5, 2, temperature=2.0), 2.0),
+    ],
+    ids=["sequential", "barker", "warm"],
+)
+@pytest.mark.parametrize("probability", [None, 0.3])
+def test_a_realised_conditional_has_the_law_of_its_test(test, divisor, probability):
+    """Over all orders of six terms, at their own odds and shifted to one probability."""
+    n, settings = 400, {"random_seed": 3, "probability": probability}
+    found = amc.samplers.realised_conditional(one_site(), test, np.zeros((3, 1)), [0, 0, 0], replications=n, **settings)
+    total = DIFFERENCES.sum() / divisor
+    odds = total if probability is None else math.log(0.3 / 0.7)
+    np.testing.assert_allclose(found["log_odds"], odds, rtol=1e-12)
+    np.testing.assert_allclose(found["exact"], 1.0 / (1.0 + math.exp(-odds)), rtol=1e-12)
+    np.testing.assert_allclose(found["tau"], math.sqrt(6.0) * DIFFERENCES.std(ddof=1) / divisor, rtol=1e-12)
+    chance = law(test, DIFFERENCES, odds - total, conditional=True)
+    realised = found["realised"].values
+    assert all(within_noise(each, chance, n) for each in realised) and len(set(realised)) > 1
+    np.testing.assert_allclose(found["realised_mcse"], np.sqrt(realised * (1.0 - realised) / n), rtol=1e-12)
+    assert ((found["data_fraction"] > 2 / 6) & (found["data_fraction"] < 1.0)).all()
+
+
+@pytest.mark.recompiles
+def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
+    """Two sites: the odds of the second depend on the first, whatever the context says of the site itself."""
+    rng = np.random.default_rng(4)
+    tables = rng.normal(0.0, 0.4, size=(4, 2, 2))
+    target = FactorGraph([2, 2], [FactorGroup(np.tile([[0, 1]], (4, 1)), tables)], Variables({"x": (2,)}))
+    given = target, amc.SequentialTTest(0.0, 2), [[1, 1], [0, 1]], [1, 0]
+    found = amc.samplers.realised_conditional(*given, random_seed=1)
+    odds = [(tables[:, 1, 1] - tables[:, 1, 0]).sum(), (tables[:, 1, 1] - tables[:, 0, 1]).sum()]
+    np.testing.assert_allclose(found["log_odds"], odds, rtol=1e-12)
+    shares = found["realised"].values * 2000
+    np.testing.assert_allclose(shares, np.round(shares), atol=1e-9)
+    assert (found["data_fraction"] == 1.0).all()
+    one, other = (amc.samplers.realised_conditional(*given, replications=50, random_seed=seed) for seed in (1, 2))
+    assert (one["realised"] != other["realised"]).any()
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize(("sign", "realised"), [(-1.0, 0.0), (1.0, 1.0)])
+def test_what_is_certain_is_realised_always(sign, realised):
+    """Odds of e^90 for or against: decided after the first look, fifty times."""
+    certain = one_site(sign * (30.0 + np.array([0.1, -0.1, 0.2])))
+    found = amc.samplers.realised_conditional(
+        certain, amc.SequentialTTest(0.1, 2), [[0]], [0], replications=50, random_seed=1
+    )
+    assert (float(found["realised"][0]), float(found["realised_mcse"][0])) == (realised, 0.0)
+
+
+PAIR = FactorGraph(
+    [2, 2], [FactorGroup(np.tile([[0, 1]], (4, 1)), np.full((4, 2, 2), 0.1))], Variables({"x": (2,)}, dtype="int64")
+)
+
+
+@pytest.mark.parametrize(
+    ("contexts", "sites", "message"),
+    [
+        ([0, 1], [0], r"shape \(n, 2\)"),
+        ([[0, 1]], [0, 1], "sites shape"),
+        ([[0, 1, 1]], [0], r"found \(1, 3\) and \(1,\)"),
+        ([[0, -1]], [0], "contexts must hold states"),
+        ([[0, 2]], [0], "contexts must hold states"),
+        ([[0, 0.5]], [0], "contexts must hold states"),
+        ([[0, 1]], [-1], "numbers from 0 to 1"),
+        ([[0, 1]], [2], "numbers from 0 to 1"),
+    ],
+)
+def test_contexts_and_sites_that_are_none(contexts, sites, message):
+    with pytest.raises(InvalidInputError, match=message):
+        amc.samplers.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), contexts, sites, replications=2)
+
+
+def test_a_probability_lies_strictly_between_0_and_1():
+    for wrong in (0.0, 1.0, -0.5, 1.5):
+        with pytest.raises(InvalidInputError, match="strictly between 0 and 1"):
+            amc.samplers.realised_conditional(PAIR, amc.SequentialTTest(0.1, 2), [[0, 1]], [1], probability=wrong)
+    with pytest.raises(IncompatibleError, match="realises the exact conditional"):
+        amc.samplers.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
+
+
+def test_a_term_that_is_nan_is_found_at_its_site():
+    target = one_site(np.array([0.1, np.nan, 0.3, 0.2]))
+    with pytest.raises(NotFiniteError, match=r"site 0 is NaN at x = \[1.0\]"):
+        amc.samplers.realised_conditional(
+            target, amc.SequentialTTest(0.0, 2), [[1]], [0], replications=3, random_seed=1
+        )
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("tol", [0.0, 0.5])
+def test_replicated_sites_are_those_of_the_conditional(tol):
+    """Three contexts of one site: its odds, the accepts as counts, and what the Gaussian regime says of the error."""
+    test = amc.SequentialTTest(0.3, 2, tol=tol)
+    found = bounds.estimate_delta(
+        one_site(), amc.Gibbs(test), states=np.array([[0.0], [1.0], [0.0]]), n_pairs=3, replications=400,
+        random_seed=5, progressbar=False,
+    )  # fmt: skip
+    odds = DIFFERENCES.sum()
+    np.testing.assert_allclose(found["log_ratio"], odds, rtol=1e-12)
+    np.testing.assert_allclose(found["tau"], math.sqrt(6.0) * DIFFERENCES.std(ddof=1), rtol=1e-12)
+    exact = 1.0 / (1.0 + math.exp(-odds))
+    np.testing.assert_allclose(found["exact"], exact, rtol=1e-12)
+    chance = law(test, DIFFERENCES, conditional=True)
+    assert all(within_noise(share, chance, 400) for share in found["realised"].values)
+    assert found["accepted"].values.tolist() == [round(a) for a in found["accepted"].values.tolist()]
+    assert len(set(found["accepted"].values.tolist())) > 1
+    if tol == 0.0:
+        model = law(test, DIFFERENCES, method="gaussian", conditional=True) - exact
+        np.testing.assert_allclose(found["error_model"], model, atol=1e-9)
+    else:
+        assert found["error_model"].isnull().all()
+    assert found.attrs["likelihood_evaluations_exact"] == 2 * 6 * 3
+    assert 3 * 400 * 2 <= found.attrs["datapoints_touched"] < 3 * 400 * 6
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("gibbs", [False, True])
+def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch):
+    """Three pairs, decided seven times each from all six terms."""
+    seen = []
+
+    @contextlib.contextmanager
+    def progress(*_, **__):
+        yield types.SimpleNamespace(update=seen.append)
+
+    monkeypatch.setattr(delta, "progress", progress)
+    test = amc.SequentialTTest(0.0, 3)
+    found = bounds.estimate_delta(
+        one_site(), amc.Gibbs(test) if gibbs else amc.MetropolisHastings(amc.proposals.SingleSite(), test),
+        states=np.zeros((3, 1)), n_pairs=3, replications=7, random_seed=5,
+    )  # fmt: skip
+    assert seen == [1, 2, 3]
+    assert found.attrs["datapoints_touched"] == 3 * 7 * 6
+
+
+@pytest.mark.recompiles
+def test_outside_the_prior_no_datum_is_read():
+    """From 0.5 nearly all proposals of N(9, 0.1^2) leave the half-line below 8, and no test is asked."""
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if theta[0] < 8.0 else -math.inf
+
+    target = amc.FunctionTarget(loglik, logprior, data=np.linspace(0.0, 1.0, 9), n_obs=9, dim=1, initial_point=[0.5])
+    sampler = amc.MetropolisHastings(amc.Independence([9.0], cov=[[0.01]]), amc.SequentialTTest(0.3, 2))
+    found = bounds.estimate_delta(
+        target, sampler, states=np.full((3, 1), 0.5), n_pairs=3, replications=20, initvals=[0.5], random_seed=1,
+        progressbar=False,
+    )  # fmt: skip
+    assert (found["log_ratio"] == -math.inf).all() and not found["accepted"].any()
+    assert found.attrs["datapoints_touched"] == 0

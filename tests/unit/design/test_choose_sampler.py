@@ -1,0 +1,461 @@
+"""The sampler for a user who named none: measured, not guessed; with a mode, and for a hierarchy that has none."""
+
+import json
+import math
+import time
+from types import SimpleNamespace
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.contracts import TermWork
+from approxmcmc.design import choose_sampler, contest, memory, nuts, prices
+from approxmcmc.design.candidates import TALL
+from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
+from approxmcmc.design.survey import Situation
+from approxmcmc.design.trial import Measured
+
+pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+OURS = [one for one in TALL if not one.is_counted]
+GROUPS, N = 3, 60
+GROUP = np.arange(N) % GROUPS
+Y = 0.1 * GROUP + np.random.default_rng(0).normal(size=N)
+
+
+def _loglik(theta, data, i):
+    group, y = data
+    return -0.5 * (y[i] - theta[1 + group[i]]) ** 2
+
+
+def _logprior(theta):
+    """Effects ~ N(0, tau), tau ~ HalfNormal(1), theta_0 = log tau: rises without bound where tau falls to 0."""
+    tau = np.exp(theta[0])
+    return -0.5 * tau**2 + theta[0] - 3 * theta[0] - 0.5 * np.sum(theta[1:] ** 2) / tau**2
+
+
+@pytest.fixture(scope="module")
+def hierarchy():
+    return amc.FunctionTarget(_loglik, _logprior, data=(GROUP, Y), n_obs=N, dim=1 + GROUPS)
+
+
+def _moments_of_log_tau(y=Y, jacobian=1.0):
+    """Return mean and sd of log tau by quadrature; the effects are integrated out in closed form."""
+    grid = np.linspace(-12.0, 4.0, 4001)
+    tau2 = np.exp(2.0 * grid)
+    means = np.array([y[k == GROUP].mean() for k in range(GROUPS)])
+    total = tau2 + GROUPS / N
+    log_density = -0.5 * tau2 + jacobian * grid
+    log_density += np.sum([-0.5 * np.log(total) - 0.5 * mean**2 / total for mean in means], axis=0)
+    weight = np.exp(log_density - log_density.max())
+    mean = np.average(grid, weights=weight)
+    return mean, math.sqrt(np.average((grid - mean) ** 2, weights=weight))
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    X, y = amc.datasets.synthetic_logistic(2000, 3)
+    return amc.targets.LogisticRegression(X, y)
+
+
+def test_an_answer_that_is_near_needs_no_rivals(logistic):
+    choice = choose_sampler(logistic, random_seed=1)
+    table = choice.table.set_index("candidate")
+    assert (table["verdict"] == "chosen").sum() == 1 and table["exact"].iloc[0]
+    rest = table["verdict"].iloc[1:]
+    assert rest.str.startswith("not tried").all() and "answers in" in rest.iloc[0]
+    assert choice.target is logistic and choice.initvals.shape == (4, 3)
+    assert json.loads(choice.attrs["choice"])[0]["verdict"] == "chosen"
+
+
+def test_the_table_tells_what_was_measured(logistic):
+    """Prices and efficiencies of what was tried agree."""
+    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
+    tried = choice.table[choice.table["us_per_step"].notna()]
+    assert tried["exact"].all()
+    per_second = tried["ess_per_step"] / tried["us_per_step"] * 1e6
+    np.testing.assert_allclose(tried["ess_per_second"], per_second)
+    tuning = tried["price"] - 1e6 / per_second
+    steps = tuning / (4.0 * tried["us_per_step"] * 1e-6)
+    assert ((steps > 50 - 1e-6) & (steps < 1000 + 1e-6)).all()
+    assert (tried["data_per_step"] > 0).all()
+
+
+@pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
+def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
+    """The rows that are tried are made equally fast but for the biased one, which is much faster."""
+    monkeypatch.setattr(prices, "SOON", 0.0)
+    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(contest, "Trial", FakeTrial)
+    choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
+    assert choice.table["exact"].iloc[0] == exact
+    biased = choice.table[~choice.table["exact"]].iloc[0]
+    assert biased["verdict"] == ("chosen" if not exact else "not tried: it is biased, and exact was asked for")
+
+
+def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
+    monkeypatch.setattr(prices, "SOON", 0.0)
+    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(contest, "Trial", FakeTrial)
+    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
+    assert choice.table["exact"].iloc[0]
+    assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
+    monkeypatch.setattr(prices, "ALLOWED_BIAS", 1.0)
+    assert not choose_sampler(logistic, target_ess=1e6, random_seed=1).table["exact"].iloc[0]
+
+
+class FakeTrial:
+    """A trial that measured: a biased sampler is a hundred times as fast, with an error of .5."""
+
+    compile_seconds, gave_up, spent, clock_seconds = 0.0, False, 0.0, 0.0
+
+    def __init__(self, setting, draw_start, *, chains, random_seed, price, audit_seconds, hopeless):
+        self.starts = np.zeros((chains, setting.target.variables.size))
+
+    def measure(self, worth, *, audited):
+        seconds, error = (1e-6, 0.5) if audited else (1e-4, 0.0)
+        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts, 1.0, 100.0)
+
+
+def test_less_time_is_a_price_in_risk(logistic):
+    choice = choose_sampler(logistic, time_limit=2.0, random_seed=1)
+    assert "risk at 2 s" in choice.sentence
+    row = choice.table.iloc[0]
+    left = 1.0 / (row["ess_per_second"] * row["price"])  # of the two seconds, once the chains are tuned
+    tuning = (2.0 - left) / (4.0 * row["us_per_step"] * 1e-6)
+    assert 50 - 1e-3 < tuning < 1000 + 1e-3
+
+
+def test_steps_that_a_run_makes_anyway_are_in_the_price():
+    """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
+    goal = prices.checked_goal(None, None, None, 4000)
+    assert goal.price(1.0, 0.01, 0.005) == 1.0 + 4000 * 0.005 and goal.price(1.0, 0.1, 0.005) == 1.0 + 400 * 0.1
+    assert "in 4000 steps or more" in goal.unit
+
+
+def test_discrete_states_get_gibbs():
+    target = amc.targets.BinaryMRF(2, [[0, 1]], [[[0.0, 1.0], [1.0, 0.0]]])
+    choice = choose_sampler(target, random_seed=1)
+    assert isinstance(choice.sampler, amc.Gibbs) and choice.table["verdict"].tolist() == ["chosen"]
+
+
+def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
+    target = amc.targets.Ising(np.ones((3, 3), dtype=int), prior_scale=1.0)
+    choice = choose_sampler(target, random_seed=1)
+    assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
+
+
+def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
+    with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
+        amc.laplace(hierarchy)
+    choice = choose_sampler(hierarchy, random_seed=1)
+    assert choice.attrs["setup_mode_passes"] > 1000
+    table = choice.table.set_index("candidate")
+    assert "no mode of FunctionTarget" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
+    assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        ({"bias": "some"}, "bias must be"),
+        ({"bias": -1.0}, "bias must be"),
+        ({"target_ess": 0.0}, "target_ess must be"),
+        ({"time_limit": -1.0}, "time_limit must be"),
+    ],
+)
+def test_what_cannot_be_wanted_is_refused(logistic, bad, match):
+    with pytest.raises(amc.errors.InvalidInputError, match=match):
+        choose_sampler(logistic, **bad)
+
+
+def test_the_pilot_measures_mean_and_scale(hierarchy):
+    fit = normal_by_pilot(hierarchy, random_seed=1)
+    mean, sd = _moments_of_log_tau()
+    assert abs(fit.mode[0] - mean) < sd
+    assert 0.5 < fit.sd[0] / sd < 2.0  # what a proposal asks of a scale
+
+
+def _grad_loglik(theta, data, i, out):
+    group, y = data
+    out[1 + group[i]] += y[i] - theta[1 + group[i]]
+
+
+def _grad_logprior(theta, out):
+    tau2 = np.exp(2.0 * theta[0])
+    out[0] += -tau2 - 2.0 + np.sum(theta[1:] ** 2) / tau2
+    out[1:] -= theta[1:] / tau2
+
+
+@pytest.mark.statistical
+def test_trajectories_in_the_metric_of_a_pilot_have_the_law_of_a_hierarchy():
+    """Within 5 Monte Carlo errors of quadrature; without the Jacobian of log tau it would be 10 off."""
+    y = Y + GROUP  # whose groups differ, so that tau has no funnel to go down
+    target = amc.FunctionTarget(
+        _loglik, _logprior, data=(GROUP, y), n_obs=N, dim=1 + GROUPS, grad_loglik=_grad_loglik,
+        grad_logprior=_grad_logprior,
+    )  # fmt: skip
+    fit = normal_by_pilot(target, random_seed=1)
+    sampler = amc.MetropolisHastings(trajectories(fit), amc.ExactTest())
+    trace = amc.sample(target, sampler, draws=5000, tune=200, initvals=fit, random_seed=1, progressbar=False)
+    log_tau = trace.posterior["theta"].values[..., 0]
+    (mean, sd), (wrong, _) = _moments_of_log_tau(y), _moments_of_log_tau(y, jacobian=0.0)
+    for power, expected in ((1, mean), (2, sd**2 + mean**2)):
+        assert abs((log_tau**power).mean() - expected) < 5.0 * float(az.mcse(log_tau**power))
+    assert abs(mean - wrong) > 10.0 * float(az.mcse(log_tau))
+
+
+def _known(dim=16, n_obs=1000, target=None, **made):
+    """Return a situation in which a term takes a microsecond, and its gradient three."""
+    target = target or SimpleNamespace(
+        variables=SimpleNamespace(size=dim),
+        n_obs=n_obs,
+        normal_prior=(),
+        compile=lambda: SimpleNamespace(data=()),
+        reads_rows=True,
+        term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
+    )
+    return Situation(target, _found=dict(made))
+
+
+LAW = amc.targets.Laplace(np.zeros(16), np.eye(16))
+
+
+def _named(name):
+    [one] = [one for one in TALL if one.name == name]
+    return one
+
+
+def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
+    goal = prices.checked_goal(None, None, None)
+    one = _named("Hamiltonian trajectories, exact test")
+    (before, afraid), (after, _) = (contest.floor_of(one, known, goal) for known in (_known(), _known(pilot=LAW)))
+    pilot = 750 * 8 * (3e-3 + 2 * 0.4e-9 * 16**2)
+    assert before - after == pytest.approx(pilot) and not afraid  # nothing but passes, which are foretold
+    langevin = _named("Langevin steps, exact test")
+    with_mode, without = (contest.floor_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {}))
+    assert without - with_mode == pytest.approx((40 + 4 * 34) * 3e-3, rel=1e-3)  # a climb, and four Newton steps
+
+
+def test_a_biased_sampler_pays_for_its_audits():
+    goal = prices.checked_goal(None, None, None)
+    *_, exact, biased = OURS
+    known = _known(**{"mode": LAW, "core rows": None})
+    assert contest.audits_of(exact, known) == 0.0
+    assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
+    assert contest.floor_of(biased, known, goal)[0] > contest.audits_of(biased, known)
+
+
+def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
+    known = _known(mode=amc.errors.InvalidInputError("no mode here"), pilot=LAW)
+    assert known.fit is LAW and _named("random walk, exact test").why_not(known) == ""
+    assert _named("independent draws and a walk, exact test").why_not(known) == "no mode here"
+    with pytest.raises(amc.errors.InvalidInputError, match="no mode here"):
+        _ = known.mode
+
+
+def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
+    """d^2 = 256 of 200 rows, and a prior that is no normal law: a pilot has the metric."""
+    known = _known(n_obs=200, pilot=LAW)
+    assert known.why_no_mode == ""  # a regression with normal priors
+    known.target.normal_prior = None
+    known = _known(target=known.target, pilot=LAW)
+    assert "200 terms say too little of 16 parameters" in known.why_no_mode and known.fit is LAW
+    assert _named("core rows, surrogate transitions, exact test").why_not(known) == known.why_no_mode
+    known.target.n_obs = 256
+    assert _known(target=known.target).why_no_mode == ""
+
+
+def test_memory_is_counted_as_time_is(monkeypatch):
+    monkeypatch.setattr(memory, "_all_memory", lambda: 16e9)
+    known = _known(dim=30_000)
+    verdicts = [one.why_not(known) for one in OURS]
+    assert verdicts[0] == "it would take 86 GB of memory, and may take 4" and all("GB of memory" in v for v in verdicts)
+    assert {one.why_not(_known()) for one in OURS} == {""}
+    monkeypatch.setattr(memory, "_all_memory", lambda: 1e5)
+    assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("of 8 GB"), np.linalg.LinAlgError("singular"), FloatingPointError("NaN")]
+)
+def test_a_candidate_whose_set_up_fails_is_left_for_the_next(logistic, monkeypatch, error):
+    def fail(*arguments, **settings):
+        raise error
+
+    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    choice = choose_sampler(logistic, random_seed=1)
+    table = choice.table.set_index("candidate")
+    assert str(error) in table.loc["independent draws and a walk, exact test", "verdict"]
+    assert choice.table["exact"].iloc[0] and choice.attrs["setup_mode_passes"] > 1000  # of a pilot
+
+
+def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
+    assert Situation(logistic).expansion_seconds == pytest.approx(10 * Situation(logistic).pass_seconds)
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0] - theta[1]) ** 2
+
+    def grad_loglik(theta, data, i, out):
+        out[:] += data[0][i] - theta[0] - theta[1]
+
+    given = {"data": (Y,), "n_obs": N, "dim": 2}
+    without = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, **given))
+    known = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given))
+    assert not without.has_gradient and known.has_gradient
+    assert without.expansion_seconds > 4 * without.pass_seconds  # dim^2, and the pilot's chain
+    assert known.expansion_seconds > 4 * known.gradient_seconds
+
+
+def test_choice_and_draws_follow_from_the_seed_and_not_from_a_clock(logistic, monkeypatch):
+    """A clock that runs a thousand times too fast or too slow, at random, moves no price and no draw."""
+    settings = {"random_seed": 3, "chains": 2, "progressbar": False}
+    traces, tables = [], []
+    for seed in (1, 2):
+        rng, now = np.random.default_rng(seed), [0.0]
+
+        def clock(rng=rng, now=now):
+            now[0] += 10.0 ** rng.uniform(-6.0, 0.0)
+            return now[0]
+
+        with monkeypatch.context() as patch:
+            for name in ("perf_counter", "thread_time", "process_time"):
+                patch.setattr(time, name, clock)
+            tables.append(choose_sampler(logistic, target_ess=1e5, random_seed=3).table)
+            traces.append(amc.sample(logistic, **settings))
+    timed = [name for name in tables[0] if name.endswith("_seconds") or name.startswith("measured")]
+    pd.testing.assert_frame_equal(*(table.drop(columns=timed) for table in tables), check_exact=True)
+    np.testing.assert_array_equal(*(trace["posterior"]["beta"].values for trace in traces))
+    assert len({trace["posterior"].attrs["chosen"] for trace in traces}) == 1
+
+
+def test_separable_classes_under_a_flat_prior_are_called_improper():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
+    with pytest.warns(amc.errors.SamplingWarning, match=r"beta\[x.\] still grew .* may be improper"):
+        normal_by_pilot(target, random_seed=1)
+
+
+def test_an_improper_posterior_is_told_of_whoever_samples_it():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
+    with pytest.warns(amc.errors.SamplingWarning, match="choose_sampler: .* may be improper"):
+        choice = choose_sampler(target, random_seed=1)
+    assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
+
+
+def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
+    """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
+
+    def loglik(theta, data, i):
+        return np.nan if theta[0] > 1.0 else -0.5 * (data[0][i] - theta[0]) ** 2
+
+    y = 0.9 + np.random.default_rng(0).normal(size=200)
+    target = amc.FunctionTarget(loglik, lambda theta: -0.5 * theta[0] ** 2, data=y, n_obs=200, dim=1)
+    with pytest.raises(amc.errors.IncompatibleError, match=r"is NaN or \+inf at theta.*goes unnoticed"):
+        choose_sampler(target, random_seed=1)
+
+
+def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
+    """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
+    goal = prices.checked_goal(None, None, None)
+    independent, langevin, _, _, core_rows, _ = OURS
+    found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
+    best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
+    plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
+    assert contest.why_not_tried(made, best, goal, 5.0) == ""
+    assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
+    assert contest.why_not_tried(plain, best, goal, 7.0) == ""
+    slow = prices.Entry(langevin, 41.0, has_set_up=False)
+    assert "cannot ask less" in contest.why_not_tried(slow, best, goal, 7.0)
+
+
+def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
+    known = _known(mode=LAW)
+    vars(known)["expansion_seconds"] = 10.0
+    goal = prices.checked_goal(None, None, None)
+    (*_, biased) = OURS
+    before, afraid = contest.floor_of(biased, known, goal)
+    made = _known(**{"mode": LAW, "core rows": None})
+    after, still = contest.floor_of(biased, made, goal)
+    assert before - after == pytest.approx(10.0) and afraid and not still
+
+
+def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic):
+    *_, exact, biased = OURS
+    bounded, unbounded = Situation(logistic), _known()
+    assert exact.floor(bounded).per_draw == biased.floor(bounded).per_draw
+    assert exact.floor(unbounded).per_draw > unbounded.pass_seconds > biased.floor(unbounded).per_draw
+
+
+def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(logistic, monkeypatch):
+    """Only where the price is within a factor of 4 of the best; without a rival's hope it is not cut short again."""
+    goal = prices.checked_goal(None, 1e6, None)
+
+    class Told:
+        spent, clock_seconds = 0.0, 0.0
+
+        def __init__(self, seconds):
+            self.seconds, self.worths = seconds, []
+
+        def measure(self, worth, *, audited):
+            self.worths.append(worth(self.seconds))
+            return Measured(self.seconds, 1.0, 1.0, 0.0, 0.0, np.zeros((1, 1)), 1.0, effective)
+
+    effective = 20.0
+    entries = [prices.Entry(one, 0.01, has_set_up=False) for one in TALL[:3]]
+    trials = [Told(seconds) for seconds in (1e-4, 1.5e-4, 1e-2)]
+    for entry, trial in zip(entries, trials, strict=True):
+        contest.measure(entry, trial, _known(), goal, None, hope=1.0)
+    assert [entry for entry, _ in contest.contenders(entries, goal)] == entries[:2]
+    for entry, trial in contest.contenders(entries, goal):
+        contest.measure(entry, trial, _known(), goal, entries[0], hope=math.inf)
+    assert not contest.contenders(entries, goal)
+    assert [trial.worths for trial in trials] == [[0.25, pytest.approx(5.0)]] * 2 + [[0.25]]
+    contest.measure(entries[0], trials[0], _known(), prices.checked_goal(2.0, None, None), None, hope=1.0)
+    assert trials[0].worths[-1] == 0.25 and entries[0].unfinished is None  # a time limit cuts none
+    effective = 100.0
+    contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
+    assert entries[0].unfinished is None  # it has seen enough
+
+
+def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried():
+    known = _known()
+    counted = nuts.seconds_per_draw(known)
+    known.trajectories.append(10.0 * counted)
+    assert nuts.seconds_per_draw(known) == 10.0 * counted
+    known.trajectories[:] = [0.1 * counted]
+    assert nuts.seconds_per_draw(known) == counted
+
+
+def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):
+    known, goal = Situation(logistic), prices.checked_goal(None, None, None)
+    [one] = [one for one in TALL if one.is_counted]
+    entry = contest.enter(one, known, goal)
+    contest.count(entry, known, goal)
+    before = entry.price
+    known.trajectories.append(1.0)  # seconds
+    contest.look_again(entry, known, goal)
+    assert entry.price > before + 400.0 and entry.measured.seconds_per_draw == 1.0
+
+
+def test_a_trial_that_says_nothing_wins_against_none_that_does():
+    goal, entries = prices.checked_goal(None, None, None), []
+    for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
+    assert contest.best_of(entries, goal) is entries[1]
+    assert contest.best_of(entries[:1], goal) is entries[0]
+
+
+def test_a_trial_with_few_effective_draws_promises_nothing():
+    """Independent draws of a funnel stick, and a short trial that sees it once or twice takes them for fast."""
+    goal = prices.checked_goal(None, None, None)
+    independent, langevin, *_ = TALL
+    other = prices.Entry(langevin, 0.01, has_set_up=False)
+    for effective, said in ((7.0, ""), (100.0, "not tried: independent draws and a walk, exact test answers in 0.1 s")):
+        found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
+        best = prices.Entry(independent, 0.001, has_set_up=False, price=0.1, measured=found)
+        assert contest.why_not_tried(other, best, goal, 0.0) == said

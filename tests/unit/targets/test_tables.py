@@ -1,0 +1,149 @@
+"""Regressions on tables with columns of text or categories: the model of the same indicators, to rounding."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import approxmcmc as amc
+from approxmcmc.engine.terms.gradients import ALL_ROWS
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.predictors.target import PredictorTarget
+
+N = 60
+
+
+@pytest.fixture
+def table(rng):
+    return pd.DataFrame(
+        {
+            "x": rng.normal(size=N),
+            "kind": np.array(["b", "a", "c", "a"])[np.arange(N) % 4],
+            "flag": np.arange(N) % 3 == 0,
+            "site": pd.Categorical(np.array([20, 3])[np.arange(N) % 2], categories=[20, 3, 7]),
+        }
+    )
+
+
+@pytest.fixture
+def y():
+    return (np.arange(N) % 5 < 2).astype(int)
+
+
+def indicators(table):
+    """Return the design by hand: intercept, x, flag, kind b and c, site 3 (its categories are in the order 20, 3)."""
+    columns = [np.ones(N), table["x"], table["flag"], table["kind"] == "b", table["kind"] == "c", table["site"] == 3]
+    return np.column_stack(columns).astype(float)
+
+
+def terms_and_gradient(target, theta):
+    compiled, slopes = target.compile(), target.compile_gradient()
+    terms, gradient = np.empty(N), np.zeros(len(theta))
+    compiled.log_terms(theta, compiled.data, ALL_ROWS, 0, N, terms)
+    slopes.add_gradient(theta, slopes.data, ALL_ROWS, 0, N, gradient)
+    return terms, gradient
+
+
+def test_terms_and_gradients_are_those_of_indicators(table, y, rng):
+    theta = rng.normal(size=6)
+    found = terms_and_gradient(amc.targets.LogisticRegression(table, y, intercept=True), theta)
+    expected = terms_and_gradient(amc.targets.LogisticRegression(indicators(table), y), theta)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_mode_and_curvature_are_those_of_indicators(table, y):
+    found = amc.laplace(amc.targets.LogisticRegression(table, y, intercept=True))
+    expected = amc.laplace(amc.targets.LogisticRegression(indicators(table), y))
+    np.testing.assert_allclose(found.mode, expected.mode, atol=1e-10)
+    np.testing.assert_allclose(found.cov, expected.cov, atol=1e-10)
+
+
+def test_variables_are_named_by_columns_and_levels_and_the_reference_is_named(table, y):
+    target = amc.targets.LogisticRegression(table, y, intercept=True)
+    assert target.variables.shapes == {"beta": (3,), "kind": (2,), "site": (1,)}
+    assert target.variables.coords == {
+        "coef": ["intercept", "x", "flag"],
+        "kind_dim": ["b", "c"],
+        "site_dim": ["3"],
+    }
+    assert target.reference_levels == {"kind": "a", "site": "20"}  # 7 has no row
+    assert "kind=a" in repr(target)
+    assert amc.ControlVariate(target).setup_attrs["reference_levels"] == "kind=a, site=20"
+
+
+def test_without_an_intercept_the_first_column_has_all_its_levels(table, y):
+    target = amc.targets.LogisticRegression(table[["kind", "site"]], y)
+    assert target.variables.shapes == {"kind": (3,), "site": (1,)}
+    assert target.reference_levels == {"site": "20"}
+
+
+def test_a_glm_of_a_table_is_the_same_model(table, y, rng):
+    def loglik(eta, y):
+        return -0.5 * (y - eta) ** 2
+
+    theta = rng.normal(size=6)
+    found = terms_and_gradient(amc.targets.GLMTarget(loglik, table, y, intercept=True), theta)
+    expected = terms_and_gradient(amc.targets.GLMTarget(loglik, indicators(table), y), theta)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_tables_of_dask_are_read_as_those_of_pandas(table, y, rng):
+    table = table.assign(site=table["site"].astype(str))
+    frame = dd.from_pandas(table, npartitions=3)
+    theta = rng.normal(size=6)
+    found = terms_and_gradient(amc.targets.LogisticRegression(frame, y, intercept=True), theta)
+    expected = terms_and_gradient(amc.targets.LogisticRegression(table, y, intercept=True), theta)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_tables_of_numbers_are_as_before(table, y):
+    target = amc.targets.LogisticRegression(table[["x", "flag"]], y)
+    assert isinstance(target, amc.targets.LogisticRegression)
+    objects = table[["x"]].assign(count=pd.Series([1, 2] * (N // 2), dtype=object))
+    assert isinstance(amc.targets.LogisticRegression(objects, y), amc.targets.LogisticRegression)
+
+
+@pytest.mark.needs_jit
+def test_the_twin_of_pymc_has_the_same_density(table, y, rng):
+    target = amc.targets.LogisticRegression(table, y, intercept=True)
+    theta = rng.normal(size=6)
+    density = target.to_pymc().compile_logp()
+    point = {name: value[0] for name, value in target.variables.unpack(theta[None]).items()}
+    expected = terms_and_gradient(target, theta)[0].sum() - 0.5 * theta @ theta - 3.0 * np.log(2.0 * np.pi)
+    assert density(point) == pytest.approx(expected, rel=1e-12)
+
+
+def test_rows_that_are_missing_and_columns_of_one_level_are_refused(table, y):
+    holes = table.assign(kind=table["kind"].where(table.index != 7))
+    with pytest.raises(InvalidInputError, match="column 'kind' has 1 missing value\\(s\\), the first in row 7"):
+        amc.targets.LogisticRegression(holes, y)
+    with pytest.raises(InvalidInputError, match="column 'kind' has one level, 'a'"):
+        amc.targets.LogisticRegression(table.assign(kind="a"), y)
+    with pytest.raises(InvalidInputError, match="coef_names is for arrays"):
+        amc.targets.LogisticRegression(table, y, coef_names=["a", "b", "c", "d"])
+    with pytest.raises(InvalidInputError, match="slope_bound"):
+        amc.targets.GLMTarget(lambda eta, y: -((y - eta) ** 2), table, y, slope_bound=1.0)
+    with pytest.raises(InvalidInputError, match="'beta' is the name of the slopes"):
+        amc.targets.LogisticRegression(table.rename(columns={"kind": "beta"}), y)
+
+
+def test_a_row_of_the_reference_level_adds_nothing_to_gradient_or_curvature():
+    """Entry `dim` of the codes stands for no entry of theta: set-up by NumPy and kernels agree on it."""
+    codes = np.array([0, 1, 2, 0, 1, 2, 0, 0])
+
+    def loglik(eta, y):
+        return -0.5 * (y - eta) ** 2
+
+    weights = np.linspace(1.0, 2.0, 8)
+    predictors = {"mu": {"kind": amc.targets.Treatment((codes, weights))}}
+    target = PredictorTarget(loglik, predictors, np.zeros(8))
+    theta = np.array([1.0, -2.0])
+    expected = weights * np.append(0.0, theta)[codes]
+    np.testing.assert_allclose(target.design.eta(theta, slice(None))[0], expected)
+    np.testing.assert_allclose(target.design.times(np.eye(2), slice(None))[0] @ theta, expected)
+    compiled, terms = target.compile(), np.empty(8)
+    compiled.log_terms(theta, compiled.data, ALL_ROWS, 0, 8, terms)
+    np.testing.assert_allclose(terms, -0.5 * expected**2)
