@@ -14,7 +14,7 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
+from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.compiler.identity import cached_by_content
@@ -26,6 +26,7 @@ from approxmcmc.surrogate.moves import (
     move_by_trajectory,
     move_by_walk,
     next_of,
+    prepare_lines,
 )
 
 FASTEST = 0.3  # change of the log step in one step of tuning
@@ -67,8 +68,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
             chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
                 if not predicted:
-                    state.predict(theta, state.eta)
-                    count[EVALUATIONS] += state.n_core
+                    prepare_lines(state, theta, count)
                     predicted = True
                 move_along_wall(rng, state, chosen, theta, count)
             else:

@@ -132,8 +132,9 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     `cholesky` and `moves`, the draws less the centre, are columns, shape (dim, dim) and (dim, draws); `rule` has the
     nodes and the weights of Gauss and Hermite. For each row: a_i, b_i, whether it is a wall and, where `spreads` is not
     empty, the standard deviation of the residual over the draws. A row is a wall where the variance of its predictor is
-    above `widest` and its quadratic misses more than `FARTHEST` within `reach` standard deviations. `sums` are those of the quadratics chosen, as in
-    `make_add_up`; `left` (draws,) of the residuals, `together` of their standard deviations and variances.
+    above `widest` and its quadratic misses more than `FARTHEST` within `reach` standard deviations. `sums` are those of
+    the quadratics chosen, as in `make_add_up`; `left` (draws,) of the residuals, `together` of their standard
+    deviations and variances.
     """
 
     def survey(  # noqa: PLR0912, PLR0915 (likewise)

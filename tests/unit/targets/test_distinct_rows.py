@@ -99,9 +99,10 @@ def test_bounds_hold_for_weighted_terms(form):
 
 
 def test_a_process_in_continuous_time_wants_single_rows():
+    target = compressed(TARGETS["logistic"]())
+    fit = amc.laplace(target)
     with pytest.raises(IncompatibleError, match="plain"):
-        target = compressed(TARGETS["logistic"]())
-        amc.samplers.ZigZag(amc.laplace(target)).build(target)
+        amc.samplers.ZigZag(fit).build(target)
 
 
 def test_a_choice_reads_distinct_rows_and_a_trace_keeps_all():
